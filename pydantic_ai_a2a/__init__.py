@@ -6,27 +6,27 @@ Importing the package also makes `agent.to_a2a()` work on every agent, also if P
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .app.agent_method import attach
+from .server.app.agent_method import attach
 
 _NAMES = {
-    '.agent.current_task': ('CurrentTask', 'a2a'),
-    '.agent.dependencies': ('CallContext',),
-    '.agent.hooks': ('RunFailure', 'ToolCall', 'ToolResult'),
-    '.agent.run_options': ('RunOptions',),
-    '.app.a2a_app': ('A2AApp',),
-    '.app.catalogue_app': ('catalogue',),
-    '.app.mount': ('mount',),
-    '.app.serve': ('Server', 'run', 'serve'),
-    '.app.serve_grpc': ('serve_grpc',),
-    '.app.to_a2a': ('to_a2a',),
-    '.auth.api_keys': ('APIKeyAuth',),
-    '.auth.authenticator': ('AllOf', 'Authenticator'),
-    '.auth.bearer_tokens': ('BearerAuth',),
-    '.auth.hashed_secrets': ('hash_key',),
-    '.auth.invalid_credentials': ('InvalidCredentials',),
-    '.auth.jwt': ('JWTAuth',),
-    '.auth.request_info': ('RequestInfo',),
-    '.auth.starlette': ('StarletteAuth',),
+    '.server.agent.current_task': ('CurrentTask', 'a2a'),
+    '.server.agent.dependencies': ('CallContext',),
+    '.server.agent.hooks': ('RunFailure', 'ToolCall', 'ToolResult'),
+    '.server.agent.run_options': ('RunOptions',),
+    '.server.app.a2a_app': ('A2AApp',),
+    '.server.app.catalogue_app': ('catalogue',),
+    '.server.app.mount': ('mount',),
+    '.server.app.serve': ('Server', 'run', 'serve'),
+    '.server.app.serve_grpc': ('serve_grpc',),
+    '.server.app.to_a2a': ('to_a2a',),
+    '.server.auth.api_keys': ('APIKeyAuth',),
+    '.server.auth.authenticator': ('AllOf', 'Authenticator'),
+    '.server.auth.bearer_tokens': ('BearerAuth',),
+    '.server.auth.hashed_secrets': ('hash_key',),
+    '.server.auth.invalid_credentials': ('InvalidCredentials',),
+    '.server.auth.jwt': ('JWTAuth',),
+    '.server.auth.request_info': ('RequestInfo',),
+    '.server.auth.starlette': ('StarletteAuth',),
     '.client.client': ('A2AClient', 'Conversation'),
     '.client.client_credentials': ('ClientCredentials',),
     '.client.notification_verifier': ('Notification', 'NotificationVerifier'),
@@ -34,10 +34,10 @@ _NAMES = {
     '.client.results': ('RemoteResult',),
     '.client.trusted_keys': ('TrustedKeys',),
     '.client.updates': ('Update',),
-    '.conversion.artifacts': ('Artifacts',),
-    '.conversion.chosen_states': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),
-    '.conversion.skills': ('tool_skills',),
-    '.conversion.typed_input': ('NoInput',),
+    '.server.conversion.artifacts': ('Artifacts',),
+    '.server.conversion.chosen_states': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),
+    '.server.conversion.skills': ('tool_skills',),
+    '.server.conversion.typed_input': ('NoInput',),
     '.errors': (
         'A2AError',
         'CardRefused',
@@ -48,13 +48,13 @@ _NAMES = {
         'RemoteUnavailable',
         'TokenRefused',
     ),
-    '.fasta2a.agent_worker': ('AgentWorker',),
-    '.remote.agent': ('RemoteAgent',),
-    '.remote.capability': ('A2A',),
-    '.remote.deferred_results': ('remote_results',),
-    '.remote.model': ('A2AModel',),
-    '.remote.task_events': ('A2ATaskEvent', 'RemoteTaskEvent'),
-    '.remote.toolset': ('A2AToolset',),
+    '.server.fasta2a.agent_worker': ('AgentWorker',),
+    '.client.agents.agent': ('RemoteAgent',),
+    '.client.agents.capability': ('A2A',),
+    '.client.agents.deferred_results': ('remote_results',),
+    '.client.agents.model': ('A2AModel',),
+    '.client.agents.task_events': ('A2ATaskEvent', 'RemoteTaskEvent'),
+    '.client.agents.toolset': ('A2AToolset',),
     '.settings': (
         'Access',
         'Approvals',
@@ -72,37 +72,20 @@ _NAMES = {
         'TLS',
         'Workers',
     ),
-    '.store.postgres.settings': ('Postgres',),
+    '.server.store.postgres.settings': ('Postgres',),
     '.types': ('Caller', 'WaitingTask'),
 }
 """The public names by module. A module is loaded at the first use of its name, so that the import is short."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 if TYPE_CHECKING:  # a name that is imported as itself is public for type checkers
-    from .agent.current_task import CurrentTask as CurrentTask
-    from .agent.current_task import a2a as a2a
-    from .agent.dependencies import CallContext as CallContext
-    from .agent.hooks import RunFailure as RunFailure
-    from .agent.hooks import ToolCall as ToolCall
-    from .agent.hooks import ToolResult as ToolResult
-    from .agent.run_options import RunOptions as RunOptions
-    from .app.a2a_app import A2AApp as A2AApp
-    from .app.catalogue_app import catalogue as catalogue
-    from .app.mount import mount as mount
-    from .app.serve import Server as Server
-    from .app.serve import run as run
-    from .app.serve import serve as serve
-    from .app.serve_grpc import serve_grpc as serve_grpc
-    from .app.to_a2a import to_a2a as to_a2a
-    from .auth.api_keys import APIKeyAuth as APIKeyAuth
-    from .auth.authenticator import AllOf as AllOf
-    from .auth.authenticator import Authenticator as Authenticator
-    from .auth.bearer_tokens import BearerAuth as BearerAuth
-    from .auth.hashed_secrets import hash_key as hash_key
-    from .auth.invalid_credentials import InvalidCredentials as InvalidCredentials
-    from .auth.jwt import JWTAuth as JWTAuth
-    from .auth.request_info import RequestInfo as RequestInfo
-    from .auth.starlette import StarletteAuth as StarletteAuth
+    from .client.agents.agent import RemoteAgent as RemoteAgent
+    from .client.agents.capability import A2A as A2A
+    from .client.agents.deferred_results import remote_results as remote_results
+    from .client.agents.model import A2AModel as A2AModel
+    from .client.agents.task_events import A2ATaskEvent as A2ATaskEvent
+    from .client.agents.task_events import RemoteTaskEvent as RemoteTaskEvent
+    from .client.agents.toolset import A2AToolset as A2AToolset
     from .client.client import A2AClient as A2AClient
     from .client.client import Conversation as Conversation
     from .client.client_credentials import ClientCredentials as ClientCredentials
@@ -113,13 +96,6 @@ if TYPE_CHECKING:  # a name that is imported as itself is public for type checke
     from .client.results import RemoteResult as RemoteResult
     from .client.trusted_keys import TrustedKeys as TrustedKeys
     from .client.updates import Update as Update
-    from .conversion.artifacts import Artifacts as Artifacts
-    from .conversion.chosen_states import AuthRequired as AuthRequired
-    from .conversion.chosen_states import InputRequired as InputRequired
-    from .conversion.chosen_states import NoCredential as NoCredential
-    from .conversion.chosen_states import Rejected as Rejected
-    from .conversion.skills import tool_skills as tool_skills
-    from .conversion.typed_input import NoInput as NoInput
     from .errors import A2AError as A2AError
     from .errors import CardRefused as CardRefused
     from .errors import CardUnverified as CardUnverified
@@ -128,14 +104,39 @@ if TYPE_CHECKING:  # a name that is imported as itself is public for type checke
     from .errors import RemoteProtocolError as RemoteProtocolError
     from .errors import RemoteUnavailable as RemoteUnavailable
     from .errors import TokenRefused as TokenRefused
-    from .fasta2a.agent_worker import AgentWorker as AgentWorker
-    from .remote.agent import RemoteAgent as RemoteAgent
-    from .remote.capability import A2A as A2A
-    from .remote.deferred_results import remote_results as remote_results
-    from .remote.model import A2AModel as A2AModel
-    from .remote.task_events import A2ATaskEvent as A2ATaskEvent
-    from .remote.task_events import RemoteTaskEvent as RemoteTaskEvent
-    from .remote.toolset import A2AToolset as A2AToolset
+    from .server.agent.current_task import CurrentTask as CurrentTask
+    from .server.agent.current_task import a2a as a2a
+    from .server.agent.dependencies import CallContext as CallContext
+    from .server.agent.hooks import RunFailure as RunFailure
+    from .server.agent.hooks import ToolCall as ToolCall
+    from .server.agent.hooks import ToolResult as ToolResult
+    from .server.agent.run_options import RunOptions as RunOptions
+    from .server.app.a2a_app import A2AApp as A2AApp
+    from .server.app.catalogue_app import catalogue as catalogue
+    from .server.app.mount import mount as mount
+    from .server.app.serve import Server as Server
+    from .server.app.serve import run as run
+    from .server.app.serve import serve as serve
+    from .server.app.serve_grpc import serve_grpc as serve_grpc
+    from .server.app.to_a2a import to_a2a as to_a2a
+    from .server.auth.api_keys import APIKeyAuth as APIKeyAuth
+    from .server.auth.authenticator import AllOf as AllOf
+    from .server.auth.authenticator import Authenticator as Authenticator
+    from .server.auth.bearer_tokens import BearerAuth as BearerAuth
+    from .server.auth.hashed_secrets import hash_key as hash_key
+    from .server.auth.invalid_credentials import InvalidCredentials as InvalidCredentials
+    from .server.auth.jwt import JWTAuth as JWTAuth
+    from .server.auth.request_info import RequestInfo as RequestInfo
+    from .server.auth.starlette import StarletteAuth as StarletteAuth
+    from .server.conversion.artifacts import Artifacts as Artifacts
+    from .server.conversion.chosen_states import AuthRequired as AuthRequired
+    from .server.conversion.chosen_states import InputRequired as InputRequired
+    from .server.conversion.chosen_states import NoCredential as NoCredential
+    from .server.conversion.chosen_states import Rejected as Rejected
+    from .server.conversion.skills import tool_skills as tool_skills
+    from .server.conversion.typed_input import NoInput as NoInput
+    from .server.fasta2a.agent_worker import AgentWorker as AgentWorker
+    from .server.store.postgres.settings import Postgres as Postgres
     from .settings import TLS as TLS
     from .settings import Access as Access
     from .settings import Approvals as Approvals
@@ -151,7 +152,6 @@ if TYPE_CHECKING:  # a name that is imported as itself is public for type checke
     from .settings import Results as Results
     from .settings import Retention as Retention
     from .settings import Workers as Workers
-    from .store.postgres.settings import Postgres as Postgres
     from .types import Caller as Caller
     from .types import WaitingTask as WaitingTask
 else:

@@ -21,10 +21,10 @@ from temporalio.client import Client
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityConfig
 
-from pydantic_ai_a2a.conversion.failures import EngineFailure
 from pydantic_ai_a2a.engines.dbos import DBOS, stream_events
-from pydantic_ai_a2a.engines.engine import Engine
 from pydantic_ai_a2a.engines.temporal import Temporal
+from pydantic_ai_a2a.server.conversion.failures import EngineFailure
+from pydantic_ai_a2a.server.runs.engine import Engine
 
 
 def need_dbos() -> None:

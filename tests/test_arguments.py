@@ -49,8 +49,8 @@ from pydantic_ai_a2a import (
 )
 from pydantic_ai_a2a.arguments import Span, checked
 
+from .app_client import Client, lifespan, state_of
 from .bounds import LIMIT
-from .client import Client, lifespan, state_of
 from .tables import each_case
 
 AGENT = Agent('test')

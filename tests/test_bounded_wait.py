@@ -8,7 +8,7 @@ import pytest
 
 from pydantic_ai_a2a.bounded_wait import bounded_wait
 
-from .client import LIMIT
+from .app_client import LIMIT
 
 pytestmark = pytest.mark.anyio
 

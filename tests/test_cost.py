@@ -36,8 +36,8 @@ from starlette.types import ASGIApp, Message
 import pydantic_ai_a2a
 from pydantic_ai_a2a import A2AApp, Messages, Progress, Results, to_a2a
 
+from .app_client import LIMIT, Client, lifespan, message, texts
 from .behaviour.asking import answers, approve
-from .client import LIMIT, Client, lifespan, message, texts
 
 # Beside what the agent takes itself; newer Pythons than 3.11 take less, because they inline comprehensions.
 SEND_CALLS = 640
@@ -523,23 +523,31 @@ def loaded(code: str) -> set[str]:
 
 
 def test_importing_the_package_loads_only_what_gives_agents_their_method() -> None:
-    own = {'', '.app', '.app.agent_method'}
+    own = {'', '.server', '.server.app', '.server.app.agent_method'}
     assert loaded('import pydantic_ai_a2a') == {f'pydantic_ai_a2a{name}' for name in own}
 
 
 def test_a_client_loads_no_server() -> None:
     modules = loaded('from pydantic_ai_a2a import A2AClient')
-    server = ('pydantic_ai_a2a.app.a2a_app', 'pydantic_ai_a2a.http', 'pydantic_ai_a2a.runs', 'pydantic_ai_a2a.service')
+    server = (
+        'pydantic_ai_a2a.server.app.a2a_app',
+        'pydantic_ai_a2a.server.http',
+        'pydantic_ai_a2a.server.runs',
+        'pydantic_ai_a2a.server.service',
+    )
     assert [name for name in modules if name.startswith(server)] == []
 
 
 def test_an_app_loads_nothing_that_it_can_do_without() -> None:
     modules = loaded('from pydantic_ai_a2a import to_a2a; to_a2a(pydantic_ai.Agent())')
-    backends = ('store.postgres.backend', 'store.sqlite.backend')
-    own_parts = ('fasta2a.agent_', 'fasta2a.broker_', 'fasta2a.shared_', 'fasta2a.storage_', 'fasta2a.worker_')
-    dialects = ('protocol.fasta2a_dialect', 'protocol.v0_3')
-    authentication = ('auth.api_keys', 'auth.bearer_tokens', 'auth.jwt', 'auth.starlette')
-    rooms = ('commands', 'engines', 'push', 'testing', 'app.serve', *authentication, *backends, *dialects, *own_parts)
+    backends = ('server.store.postgres.backend', 'server.store.sqlite.backend')
+    own_parts = tuple(f'server.fasta2a.{part}_' for part in ('agent', 'broker', 'shared', 'storage', 'worker'))
+    dialects = ('wire.protocol.fasta2a_dialect', 'wire.protocol.v0_3')
+    authentication = tuple(f'server.auth.{way}' for way in ('api_keys', 'bearer_tokens', 'jwt', 'starlette'))
+    lists = (*authentication, *backends, *dialects, *own_parts)
+    rooms = ('commands', 'engines', 'server.push', 'testing', 'server.app.serve', *lists)
+    files = [path.relative_to(PACKAGE).as_posix().replace('/', '.') for path in Path(PACKAGE).rglob('*.py')]
+    assert [room for room in rooms if not any(file.startswith(room) for file in files)] == []
     foreign = (
         'asyncpg',
         'click',

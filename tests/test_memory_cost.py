@@ -17,11 +17,11 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Artifacts, Results, to_a2a
-from pydantic_ai_a2a.store.ports import ExportedConversation
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.ports import ExportedConversation
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import ANONYMOUS
 
-from .client import LIMIT, Client, lifespan, message
+from .app_client import LIMIT, Client, lifespan, message
 from .long import size
 from .test_cost import AGENT, REPEATS, WARM_UP, calls, post, request, said, sends, served
 

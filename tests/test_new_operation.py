@@ -32,7 +32,7 @@ class CountParams:
 """,
         ),
     ],
-    'protocol/operations.py': [
+    'wire/protocol/operations.py': [
         ('from ..types import ', 'from ..types import CountParams\n'),
         (
             '    Operation(\n        name=_GET,',
@@ -50,7 +50,7 @@ class CountParams:
 """,
         ),
     ],
-    'protocol/v1_0.py': [
+    'wire/protocol/v1_0.py': [
         ('from ..types import (', 'from ..types import CountParams\n'),
         (
             '_Subscribe = Annotated[',
@@ -69,7 +69,7 @@ _Count = Annotated[_CountTasksRequest, AfterValidator(_count_params)]
         ),
         ("    'CancelTask': _Cancel,", "    'CountTasks': _Count,\n"),
     ],
-    'service/tasks.py': [
+    'server/service/tasks.py': [
         (
             '    async def cancel_task(',
             """

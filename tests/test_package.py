@@ -31,7 +31,7 @@ from .package import (
 
 PROJECT = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
 INFO = 'pydantic_ai_a2a-0.1.0.dist-info'
-MODULES = {'pydantic_ai_a2a/__init__.py', 'pydantic_ai_a2a/py.typed', 'pydantic_ai_a2a/http/replies.py', PLUGIN}
+MODULES = {'pydantic_ai_a2a/__init__.py', 'pydantic_ai_a2a/py.typed', 'pydantic_ai_a2a/server/http/replies.py', PLUGIN}
 WHEEL = {*MODULES, *(f'{INFO}/{name}' for name in METADATA)}
 
 
@@ -59,15 +59,15 @@ def test_a_release_with_all_files_has_no_fault(root: Path) -> None:
 
 
 def test_each_file_too_much_or_too_few_is_named(root: Path) -> None:
-    wheel = WHEEL - {'pydantic_ai_a2a/py.typed', PLUGIN, f'{INFO}/METADATA'} | {'tests/test_card.py'}
-    archive = (MODULES | SOURCES | {'.venv/bin/python'}) - {'pydantic_ai_a2a/http/replies.py', 'README.md'}
+    wheel = WHEEL - {'pydantic_ai_a2a/py.typed', PLUGIN, f'{INFO}/METADATA'} | {'tests/server/test_card.py'}
+    archive = (MODULES | SOURCES | {'.venv/bin/python'}) - {'pydantic_ai_a2a/server/http/replies.py', 'README.md'}
     assert build(root, wheel, archive) == snapshot(
         [
             'the wheel lacks pydantic_ai_a2a-0.1.0.dist-info/METADATA',
             'the wheel lacks pydantic_ai_a2a/py.typed',
             'the wheel lacks pydantic_ai_a2a_pytest.py',
-            'the wheel has tests/test_card.py',
-            'the source archive lacks pydantic_ai_a2a/http/replies.py',
+            'the wheel has tests/server/test_card.py',
+            'the source archive lacks pydantic_ai_a2a/server/http/replies.py',
             'the source archive lacks README.md',
             'the source archive has .venv/bin/python',
         ]

@@ -31,7 +31,7 @@ from pydantic_ai_a2a import (
     Workers,
 )
 
-from .signing.pairs import pem
+from .wire.signing.pairs import pem
 
 DAY = timedelta(days=1)
 

@@ -12,8 +12,8 @@ from .package import ROOT
 
 SOMEBODYS = """
 import pytest
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.store.ports import TaskReader
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.ports import TaskReader
 from tests.suites import READER_LAG, TaskReaderSuite
 
 class Empty(TaskReader):

@@ -21,10 +21,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 import pydantic_ai_a2a
 from pydantic_ai_a2a import Postgres, to_a2a
-from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.sqlite import connect as sqlite_connect
+from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.server.store.sqlite import connect as sqlite_connect
 
-from .client import LIMIT, Client, lifespan, state_of
+from .app_client import LIMIT, Client, lifespan, state_of
 from .suites import READER_LAG, values
 
 STATEMENTS = {'plain': 6, 'tool': 15, 'stream': 9}

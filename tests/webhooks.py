@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from .client import LIMIT
+from .app_client import LIMIT
 from .listening import listening
 
 HANGS = b''

@@ -10,10 +10,10 @@ from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
 from ..errors import needs_extra
-from ..protocol.lenient_reading import AnswerUnreadable
-from ..protocol.own_extensions import LIVE_TEXT_URI
-from ..protocol.received_cards import read_card
 from ..types import AgentCard
+from ..wire.extensions.own_extensions import LIVE_TEXT_URI
+from ..wire.protocol.lenient_reading import AnswerUnreadable
+from ..wire.protocol.received_cards import read_card
 from .asgi_transport import OwnApp
 from .cards import RemoteCards
 from .client_credentials import ClientCredentials

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 from pydantic_ai.messages import BinaryContent, FileUrl
 
-from ..conversion.file_parts import url_kind
-from ..conversion.json_schema import problem
 from ..errors import RemoteProtocolError
 from ..types import TERMINAL, Artifact, Message, Part, Task, dump_json
+from ..wire.parts.file_parts import url_kind
+from ..wire.schemas.json_schema import problem
 
 _UNKNOWN = 'application/octet-stream'
 _TEXT = 'text/plain'

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic_ai import StructuredDict
 
-from ..card.schemas_extension import CardSchemas
-from ..conversion.foreign_schemas import UnusableSchema, check_schema, inlined_schema
 from ..errors import CardRefused
 from ..types import AgentCard
+from ..wire.extensions.schemas_extension import CardSchemas
+from ..wire.schemas.foreign_schemas import UnusableSchema, check_schema, inlined_schema
 
 
 def input_schema(card: AgentCard, skill_id: str | None = None) -> dict[str, Any] | None:

@@ -8,10 +8,10 @@ from itertools import product
 from typing import Any, cast
 
 from ..errors import CardUnverified, RemoteUnavailable
-from ..signing.canonical_cards import NotSignable, canonical, everything, known_fields, signed_content
-from ..signing.card_signatures import CARD_DIGEST, card_digest, lost
-from ..signing.jws import Unverified
 from ..types import as_object
+from ..wire.signing.canonical_cards import NotSignable, canonical, everything, known_fields, signed_content
+from ..wire.signing.card_signatures import CARD_DIGEST, card_digest, lost
+from ..wire.signing.jws import Unverified
 from .key_finder import KeyFinder
 from .trusted_keys import TrustedKeys
 

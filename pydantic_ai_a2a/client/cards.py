@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
-from ..protocol.lenient_reading import AnswerUnreadable, reading
-from ..protocol.received_cards import read_card
 from ..types import AgentCard
+from ..wire.protocol.lenient_reading import AnswerUnreadable, reading
+from ..wire.protocol.received_cards import read_card
 from .foreign_json import read_json
 from .http_connections import Cut, HttpConnections
 from .interfaces import BINDINGS

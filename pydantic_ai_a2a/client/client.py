@@ -22,9 +22,6 @@ from typing_extensions import TypeVar, Unpack
 from .. import chains
 from ..arguments import checked, seconds
 from ..errors import RemoteUnavailable, TaskNotFoundError, UnsupportedOperationError
-from ..protocol.own_extensions import REPLAY_URI as REPLAY
-from ..protocol.own_extensions import SHORTEST_ID
-from ..protocol.push_targets import read_target
 from ..types import (
     INTERRUPTED,
     AgentCard,
@@ -39,6 +36,9 @@ from ..types import (
     TaskPushNotificationConfig,
     TaskState,
 )
+from ..wire.extensions.own_extensions import REPLAY_URI as REPLAY
+from ..wire.extensions.own_extensions import SHORTEST_ID
+from ..wire.protocol.push_targets import read_target
 from . import card_schemas
 from .agent_finder import AgentFinder, Target, local_app_of
 from .asgi_transport import Lifespan, OwnApp, StreamingTransport

@@ -16,8 +16,8 @@ from urllib.parse import quote_plus, urlsplit
 import httpx2
 
 from ..arguments import checked
-from ..auth.issuer_requests import checked_url, connected, fetch, fetch_json, metadata_urls, read_object
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, TokenRefused
+from ..issuer_requests import checked_url, connected, fetch, fetch_json, metadata_urls, read_object
 from ..types import AgentCard
 from .remote_urls import origin, shown_url
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic_core import from_json
 
-from ..conversion.json_depth import is_deep
-from ..protocol.value_count import count_values
+from ..wire.protocol.value_count import count_values
+from ..wire.schemas.json_depth import is_deep
 from .answer_limits import MAX_DEPTH, MAX_VALUES
 
 

@@ -22,11 +22,11 @@ from grpc import ChannelConnectivity, aio
 from pydantic_core import from_json, to_json
 
 from ..errors import A2AError
-from ..grpc.protobuf import SERVICE, MethodMessages, methods
-from ..protocol.own_extensions import EVENT_ID, EVENT_IDS_URI
-from ..protocol.received_errors import http_error
 from ..settings import LONG
 from ..types import as_object
+from ..wire.extensions.own_extensions import EVENT_ID, EVENT_IDS_URI
+from ..wire.protobuf.method_messages import SERVICE, MethodMessages, methods
+from ..wire.protocol.received_errors import http_error
 from .answer_limits import MAX_ANSWER, MAX_VALUES, PACE
 
 _OF_HTTP = {'accept', 'accept-encoding', 'connection', 'content-length', 'content-type', 'host', 'user-agent'}

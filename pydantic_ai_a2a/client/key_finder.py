@@ -8,12 +8,12 @@ from typing import Any
 from jwt import PyJWK
 from pydantic_core import from_json
 
-from ..auth.issuer_keys import IssuerKeys, UnknownKey
-from ..auth.issuer_requests import checked_url
 from ..errors import NotificationRefused, OverloadedError, RemoteUnavailable
-from ..signing.jws import Unverified, protected_header, split_token, verify
-from ..signing.key_pairs import KeyPair, fits, load_keys
+from ..issuer_requests import checked_url
 from ..types import Key, as_object
+from ..wire.signing.issuer_keys import IssuerKeys, UnknownKey
+from ..wire.signing.jws import Unverified, protected_header, split_token, verify
+from ..wire.signing.key_pairs import KeyPair, fits, load_keys
 from .remote_urls import origin, shown_url
 from .trusted_keys import TrustedKeys
 

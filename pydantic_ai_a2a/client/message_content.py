@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from pydantic_ai.messages import BinaryContent, CachePoint, FileUrl, StructuredContent, TextContent, UploadedFile
 from pydantic_core import to_jsonable_python
 
-from ..conversion.file_parts import file_part
-from ..protocol import stored_values
 from ..types import Message, Part, as_object, dump_json
+from ..wire.parts.file_parts import file_part
+from ..wire.protocol import stored_values
 
 _TAKES = (
     'A message takes a text, data (a dict, a list, a Pydantic model or a dataclass), a file (BinaryContent or a URL '

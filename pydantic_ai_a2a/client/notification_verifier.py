@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from ..arguments import checked, seconds
 from ..errors import NotificationRefused, RemoteUnavailable, needs_extra
-from ..signing.push_signatures import BODY_DIGEST, LIFETIME, NOTIFICATION_ID, SIGNATURE_HEADER
+from ..wire.signing.push_signatures import BODY_DIGEST, LIFETIME, NOTIFICATION_ID, SIGNATURE_HEADER
 from .remote_urls import origin
 from .trusted_keys import TrustedKeys
 

@@ -9,8 +9,8 @@ from pydantic_ai.exceptions import ModelRetry, UserError
 from pydantic_ai.tools import ToolApproved, ToolDenied
 from typing_extensions import TypedDict
 
-from ..conversion.remote_calls import CONTINUE, answers_of, open_calls, wanted_schema
 from ..types import Part, as_object
+from ..wire.extensions.remote_calls import CONTINUE, answers_of, open_calls, wanted_schema
 from .questions import PendingRemoteCall, RemoteQuestion
 
 

@@ -7,13 +7,13 @@ from typing import Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from ..conversion.adk_function_calls import function_call
-from ..conversion.foreign_schemas import UnusableSchema, check_schema, warn_ignored
-from ..conversion.json_depth import MOST_LEVELS, deeper_than
-from ..conversion.pending_calls_extension import MEDIA_TYPE
-from ..conversion.remote_calls import open_calls
 from ..errors import RemoteProtocolError
 from ..types import Part, Task, as_list, as_object
+from ..wire.extensions.adk_function_calls import function_call
+from ..wire.extensions.pending_calls_extension import MEDIA_TYPE
+from ..wire.extensions.remote_calls import open_calls
+from ..wire.schemas.foreign_schemas import UnusableSchema, check_schema, warn_ignored
+from ..wire.schemas.json_depth import MOST_LEVELS, deeper_than
 from .answer_content import artifact_parts, as_lines, messages_of, named, parts_text, shown_parts
 
 _KINDS = frozenset({'approval', 'question', 'external', 'authorization'})

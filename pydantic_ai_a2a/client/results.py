@@ -15,11 +15,11 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 from typing_extensions import TypeVar, Unpack
 
 from ..arguments import checked
-from ..conversion.remote_calls import open_calls
-from ..conversion.type_names import type_name
 from ..errors import RemoteError, RemoteProtocolError
 from ..notebooks import task_html, text_html
+from ..type_names import type_name
 from ..types import INTERRUPTED, AgentCard, Message, Part, Task, TaskState, dump_json
+from ..wire.extensions.remote_calls import open_calls
 from .answer_content import (
     FAILED,
     answer_parts,

@@ -11,11 +11,11 @@ from pydantic_ai.messages import BinaryContent, FileUrl
 from pydantic_ai.tools import ToolDefinition
 from typing_extensions import TypedDict
 
-from ..conversion.client_schema import CLIENT_SCHEMA_URI, usable_schema, with_client_schema
-from ..conversion.client_tools import CLIENT_TOOLS_URI, metadata_of
 from ..errors import UnsupportedOperationError
-from ..protocol.push_targets import read_target
 from ..types import AgentCard, Message, SendParams, TaskPushNotificationConfig
+from ..wire.extensions.client_schema import CLIENT_SCHEMA_URI, usable_schema, with_client_schema
+from ..wire.extensions.client_tools import CLIENT_TOOLS_URI, metadata_of
+from ..wire.protocol.push_targets import read_target
 from .interfaces import extensions_of
 
 

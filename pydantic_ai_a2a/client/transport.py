@@ -18,20 +18,20 @@ from opentelemetry.util.types import AttributeValue
 from pydantic_core import to_json
 
 from .. import chains
-from ..conversion.json_depth import is_deep
 from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
-from ..protocol.codec import Codec, HttpCodec
-from ..protocol.lenient_reading import AnswerUnreadable, reading
-from ..protocol.operations import OPERATIONS, Operation, Params
-from ..protocol.own_extensions import LIVE_TEXT_URI
-from ..protocol.received_errors import http_error, rpc_error, status_error
-from ..protocol.received_push_configs import read_config, read_configs
-from ..protocol.received_tasks import read_event, read_list, read_streamed, read_task
-from ..protocol.value_count import count_values
-from ..protocol.versions import codec_of
 from ..settings import LONG
 from ..telemetry.spans import client_span, inside, name_task, recording
 from ..types import ListParams, ListPushParams, ListTasksResult, SendParams, StreamResponse, Task, as_object
+from ..wire.extensions.own_extensions import LIVE_TEXT_URI
+from ..wire.protocol.codec import Codec, HttpCodec
+from ..wire.protocol.lenient_reading import AnswerUnreadable, reading
+from ..wire.protocol.operations import OPERATIONS, Operation, Params
+from ..wire.protocol.received_errors import http_error, rpc_error, status_error
+from ..wire.protocol.received_push_configs import read_config, read_configs
+from ..wire.protocol.received_tasks import read_event, read_list, read_streamed, read_task
+from ..wire.protocol.value_count import count_values
+from ..wire.protocol.versions import codec_of
+from ..wire.schemas.json_depth import is_deep
 from .answer_limits import MAX_ANSWER, MAX_DEPTH, MAX_VALUES
 from .conversation_place import Place
 from .foreign_json import TooDeep, TooManyValues, read_json

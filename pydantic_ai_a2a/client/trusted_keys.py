@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..arguments import checked
-from ..signing.algorithms import ALGORITHMS, check_algorithms
 from ..types import Key
+from ..wire.signing.algorithms import ALGORITHMS, check_algorithms
 
 
 @checked

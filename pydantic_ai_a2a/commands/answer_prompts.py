@@ -11,7 +11,7 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..client.question_answers import RemoteAnswer, answer_to
 from ..client.questions import PendingRemoteCall, RemoteQuestion
-from ..conversion.remote_calls import open_calls, wanted_schema
+from ..wire.extensions.remote_calls import open_calls, wanted_schema
 from .terminal import ask, echo
 
 

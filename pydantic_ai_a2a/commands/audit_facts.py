@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from getpass import getuser
 
-from ..audit import Fact
+from ..server.audit import Fact
 
 
 def audit_facts(owner: str) -> dict[str, Fact]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from click import UsageError
 
-from ..store.ports import Backend, DeadDelivery, Outbox
+from ..server.store.ports import Backend, DeadDelivery, Outbox
 from .dead_items import Dead, commands_for
 from .tables import time_text
 

@@ -13,7 +13,7 @@ from click import UsageError
 from pydantic_core import to_json
 
 from ..errors import A2AError
-from ..store.ports import Backend, DeadDelivery, DeadLetter
+from ..server.store.ports import Backend, DeadDelivery, DeadLetter
 from .async_commands import awaited
 from .owner_options import owner_options
 from .store_options import Store, opened, store_options

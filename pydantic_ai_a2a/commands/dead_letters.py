@@ -6,8 +6,8 @@ from typing import Any
 
 from click import Option
 
-from ..protocol import new_ids
-from ..store.ports import Backend, DeadLetter
+from ..server.store.ports import Backend, DeadLetter
+from ..wire.protocol import new_ids
 from .dead_items import Dead, commands_for
 from .tables import time_text
 

@@ -9,8 +9,8 @@ from textwrap import fill
 
 import click
 
-from ..doctor.examination import examine
-from ..doctor.findings import Finding
+from ..client.doctor.examination import examine
+from ..client.doctor.findings import Finding
 from .async_commands import awaited
 from .remote_agent import INDENT, Remote, agent_options
 from .terminal import echo, echo_json

@@ -9,10 +9,10 @@ from dataclasses import asdict
 import click
 from pydantic_core import to_json
 
-from ..audit import Fact, audit
 from ..errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
+from ..server.audit import Fact, audit
+from ..server.store.ports import Backend, Erased
 from ..settings import Limits
-from ..store.ports import Backend, Erased
 from ..types import LIVE, TaskQuery, new_correlation_id
 from .async_commands import awaited
 from .audit_facts import audit_facts

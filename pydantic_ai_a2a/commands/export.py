@@ -8,8 +8,8 @@ from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 from pydantic_core import to_json
 
-from ..protocol.v1_0 import V1_0
-from ..store.ports import ExportedConversation, ExportedTask
+from ..server.store.ports import ExportedConversation, ExportedTask
+from ..wire.protocol.v1_0 import V1_0
 from .async_commands import awaited
 from .owner_options import whose_options
 from .store_options import Store, opened, store_options

@@ -7,7 +7,7 @@ from secrets import token_urlsafe
 
 import click
 
-from ..auth.hashed_secrets import hash_key as hash_of
+from ..server.auth.hashed_secrets import hash_key as hash_of
 from .terminal import echo
 
 _BYTES = 32

@@ -11,11 +11,11 @@ from click import UsageError, argument, command, option
 from starlette.types import ASGIApp
 
 from ..errors import needs_extra
-from ..store.postgres.settings import Postgres
-from ..store.postgres.sql_translation import script_of
-from ..store.shared_backend import SharedBackend
-from ..store.sql.migrations import MIGRATIONS, newest, script, steps
-from ..store.sqlite.connect import SqliteFile, connect, stored_version
+from ..server.store.postgres.settings import Postgres
+from ..server.store.postgres.sql_translation import script_of
+from ..server.store.shared_backend import SharedBackend
+from ..server.store.sql.migrations import MIGRATIONS, newest, script, steps
+from ..server.store.sqlite.connect import SqliteFile, connect, stored_version
 from .named_app import find, place_options
 from .shared_apps import apart
 from .terminal import echo, say
@@ -96,8 +96,8 @@ def _of_file(file: SqliteFile) -> _Schema:
 
 def _of_postgres(settings: Postgres) -> _Schema:
     try:
-        from ..store.postgres import migration  # noqa: PLC0415 - its driver is not always installed
-        from ..store.postgres.connect import once  # noqa: PLC0415 - as above
+        from ..server.store.postgres import migration  # noqa: PLC0415 - its driver is not always installed
+        from ..server.store.postgres.connect import once  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         if error.name != 'asyncpg':
             raise

@@ -12,11 +12,11 @@ from click import IntRange, UsageError, option
 from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
-from ..app.a2a_app import A2AApp
-from ..app.agent_names import telling_name
-from ..app.conflicting_options import check_namespace
-from ..app.to_a2a import to_a2a
-from ..auth.authenticator import Authenticator
+from ..server.app.a2a_app import A2AApp
+from ..server.app.agent_names import telling_name
+from ..server.app.conflicting_options import check_namespace
+from ..server.app.to_a2a import to_a2a
+from ..server.auth.authenticator import Authenticator
 from .async_commands import Command
 
 PORT = IntRange(0, 65535)

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from ..service.cancellation import canceled
+from ..server.service.cancellation import canceled
+from ..server.store.ports import Backend
 from ..settings import Limits
-from ..store.ports import Backend
 from ..types import INTERRUPTED, LIVE, TaskHeader, TaskQuery, new_correlation_id
 from .async_commands import awaited
 from .audit_facts import audit_facts

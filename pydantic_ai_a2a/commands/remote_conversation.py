@@ -18,6 +18,7 @@ from anyio.from_thread import start_blocking_portal
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
+from ..client.agents.model import RemoteTasks
 from ..client.answer_content import partial_text
 from ..client.client import A2AClient
 from ..client.question_answers import answer_to
@@ -25,7 +26,6 @@ from ..client.remote_urls import shown_url
 from ..client.send_options import SendOptions
 from ..client.updates import Update
 from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable
-from ..remote.model import RemoteTasks
 from ..types import INTERRUPTED, STOPPED, TERMINAL, Message, Part, Task
 from .answer_prompts import open_approvals, prompt_for_answer
 from .exit_codes import CTRL_C, WAITS

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 from click import UsageError, option
 
 from ..client.updates import Update
-from ..protocol.stored_values import json_of
 from ..types import Message, Task
+from ..wire.protocol.stored_values import json_of
 from .async_commands import Command
 from .plain_screen import Screen
 from .terminal import echo_json

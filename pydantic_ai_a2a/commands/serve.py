@@ -9,10 +9,10 @@ from runpy import run_module
 
 import click
 
-from ..app.anonymous_callers import check_anonymous
-from ..app.serve import run
-from ..app.serve_grpc import grpc_agent_of
-from ..http.allowed_hosts import AllowedHosts
+from ..server.app.anonymous_callers import check_anonymous
+from ..server.app.serve import run
+from ..server.app.serve_grpc import grpc_agent_of
+from ..server.http.allowed_hosts import AllowedHosts
 from .named_app import PORT, find, place_options
 from .shared_apps import apart
 

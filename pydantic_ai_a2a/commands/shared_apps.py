@@ -5,8 +5,8 @@ from __future__ import annotations
 from click import UsageError
 from starlette.types import ASGIApp
 
-from ..app.a2a_app import A2AApp
-from ..app.served_apps import served_apps
+from ..server.app.a2a_app import A2AApp
+from ..server.app.served_apps import served_apps
 
 _SHARED = "to_a2a(agent, backend='sqlite:///agent.db')"
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from click import UsageError, argument, option
 
-from ..app.backend_choice import open_store
-from ..store.ports import Backend
-from ..store.sqlite.connect import SqliteFile
+from ..server.app.backend_choice import open_store
+from ..server.store.ports import Backend
+from ..server.store.sqlite.connect import SqliteFile
 from .async_commands import Command
 from .named_app import find, place_options
 from .shared_apps import apart

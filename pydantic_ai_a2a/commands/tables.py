@@ -8,7 +8,7 @@ from typing import Any
 import click
 from pydantic_core import to_json
 
-from ..protocol import stored
+from ..wire.protocol import stored
 from .terminal import echo, echo_json, safe
 
 json_lines = click.option('--json', 'as_json', is_flag=True, help='Write one JSON object a line.')

@@ -8,8 +8,8 @@ from typing import get_args
 
 import click
 
-from ..protocol.stored_values import json_of
 from ..types import CancelParams, ListParams, Task, TaskState
+from ..wire.protocol.stored_values import json_of
 from .async_commands import awaited
 from .remote_agent import Remote, agent_options
 from .tables import write_table

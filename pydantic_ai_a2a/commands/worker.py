@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from ..app.a2a_app import A2AApp
-from ..app.garbage_collection import frozen_objects
+from ..server.app.a2a_app import A2AApp
+from ..server.app.garbage_collection import frozen_objects
 from .named_app import PORT, find, place_options
 from .shared_apps import apart
 from .terminal import say

@@ -13,11 +13,11 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Host, Match, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..app.listening_sockets import listen, url_of
-from ..app.uvicorn_server import behind_host_check
-from ..http.catalogue import Agents
-from ..http.health import LIVE_PATH, READY_PATH, Live, Ready
-from ..http.joined_health import ReadyTogether
+from ..server.app.listening_sockets import listen, url_of
+from ..server.app.uvicorn_server import behind_host_check
+from ..server.http.catalogue import Agents
+from ..server.http.health import LIVE_PATH, READY_PATH, Live, Ready
+from ..server.http.joined_health import ReadyTogether
 from .terminal import say
 
 _NOT_FOUND = PlainTextResponse('Not Found', 404)

@@ -21,15 +21,15 @@ from pydantic_ai.messages import AgentStreamEvent, ModelResponse
 from pydantic_ai.usage import RunUsage
 from sqlalchemy import make_url
 
-from ..agent.run_output import RunOutput
 from ..arguments import checked
 from ..clock import STOP_TIME
-from ..conversion.failures import CHANGED_AGENT, ENGINE_FAILED, EngineFailure
 from ..errors import BackendUnusable, ResultForgotten, StoreUnavailable
-from ..store.run_usage import plain_usage
+from ..server.agent.run_output import RunOutput
+from ..server.conversion.failures import CHANGED_AGENT, ENGINE_FAILED, EngineFailure
+from ..server.runs.engine import AtEngine, Engine, EngineEvent, EngineRun
+from ..server.runs.workflow_run import Canceled
+from ..server.store.run_usage import plain_usage
 from .dbos_values import dump, dump_failure, failure_of, load
-from .engine import AtEngine, Engine, EngineEvent, EngineRun
-from .workflow_run import Canceled
 
 _WORKFLOW = 'pydantic_ai_a2a.run'
 _VERSION = 'pydantic_ai_a2a'

@@ -15,11 +15,11 @@ from types import ModuleType
 from typing import Any
 
 from .. import errors
-from ..agent.run_output import RunOutput
-from ..conversion.artifacts import Artifacts
-from ..conversion.chosen_states import AuthRequired, InputRequired, NoCredential, Rejected
-from ..conversion.failures import EngineFailure
-from .workflow_run import Canceled
+from ..server.agent.run_output import RunOutput
+from ..server.conversion.artifacts import Artifacts
+from ..server.conversion.chosen_states import AuthRequired, InputRequired, NoCredential, Rejected
+from ..server.conversion.failures import EngineFailure
+from ..server.runs.workflow_run import Canceled
 
 _FAILURE = 'pydantic_ai_a2a'
 """First argument of the stored failure of a run."""

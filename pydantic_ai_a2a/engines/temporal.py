@@ -31,14 +31,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import UnsandboxedWorkflowRunner as Unsandboxed
 from temporalio.worker import Worker
 
-from ..agent.run_options import RunOptions
-from ..agent.run_output import RunOutput
 from ..arguments import checked
-from ..conversion.remote_calls import CallsRemoteAgent
 from ..errors import BackendUnusable, ResultForgotten, StoreUnavailable
-from ..store.ports import Backend
+from ..server.agent.run_options import RunOptions
+from ..server.agent.run_output import RunOutput
+from ..server.runs.engine import AtEngine, Engine, EngineEvent, EngineRun
+from ..server.store.ports import Backend
 from ..types import Note
-from .engine import AtEngine, Engine, EngineEvent, EngineRun
+from ..wire.extensions.remote_calls import CallsRemoteAgent
 from .temporal_activities import TaskInterceptor, unknown_activity
 from .temporal_arguments import CLAIM, dump_run
 from .temporal_dependencies import dump_deps

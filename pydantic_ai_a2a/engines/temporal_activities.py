@@ -18,11 +18,11 @@ from temporalio.worker import (
     WorkflowInterceptorClassInput,
 )
 
-from ..agent.current_task import Running, running
-from ..agent.pydantic_ai_internals import was_changed
-from ..conversion.chosen_states import Rejected
-from ..conversion.failures import ENGINE_FAILED, UNKNOWN
-from .engine import AtEngine
+from ..server.agent.current_task import Running, running
+from ..server.agent.pydantic_ai_internals import was_changed
+from ..server.conversion.chosen_states import Rejected
+from ..server.conversion.failures import ENGINE_FAILED, UNKNOWN
+from ..server.runs.engine import AtEngine
 from .temporal_arguments import CLAIM
 from .temporal_events import publish
 from .temporal_failures import as_failure, changed_agent, with_failure

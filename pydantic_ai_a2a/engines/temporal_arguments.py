@@ -11,10 +11,10 @@ from pydantic_ai.messages import ModelMessage, UserContent
 from pydantic_ai.tools import DeferredToolResults, ToolDefinition
 from pydantic_ai.usage import RunUsage
 
-from ..agent.run_info import RunInfo
-from ..quotas import Left
-from ..store.ports import Claim
-from .engine import EngineRun
+from ..server.agent.run_info import RunInfo
+from ..server.quotas import Left
+from ..server.runs.engine import EngineRun
+from ..server.store.ports import Claim
 from .temporal_dependencies import dump_deps
 from .temporal_json import JSON_CONFIG, as_object
 

@@ -9,7 +9,7 @@ from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import UserError
 from pydantic_core import PydanticSerializationError, to_json
 
-from ..conversion.type_names import type_name
+from ..type_names import type_name
 
 _NO_DATA = (
     'engine=Temporal() passes the dependencies of the agent to activities as JSON. Give deps_type= a type that Pydantic'

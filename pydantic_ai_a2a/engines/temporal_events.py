@@ -10,9 +10,9 @@ from pydantic_core import from_json, to_json
 from temporalio import activity
 from temporalio.contrib.workflow_streams import WorkflowStreamClient
 
-from ..protocol import stored_values
+from ..server.runs.engine import EngineEvent
 from ..types import Note, ToolArtifact
-from .engine import EngineEvent
+from ..wire.protocol import stored_values
 from .temporal_names import NOTES_TOPIC
 
 _EVENT: TypeAdapter[AgentStreamEvent] = TypeAdapter(AgentStreamEvent)

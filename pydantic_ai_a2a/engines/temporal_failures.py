@@ -9,9 +9,9 @@ from pydantic_ai.messages import ModelMessage
 from temporalio import exceptions
 from temporalio.client import WorkflowFailureError
 
-from ..agent.refused_files import check_files
-from ..conversion.failures import CHANGED_AGENT, ENGINE_FAILED, UNKNOWN, EngineFailure, classify
 from ..errors import FileRefused
+from ..server.agent.refused_files import check_files
+from ..server.conversion.failures import CHANGED_AGENT, ENGINE_FAILED, UNKNOWN, EngineFailure, classify
 from .temporal_names import FAILED, NAME
 
 _NONDETERMINISM = '[TMPRL1100]'

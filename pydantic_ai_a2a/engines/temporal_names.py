@@ -7,8 +7,8 @@ from typing import Any
 
 from temporalio.common import SearchAttributeKey
 
-from ..conversion.chosen_states import AuthRequired, InputRequired, Rejected
-from .workflow_run import Canceled
+from ..server.conversion.chosen_states import AuthRequired, InputRequired, Rejected
+from ..server.runs.workflow_run import Canceled
 
 NAME = 'pydantic_ai_a2a'
 WORKFLOW = f'{NAME}.run'

@@ -15,7 +15,7 @@ from temporalio import converter
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.workflow_streams import PollInput, PollResult
 
-from ..store.ports import Backend
+from ..server.store.ports import Backend
 from ..types import without_surrogates
 from .temporal_names import NAME, task_of
 

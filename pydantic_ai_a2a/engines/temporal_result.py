@@ -15,12 +15,12 @@ from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
-from ..agent.run_output import RunOutput
-from ..conversion.artifacts import Artifacts
-from ..conversion.output_types import NO_ANSWERS, declared_types
-from ..conversion.type_names import type_name
-from ..protocol import stored_values
-from .engine import AtEngine
+from ..server.agent.run_output import RunOutput
+from ..server.conversion.artifacts import Artifacts
+from ..server.conversion.output_types import NO_ANSWERS, declared_types
+from ..server.runs.engine import AtEngine
+from ..type_names import type_name
+from ..wire.protocol import stored_values
 from .temporal_json import JSON_CONFIG, as_object
 from .temporal_names import STATES
 

@@ -12,26 +12,26 @@ from pydantic_ai.exceptions import UserError
 from temporalio import workflow
 from temporalio.worker import ExecuteWorkflowInput, WorkflowInboundInterceptor
 
-from ..agent.current_task import Running, running
-from ..agent.run_options import RunOptions
-from ..agent.run_output import RunOutput, stopped
-from ..agent.runner import Emit, RunArguments
-from ..agent.turn_messages import AddedMessages
-from ..conversion.chosen_states import Rejected
-from ..conversion.failures import EngineFailure
-from ..conversion.typed_input import ValidatedInput
-from ..runs.agent_job import AgentJob
-from ..runs.recorder import Recorder
-from ..store.ports import Claim
+from ..server.agent.current_task import Running, running
+from ..server.agent.run_options import RunOptions
+from ..server.agent.run_output import RunOutput, stopped
+from ..server.agent.runner import Emit, RunArguments
+from ..server.agent.turn_messages import AddedMessages
+from ..server.conversion.chosen_states import Rejected
+from ..server.conversion.failures import EngineFailure
+from ..server.conversion.typed_input import ValidatedInput
+from ..server.runs.agent_job import AgentJob
+from ..server.runs.engine import AtEngine
+from ..server.runs.recorder import Recorder
+from ..server.runs.workflow_run import WorkflowToken, perform
+from ..server.store.ports import Claim
 from ..types import Message, Part
-from .engine import AtEngine
 from .temporal_arguments import load_run
 from .temporal_dependencies import deps_adapter
 from .temporal_events import dump_note
 from .temporal_failures import as_failure, classified_failure, named_failure
 from .temporal_names import CANCEL_SIGNAL, FAILED, NOTES_TOPIC, REJECTED, WORKFLOW
 from .temporal_result import dump_end
-from .workflow_run import WorkflowToken, perform
 
 apps_by_queue: WeakValueDictionary[str, AtEngine] = WeakValueDictionary()
 """The apps with a worker in this process, by task queue: code of workflows finds its app here."""

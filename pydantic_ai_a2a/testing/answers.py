@@ -9,8 +9,8 @@ from ..client.answer_content import status_message
 from ..client.question_answers import answer_to
 from ..client.questions import PendingRemoteCall, RemoteQuestion
 from ..client.results import OutputT, RemoteResult
-from ..conversion.remote_calls import open_calls
 from ..types import STOPPED
+from ..wire.extensions.remote_calls import open_calls
 
 _MOST_ROUNDS = 100
 """Most answers to one task."""

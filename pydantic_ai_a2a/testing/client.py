@@ -22,7 +22,7 @@ from ..client.questions import RemoteQuestion
 from ..client.results import OutputT, RemoteResult, answering
 from ..client.send_options import SendOptions, WaitOptions
 from ..client.updates import Update
-from ..service.refusals import REASONS
+from ..server.service.refusals import REASONS
 from ..types import STOPPED, TaskState
 from .answers import Answers, Script, status_of
 from .recordings import Recording, RecordingTransport

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
-from ..app.serve import serve
 from ..client.agent_finder import Target
+from ..server.app.serve import serve
 from .client import A2ATestClient
 
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 import httpx2
 from pydantic_core import from_json
 
-from ..protocol.stored_values import json_of
 from ..types import StreamResponse
+from ..wire.protocol.stored_values import json_of
 
 
 @dataclass(frozen=True, slots=True)

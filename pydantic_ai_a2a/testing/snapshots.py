@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ..client.results import RemoteResult
-from ..protocol.stored_values import json_of
 from ..types import Message, Task
+from ..wire.protocol.stored_values import json_of
 
 _ID = r'[0-9a-f]{32}|[0-9a-f]{16}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'
 _TIME = r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)'

@@ -19,9 +19,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Messages
-from pydantic_ai_a2a.conversion.client_tools import CLIENT_TOOLS_URI
+from pydantic_ai_a2a.wire.extensions.client_tools import CLIENT_TOOLS_URI
 
-from ..client import message
+from ..app_client import message
 from .stage import prompts
 
 ROW = '`DeferredToolRequests`'

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp
 
 from pydantic_ai_a2a import Caller
 
-from ..client import Client
+from ..app_client import Client
 
 
 def by_header(request: Request) -> Caller | None:

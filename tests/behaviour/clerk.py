@@ -11,9 +11,9 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a.http import health
+from pydantic_ai_a2a.server.http import health
 
-from ..client import LIMIT, Client, message, rpc
+from ..app_client import LIMIT, Client, message, rpc
 
 __all__ = ('Clerk', 'readiness', 'refused', 'until_ready')
 

@@ -22,8 +22,8 @@ from temporalio.workflow import ActivityConfig
 
 from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.engines.dbos import DBOS
-from pydantic_ai_a2a.engines.engine import Engine
 from pydantic_ai_a2a.engines.temporal import Temporal
+from pydantic_ai_a2a.server.runs.engine import Engine
 
 from ..e2e.gates import ROUTES, gates
 

@@ -10,10 +10,10 @@ from typing import Any
 from pydantic_ai import Agent
 
 from pydantic_ai_a2a import Workers, to_a2a
+from pydantic_ai_a2a.server.store.ports import Claim, Finish, Slot, TaskQueue
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Claim, Finish, Slot, TaskQueue
 
-from ..client import LIMIT, Client, lifespan, message
+from ..app_client import LIMIT, Client, lifespan, message
 from .steps import Steps
 
 WHOLE = ('model 1', 'tool 1', 'tool 11', 'model 2', 'tool 2', 'tool 12', 'model 3')

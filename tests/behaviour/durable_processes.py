@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import httpx
 
-from ..client import LIVE, message
+from ..app_client import LIVE, message
 from ..e2e.server import LIMIT, Gates, Process, process, rpc
 
 ENDED = ('TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED')

@@ -14,7 +14,7 @@ from pydantic_ai.usage import RequestUsage
 from pydantic_ai_a2a import A2AApp, BearerAuth, Caller, hash_key
 from pydantic_ai_a2a.clock import SYSTEM
 
-from ..client import Answer, Client
+from ..app_client import Answer, Client
 from ..dialects import unversioned
 from .refused import refusal
 

@@ -13,7 +13,7 @@ from a2a.compat.v0_3 import conversions, types
 from a2a.types import TaskPushNotificationConfig
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from ..client import Client, RpcError, rpc
+from ..app_client import Client, RpcError, rpc
 
 Json = dict[str, Any]
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from pydantic_ai_a2a import A2AApp
 from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.server.store.ports import Accepted, Claim, Finish, Slot, Submission, TaskQueue
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Accepted, Claim, Finish, Slot, Submission, TaskQueue
 from pydantic_ai_a2a.types import TaskHeader
 
 

@@ -15,7 +15,7 @@ from pydantic_ai.profiles import ModelProfile
 
 from pydantic_ai_a2a import to_a2a
 
-from ..client import Answer, Client, RpcError, lifespan, message, rpc
+from ..app_client import Answer, Client, RpcError, lifespan, message, rpc
 from ..dialects import spoken
 
 

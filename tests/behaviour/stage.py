@@ -21,10 +21,10 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Retention, Workers, to_a2a
-from pydantic_ai_a2a.audit import LOGGER
+from pydantic_ai_a2a.server.audit import LOGGER
 
+from ..app_client import LIMIT, Client, RpcError, lifespan, message, state_of
 from ..bounds import LOGS
-from ..client import LIMIT, Client, RpcError, lifespan, message, state_of
 
 
 def each_backend(*kinds: str) -> pytest.MarkDecorator:

@@ -30,8 +30,8 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from pydantic_ai_a2a import Limits, Retention, Workers, to_a2a
-from pydantic_ai_a2a.agent.run_info import RunInfo
-from pydantic_ai_a2a.store.ports import Accepted, Submission
+from pydantic_ai_a2a.server.agent.run_info import RunInfo
+from pydantic_ai_a2a.server.store.ports import Accepted, Submission
 
 from ..fixed import fixed
 from .facts import Row, Word

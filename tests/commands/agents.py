@@ -13,7 +13,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.tools import RunContext
 
 from pydantic_ai_a2a import A2AApp, AuthRequired, InputRequired, Progress, Rejected, Results, to_a2a
-from pydantic_ai_a2a.conversion.remote_calls import CONTINUE
+from pydantic_ai_a2a.wire.extensions.remote_calls import CONTINUE
 
 CLEAR = '\x1b[2J\x9b2J\u202e'
 """Clears a terminal, and turns text round."""

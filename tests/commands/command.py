@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic_ai.usage import RunUsage
 
-from pydantic_ai_a2a.app.backend_choice import open_store
 from pydantic_ai_a2a.commands.cli import main
-from pydantic_ai_a2a.store.ports import DEAD_LETTER, Backend
+from pydantic_ai_a2a.server.app.backend_choice import open_store
+from pydantic_ai_a2a.server.store.ports import DEAD_LETTER, Backend
 
 from ..bounds import LIMIT
 from ..suites.values import AT, OVER, claim_one, ending, message, run, submit, turn

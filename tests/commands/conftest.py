@@ -12,8 +12,8 @@ JOKER = """
 from pydantic_ai import Agent
 from starlette.applications import Starlette
 from pydantic_ai_a2a import Retention, mount, to_a2a
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.connect import SqliteFile
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.connect import SqliteFile
 
 agent = Agent('test', name='joker')
 app = to_a2a(agent, backend='sqlite:///agent.db')

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 from pydantic_ai_a2a import Access, Progress, Results, serve, to_a2a
 
 from ..bounds import LIMIT
-from ..doctor.test_examination import Collecting
+from ..client.doctor.test_examination import Collecting
 from ..playground.pictures import IMAGES, travel_agent
 from .command import Terminal, process_in_terminal
 

@@ -12,9 +12,9 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from pydantic_ai_a2a.commands.erase import erase_all
 from pydantic_ai_a2a.errors import UnsupportedOperationError
-from pydantic_ai_a2a.store.ports import Backend, Erased
-from pydantic_ai_a2a.store.sql.housekeeping import SqlHousekeeping
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.ports import Backend, Erased
+from pydantic_ai_a2a.server.store.sql.housekeeping import SqlHousekeeping
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.types import TaskState
 
 from ..suites.values import LIMIT, OWNER, claim_one, ending, message, run, said, submit, turn

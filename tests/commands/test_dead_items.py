@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.store.ports import Backend, PushConfig
+from pydantic_ai_a2a.server.store.ports import Backend, PushConfig
 
 from ..suites.values import AT, LEASE, claim, message, run, state_of, submit
 from .command import command, die, finish, in_store
@@ -224,7 +224,7 @@ def test_a_backend_without_push_notifications_has_none(capsys: Capture, tmp_path
     Path('without.py').write_text(
         'from pydantic_ai import Agent\n'
         'from pydantic_ai_a2a import to_a2a\n'
-        'from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend\n'
+        'from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFile, SqliteFileBackend\n'
         "backend = SqliteFileBackend(SqliteFile.of('sqlite:///agent.db'), 'joker', reader_lag=1000)\n"
         'backend.outbox = None\n'
         "app = to_a2a(Agent('test'), backend=backend)\n"

@@ -11,9 +11,9 @@ import pytest
 from starlette.responses import Response
 
 from pydantic_ai_a2a.commands.cli import main
-from pydantic_ai_a2a.conversion.pending_calls_extension import MEDIA_TYPE
+from pydantic_ai_a2a.wire.extensions.pending_calls_extension import MEDIA_TYPE
 
-from ..a2a_client.canned import CARD, TASK, Canned, refusal, result, served, stream
+from ..client.canned import CARD, TASK, Canned, refusal, result, served, stream
 from .command import command, finish, in_store, in_terminal
 
 EVIL = '\x1b]0;x\x07\x1b[2J\x9b2J\x7f\u061c\u200e\u202e\u2066\u206a'

@@ -17,7 +17,7 @@ from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Server, serve, to_a2a
-from pydantic_ai_a2a.store.ports import Backend
+from pydantic_ai_a2a.server.store.ports import Backend
 
 from ..bounds import LIMIT
 from ..suites.values import message, submit

@@ -13,12 +13,12 @@ import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.commands.cli import main
-from pydantic_ai_a2a.store import postgres as postgres_room
-from pydantic_ai_a2a.store.postgres.settings import Postgres
-from pydantic_ai_a2a.store.postgres.sql_translation import script_of
-from pydantic_ai_a2a.store.sql.migrations import FIRST, MIGRATIONS, newest
+from pydantic_ai_a2a.server.store import postgres as postgres_room
+from pydantic_ai_a2a.server.store.postgres.settings import Postgres
+from pydantic_ai_a2a.server.store.postgres.sql_translation import script_of
+from pydantic_ai_a2a.server.store.sql.migrations import FIRST, MIGRATIONS, newest
 
-from ..client import message
+from ..app_client import message
 from ..e2e.server import LIMIT, process, rpc
 from ..postgres import Postgres as Server
 from ..postgres import postgres_server
@@ -117,7 +117,7 @@ def test_what_cannot_be_migrated_is_said(capsys: Capture, postgres: Server, post
 
 @pytest.mark.parametrize(
     ('module', 'error'),
-    [('asyncpg', SystemExit), ('pydantic_ai_a2a.store.sql.migrations', ModuleNotFoundError)],
+    [('asyncpg', SystemExit), ('pydantic_ai_a2a.server.store.sql.migrations', ModuleNotFoundError)],
     ids=['driver', 'broken'],
 )
 def test_that_the_driver_is_missing_is_said(
@@ -125,7 +125,7 @@ def test_that_the_driver_is_missing_is_said(
 ) -> None:
     for name in ('connect', 'migration'):
         monkeypatch.delattr(postgres_room, name, raising=False)
-        monkeypatch.delitem(sys.modules, f'pydantic_ai_a2a.store.postgres.{name}', raising=False)
+        monkeypatch.delitem(sys.modules, f'pydantic_ai_a2a.server.store.postgres.{name}', raising=False)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(error) as raised:
         main(['migrate', '--backend', 'postgresql://host/db', '--check'])

@@ -8,8 +8,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.errors import TaskNotCancelableError
-from pydantic_ai_a2a.store.ports import Backend
-from pydantic_ai_a2a.store.sql.task_queue import SqlQueue
+from pydantic_ai_a2a.server.store.ports import Backend
+from pydantic_ai_a2a.server.store.sql.task_queue import SqlQueue
 
 from ..suites.values import AT, claim_one, message, run, state_of, submit
 from .command import STORE, command, die, finish, in_store

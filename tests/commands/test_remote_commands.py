@@ -20,18 +20,18 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from starlette.responses import Response, StreamingResponse
 
 from pydantic_ai_a2a import Access, BearerAuth, serve, to_a2a
+from pydantic_ai_a2a.client.agents import remote_tasks
 from pydantic_ai_a2a.client.updates import Update
 from pydantic_ai_a2a.commands import remote_conversation
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.commands.plain_screen import Screen
-from pydantic_ai_a2a.conversion.pending_calls_extension import MEDIA_TYPE
-from pydantic_ai_a2a.remote import remote_tasks
+from pydantic_ai_a2a.wire.extensions.pending_calls_extension import MEDIA_TYPE
 
-from ..a2a_client.canned import TASK, WORKING, Canned, card_for, refusal, result, served, silence, stream
 from ..bounds import LIMIT
-from ..remote.test_places import QUESTIONS, TEXT, confirmation, confirming, response
-from ..signing.pairs import pem
+from ..client.agents.test_places import QUESTIONS, TEXT, confirmation, confirming, response
+from ..client.canned import TASK, WORKING, Canned, card_for, refusal, result, served, silence, stream
 from ..tables import each_case
+from ..wire.signing.pairs import pem
 from .agents import PNG, shop
 from .command import Outcome, Terminal, command, in_terminal, process_in_terminal
 

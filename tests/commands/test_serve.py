@@ -22,7 +22,7 @@ from starlette.routing import Host, Mount, Route
 from pydantic_ai_a2a import catalogue, to_a2a
 from pydantic_ai_a2a.commands.worker_health import HealthOnly
 
-from ..client import Exchange, lifespan
+from ..app_client import Exchange, lifespan
 from ..e2e.server import LIMIT, process
 from .command import command
 

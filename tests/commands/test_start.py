@@ -44,8 +44,11 @@ def url() -> Iterator[str]:
     [
         ('--version', 'pydantic pydantic_ai fasta2a starlette httpx2'),
         ('--help', 'pydantic pydantic_ai fasta2a starlette httpx2'),
-        *((name, 'pydantic_ai pydantic_ai_a2a.app.a2a_app uvicorn') for name in ('card', 'tasks', 'cancel', 'doctor')),
-        ('hash-key', 'pydantic_ai pydantic_ai_a2a.app.a2a_app uvicorn httpx2'),
+        *(
+            (name, 'pydantic_ai pydantic_ai_a2a.server.app.a2a_app uvicorn')
+            for name in ('card', 'tasks', 'cancel', 'doctor')
+        ),
+        ('hash-key', 'pydantic_ai pydantic_ai_a2a.server.app.a2a_app uvicorn httpx2'),
         ('send', 'uvicorn'),
     ],
 )

@@ -12,9 +12,9 @@ import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.commands.owner_options import owner_option, owner_or_anonymous
-from pydantic_ai_a2a.store.sql.migrations import FIRST, MIGRATIONS, newest
-from pydantic_ai_a2a.store.sqlite.connect import connect
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
+from pydantic_ai_a2a.server.store.sql.migrations import FIRST, MIGRATIONS, newest
+from pydantic_ai_a2a.server.store.sqlite.connect import connect
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
 from .command import STORE, command, die, in_store
 
@@ -180,7 +180,7 @@ def test_the_store_of_an_app_is_migrated(capsys: Capture, directory: Path, targe
 APPS = """
 from pydantic_ai import Agent
 from pydantic_ai_a2a import mount, to_a2a
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from starlette.applications import Starlette
 
 agent = Agent('test', name='joker')

@@ -21,10 +21,10 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Push, Retention, Workers, to_a2a
-from pydantic_ai_a2a.store.sql.migrations import MIGRATIONS, newest
+from pydantic_ai_a2a.server.store.sql.migrations import MIGRATIONS, newest
 
+from ..app_client import Client, lifespan, message, state_of
 from ..bounds import LIMIT
-from ..client import Client, lifespan, message, state_of
 from ..dialects import speaking
 from ..fixed import fixed
 from ..postgres import OwnPostgres, postgres_server

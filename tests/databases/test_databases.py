@@ -12,9 +12,9 @@ from typing import Any
 import asyncpg
 import pytest
 
+from ..app_client import LIMIT, Client, lifespan, message, state_of, texts
 from ..behaviour.asking import answers, approve, asked
 from ..behaviour.stage import ended
-from ..client import LIMIT, Client, lifespan, message, state_of, texts
 from ..dialects import speaking
 from ..postgres import Postgres
 from .__main__ import FOLDER, HOST, WEBHOOK, Desk, stored

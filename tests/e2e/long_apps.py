@@ -28,7 +28,7 @@ async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse
 
 async def memory(request: Request) -> JSONResponse:
     """The most bytes that the process has had in memory, and those of answers that clients have not read."""
-    from pydantic_ai_a2a.service.unsent_answers import UNSENT
+    from pydantic_ai_a2a.server.service.unsent_answers import UNSENT
 
     unit = 1 if sys.platform == 'darwin' else 1024
     return JSONResponse({'peak': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, 'unsent': UNSENT.bytes})

@@ -16,9 +16,9 @@ import pytest
 from a2a.types import GetTaskRequest
 from a2a.utils.errors import TaskNotFoundError
 
-from ..a2a_client.canned import TASK, Canned, refusal, stream
-from ..a2a_client.canned import served as canned
 from ..behaviour.rows import covers
+from ..client.canned import TASK, Canned, refusal, stream
+from ..client.canned import served as canned
 from .official import collect, official_client, outline, say, state_of, task_of, text_of
 from .server import LIMIT, ROOT, Process, process
 

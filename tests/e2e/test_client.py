@@ -30,9 +30,8 @@ from a2a.utils import errors
 from google.protobuf.json_format import MessageToDict
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.conversion import pending_calls_extension
-from pydantic_ai_a2a.protocol import own_extensions
-from pydantic_ai_a2a.protocol.own_extensions import RUN_METADATA_URI
+from pydantic_ai_a2a.wire.extensions import own_extensions, pending_calls_extension
+from pydantic_ai_a2a.wire.extensions.own_extensions import RUN_METADATA_URI
 
 from ..behaviour.rows import covers
 from .auth_apps import TOKEN

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.conversion import pending_calls_extension
-from pydantic_ai_a2a.protocol import own_extensions
+from pydantic_ai_a2a.wire.extensions import own_extensions, pending_calls_extension
 
 from ..behaviour.rows import covers
 from .official_0_3 import OFFICIAL_0_3, ClientError, client_0_3, collect, outline, text_of

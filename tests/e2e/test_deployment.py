@@ -21,7 +21,7 @@ import yaml
 
 from pydantic_ai_a2a import Limits
 
-from ..client import message
+from ..app_client import message
 from ..docs.blocks import blocks, same_text
 from ..postgres import Postgres
 from .server import LIMIT, ROOT, Process, process

@@ -19,9 +19,9 @@ from pydantic_ai.tools import ToolDefinition
 
 from pydantic_ai_a2a import CallContext, Messages, to_a2a
 
+from ..app_client import LIVE
 from ..behaviour.rows import covers
 from ..bounds import LIMIT
-from ..client import LIVE
 from .server import Process, rpc, uvicorn
 
 V1 = {'A2A-Version': '1.0'}

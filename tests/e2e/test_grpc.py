@@ -14,11 +14,11 @@ import httpx
 import pytest
 from a2a.types import GetTaskRequest, SubscribeToTaskRequest, TaskState
 
-from ..grpc.calls import Agent as Peer
-from ..grpc.calls import event_id, text_of
-from ..grpc.calls import say as message
-from ..grpc.certificates import LOCAL, Authority
 from ..reserved_ports import port_of, reserved_port
+from ..server.grpc.calls import Agent as Peer
+from ..server.grpc.calls import event_id, text_of
+from ..server.grpc.calls import say as message
+from ..server.grpc.certificates import LOCAL, Authority
 from .grpc_apps import TOKEN
 from .server import LIMIT, ROOT, Gates, Process, process
 

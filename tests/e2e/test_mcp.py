@@ -26,8 +26,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Messages, Workers, to_a2a
 
+from ..app_client import Client, lifespan, message, state_of, texts
 from ..behaviour.asking import answers, approve, asked
-from ..client import Client, lifespan, message, state_of, texts
 from ..reserved_ports import port_of, reserved_port
 from .mcp_servers import BOSS, MARK, TOKENS
 from .server import LIMIT, Process, process, rpc

@@ -15,9 +15,9 @@ from pydantic_ai.models.function import FunctionModel
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityConfig
 
+from ..app_client import texts
 from ..behaviour.stage import serving
 from ..bounds import LIMIT
-from ..client import texts
 from ..engines import TemporalKit
 from ..reserved_ports import port_of, reserved_port
 from .test_mcp import mcp_server, model

@@ -21,9 +21,9 @@ import pytest
 from a2a.types import GetTaskRequest
 
 from ..bounds import LIMIT
-from ..grpc.calls import Agent as GrpcClient
-from ..grpc.calls import say
 from ..long import size
+from ..server.grpc.calls import Agent as GrpcClient
+from ..server.grpc.calls import say
 from ..webhooks import webhook
 from .server import ROOT, process, rpc
 

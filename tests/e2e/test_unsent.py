@@ -14,7 +14,7 @@ import httpx
 import pytest
 from a2a.types import GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest
 
-from pydantic_ai_a2a.grpc.protobuf import SERVICE
+from pydantic_ai_a2a.wire.protobuf.method_messages import SERVICE
 
 from ..bounds import LIMIT
 from ..long import size

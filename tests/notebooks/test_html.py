@@ -14,7 +14,7 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import A2AClient, BearerAuth, serve, to_a2a
 
-from ..a2a_client.canned import CARD, TASK, Canned, result
+from ..client.canned import CARD, TASK, Canned, result
 
 HOSTILE = '<script>alert("1")</script><img src=x onerror=\'alert(2)\'>&lt;'
 ELEMENTS = {'a', 'code', 'h4', 'p', 'pre', 'strong', 'table', 'tbody', 'td', 'th', 'thead', 'tr'}

@@ -12,8 +12,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AClient, BearerAuth, InputRequired, Messages, RemoteAgent, serve, to_a2a
 
-from ..a2a_client.canned import Canned, stream
-from ..remote.test_places import DONE, confirmation, confirming
+from ..client.agents.test_places import DONE, confirmation, confirming
+from ..client.canned import Canned, stream
 from ..tables import each_case
 from .agents import call, keeper, scripted
 from .conftest import Visit, say

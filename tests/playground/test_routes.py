@@ -18,8 +18,8 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from pydantic_ai_a2a import Access, BearerAuth, Limits, serve, to_a2a
-from pydantic_ai_a2a.http.playground import page
-from pydantic_ai_a2a.http.playground.page import FILES
+from pydantic_ai_a2a.server.http.playground import page
+from pydantic_ai_a2a.server.http.playground.page import FILES
 
 from ..docs.blocks import ROOT
 from ..tables import each_case

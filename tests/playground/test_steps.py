@@ -29,13 +29,13 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from pydantic_ai_a2a import Access, Approvals, BearerAuth, mount, serve, to_a2a
-from pydantic_ai_a2a.agent.playground_steps import Trace
-from pydantic_ai_a2a.app.a2a_app import A2AApp
-from pydantic_ai_a2a.conversion.remote_calls import SYSTEM
+from pydantic_ai_a2a.server.agent.playground_steps import Trace
+from pydantic_ai_a2a.server.app.a2a_app import A2AApp
+from pydantic_ai_a2a.wire.extensions.remote_calls import SYSTEM
 
+from ..app_client import message
 from ..behaviour.asking import answers, approve
 from ..bounds import LIMIT
-from ..client import message
 from ..e2e.server import process
 from ..tables import each_case
 from .agents import call, keeper, prompt, scripted

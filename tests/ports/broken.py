@@ -14,8 +14,7 @@ import pytest
 from hypothesis import Phase, settings
 
 from pydantic_ai_a2a.errors import TaskNotCancelableError
-from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import (
+from pydantic_ai_a2a.server.store.ports import (
     Accepted,
     Backend,
     Claim,
@@ -28,15 +27,16 @@ from pydantic_ai_a2a.store.ports import (
     Subscription,
     Swept,
 )
-from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
-from pydantic_ai_a2a.store.sql.event_port import SqlEvents
-from pydantic_ai_a2a.store.sql.housekeeping import SqlHousekeeping
-from pydantic_ai_a2a.store.sql.reader_port import SqlReader
-from pydantic_ai_a2a.store.sql.task_queue import SqlQueue
-from pydantic_ai_a2a.store.sql.webhook_ports import SqlOutbox
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
+from pydantic_ai_a2a.server.store.sql.conversations import SqlConversationStore
+from pydantic_ai_a2a.server.store.sql.event_port import SqlEvents
+from pydantic_ai_a2a.server.store.sql.housekeeping import SqlHousekeeping
+from pydantic_ai_a2a.server.store.sql.reader_port import SqlReader
+from pydantic_ai_a2a.server.store.sql.task_queue import SqlQueue
+from pydantic_ai_a2a.server.store.sql.webhook_ports import SqlOutbox
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
+from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 
 from ..suites import READER_LAG, BackendSuite, CheckpointSuite, DurableSuite, PushSuite

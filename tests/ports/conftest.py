@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pydantic_ai_a2a.store.ports import Backend
-from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.store.postgres.settings import Postgres
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
+from pydantic_ai_a2a.server.store.ports import Backend
+from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.server.store.postgres.settings import Postgres
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
 from ..bounds import LIMIT
 from ..postgres import Postgres as Server

@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import pytest
 
+from pydantic_ai_a2a.server.store.ports import Backend, Erased
+from pydantic_ai_a2a.server.store.shared_backend import SharedBackend
+from pydantic_ai_a2a.server.store.sql.transaction import Transaction
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Backend, Erased
-from pydantic_ai_a2a.store.shared_backend import SharedBackend
-from pydantic_ai_a2a.store.sql.transaction import Transaction
 from pydantic_ai_a2a.types import TaskQuery
 
 from ..bounds import LIMIT

@@ -8,8 +8,8 @@ import pytest
 from pydantic_ai.conversation_store import ConversationStore, InMemoryConversationStore
 
 from pydantic_ai_a2a import store
-from pydantic_ai_a2a.conversion.failures import EXPIRED_ATTEMPTS
-from pydantic_ai_a2a.store.ports import DEAD_LETTER
+from pydantic_ai_a2a.server.conversion.failures import EXPIRED_ATTEMPTS
+from pydantic_ai_a2a.server.store.ports import DEAD_LETTER
 
 from ..long import size
 from ..suites import (

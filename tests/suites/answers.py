@@ -9,7 +9,7 @@ import pytest
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import AnswerNeeded, InvalidParamsError
-from pydantic_ai_a2a.store.ports import Answer, Backend, Claim, Pause, Submission
+from pydantic_ai_a2a.server.store.ports import Answer, Backend, Claim, Pause, Submission
 
 from .base import PortSuite
 from .values import AT, OWNER, claim_one, conversation, ending, history, load, message, record_of, run, submit, turn

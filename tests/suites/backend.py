@@ -6,7 +6,7 @@ import asyncio
 import threading
 from contextvars import ContextVar
 
-from pydantic_ai_a2a.store.ports import Backend
+from pydantic_ai_a2a.server.store.ports import Backend
 
 from .base import PortSuite
 from .values import AT, OWNER, claim_one, ending, message, nothing, run, said, state_of, submit, turn

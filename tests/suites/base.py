@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from pydantic_ai_a2a.store.ports import Backend
+from pydantic_ai_a2a.server.store.ports import Backend
 
 __all__ = ('MakeBackend', 'OpenBackend', 'PortSuite')
 

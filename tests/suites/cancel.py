@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pydantic_ai_a2a.errors import LeaseLost, TaskNotCancelableError, TaskNotFoundError
-from pydantic_ai_a2a.store.ports import Backend, Marks
+from pydantic_ai_a2a.server.store.ports import Backend, Marks
 from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite

@@ -17,7 +17,7 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
-from pydantic_ai_a2a.store.ports import Backend
+from pydantic_ai_a2a.server.store.ports import Backend
 
 from .base import PortSuite
 from .values import OWNER, claim_one, conversation, ending, entries_of, message, record_of, run, said, submit, turn

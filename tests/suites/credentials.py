@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from pydantic_ai_a2a.server.store.ports import Backend, SealedCredential, Submission
+from pydantic_ai_a2a.server.store.ports.credentials import with_credential
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Backend, SealedCredential, Submission
-from pydantic_ai_a2a.store.ports.credentials import with_credential
 
 from .base import PortSuite
 from .values import AT, OWNER, message, run, submit

@@ -13,8 +13,8 @@ import pytest
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import TaskNotFoundError, UnsupportedOperationError
+from pydantic_ai_a2a.server.store.ports import DEAD_LETTER, Answer, Backend, Charge, Checkpoint, DeadLetter
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import DEAD_LETTER, Answer, Backend, Charge, Checkpoint, DeadLetter
 from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite

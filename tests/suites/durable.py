@@ -14,7 +14,7 @@ from pydantic_ai import Conversation
 from pydantic_ai.conversation_store import ConversationConflict
 
 from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost
-from pydantic_ai_a2a.store.ports import Backend, Claim, Subscription
+from pydantic_ai_a2a.server.store.ports import Backend, Claim, Subscription
 from pydantic_ai_a2a.types import TaskQuery
 
 from .base import OpenBackend, PortSuite

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.store.ports import Backend, Claim
+from pydantic_ai_a2a.server.store.ports import Backend, Claim
 from pydantic_ai_a2a.types import StoredTask
 
 from .base import PortSuite

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from pydantic_ai_a2a.errors import LeaseLost
+from pydantic_ai_a2a.server.store.ports import Backend, Claim, Slot, Subscription
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Backend, Claim, Slot, Subscription
 from pydantic_ai_a2a.types import TaskEvent
 
 from .base import PortSuite

@@ -11,8 +11,8 @@ from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import UnsupportedOperationError
+from pydantic_ai_a2a.server.store.ports import Backend, Erased, ExportedConversation, ExportedTask
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Backend, Erased, ExportedConversation, ExportedTask
 from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite

@@ -10,8 +10,8 @@ import pytest
 from pydantic_core import from_json
 
 from pydantic_ai_a2a.errors import BeingErased, TaskNotFoundError, UnsupportedOperationError
+from pydantic_ai_a2a.server.store.ports import Backend, Slot
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Backend, Slot
 from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from pydantic_ai_a2a.server.store.ports import Claim, Submission
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Claim, Submission
 from pydantic_ai_a2a.types import INTERRUPTED, LIVE, STOPPED, TERMINAL, TaskEvent, TaskState
 
 from .values import AT, WINDOW, text_of

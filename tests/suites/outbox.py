@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from pydantic_ai_a2a.errors import InvalidParamsError, LeaseLost, UnsupportedOperationError
+from pydantic_ai_a2a.server.store.ports import Backend, DeadDelivery, Takes
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Backend, DeadDelivery, Takes
 
 from .answers import answering, asked, pause
 from .base import PortSuite

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from pydantic_ai_a2a.errors import InvalidParamsError, TaskNotFoundError
-from pydantic_ai_a2a.protocol import stored
-from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import (
+from pydantic_ai_a2a.server.store.ports import (
     DEAD_LETTER,
     Backend,
     Delivery,
@@ -23,7 +21,9 @@ from pydantic_ai_a2a.store.ports import (
     Submission,
     Takes,
 )
+from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.types import TaskEvent
+from pydantic_ai_a2a.wire.protocol import stored
 
 from .base import PortSuite
 from .values import AT, LEASE, OWNER, message, run, submit, sweep

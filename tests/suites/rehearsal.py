@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pydantic_ai_a2a.errors import LeaseLost, TaskNotCancelableError
-from pydantic_ai_a2a.store.ports import Backend, Marks, Slot, WrappedQueue
+from pydantic_ai_a2a.server.store.ports import Backend, Marks, Slot, WrappedQueue
 
 from .base import PortSuite
 from .values import AT, LEASE, OWNER, chunk, claim, claim_one, ending, events, message, run, state_of, submit

@@ -11,9 +11,9 @@ import pytest
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import LeaseLost
-from pydantic_ai_a2a.protocol import stored
-from pydantic_ai_a2a.store.ports import Backend, Status
+from pydantic_ai_a2a.server.store.ports import Backend, Status
 from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskHeader
+from pydantic_ai_a2a.wire.protocol import stored
 
 from .base import PortSuite
 from .values import (

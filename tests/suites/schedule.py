@@ -25,7 +25,7 @@ from pydantic_ai_a2a.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from pydantic_ai_a2a.store.ports import Backend, Checkpoint, Submission, Subscription
+from pydantic_ai_a2a.server.store.ports import Backend, Checkpoint, Submission, Subscription
 from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskEvent, TaskQuery, TaskState
 
 from .base import MakeBackend, PortSuite

@@ -9,7 +9,7 @@ import pytest
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import UnsupportedOperationError
-from pydantic_ai_a2a.store.ports import Backend, Checkpoint, Claim
+from pydantic_ai_a2a.server.store.ports import Backend, Checkpoint, Claim
 from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite

@@ -16,7 +16,7 @@ from pydantic_ai_a2a.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from pydantic_ai_a2a.store.ports import Answer, Backend, Claim, Pause, Slot, Submission
+from pydantic_ai_a2a.server.store.ports import Answer, Backend, Claim, Pause, Slot, Submission
 from pydantic_ai_a2a.types import TaskHeader
 
 from .base import PortSuite

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord, ConversationStore
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 
+from pydantic_ai_a2a.server.store.ports import Accepted, Backend, Claim, Erased, Finish, Slot, Status, Submission
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store.ports import Accepted, Backend, Claim, Erased, Finish, Slot, Status, Submission
 from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskQuery, TaskState
 
 __all__ = (

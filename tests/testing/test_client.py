@@ -21,7 +21,7 @@ from pydantic_ai_a2a.client.questions import PendingRemoteCall
 from pydantic_ai_a2a.errors import InternalError
 from pydantic_ai_a2a.testing import A2ATestClient, Answers, ClientFactory, ServerFactory, dump, record
 
-from ..remote.agents import pizzeria
+from ..client.agents.agents import pizzeria
 
 
 def caller(*calls: tuple[str, dict[str, Any]]) -> FunctionModel:

@@ -12,8 +12,8 @@ from mcp.server import MCPServer
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.toolsets import AbstractToolset
 
+from ...app_client import RpcError, lifespan
 from ...bounds import LIMIT
-from ...client import RpcError, lifespan
 from ...tables import each_case
 from ..approvals.test_edited_arguments import MILLION, Cashier, pay_nested, refused
 from ..asking import ROW, answers, approve

@@ -15,10 +15,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import AuthRequired, InputRequired, Messages, Progress, Results
-from pydantic_ai_a2a.conversion.client_schema import CLIENT_SCHEMA_URI
-from pydantic_ai_a2a.conversion.output_types import states_of
+from pydantic_ai_a2a.server.conversion.output_types import states_of
+from pydantic_ai_a2a.wire.extensions.client_schema import CLIENT_SCHEMA_URI
 
-from ...client import message, state_of, texts
+from ...app_client import message, state_of, texts
 from ..asking import answers, approve, asked, declaring, result, tool
 from ..refused import refused
 from ..rows import covers

@@ -17,9 +17,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import to_a2a
-from pydantic_ai_a2a.agent.mcp_connections import MCPConnections
+from pydantic_ai_a2a.server.agent.mcp_connections import MCPConnections
 
-from ...client import LIMIT, Client, lifespan, state_of, texts
+from ...app_client import LIMIT, Client, lifespan, state_of, texts
 
 
 class Server(MCPServer):

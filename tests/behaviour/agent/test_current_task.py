@@ -15,7 +15,7 @@ from pydantic_ai.run import AgentRunResult
 
 from pydantic_ai_a2a import Caller, CurrentTask, Messages, Workers, a2a, to_a2a
 
-from ...client import LIMIT, Client, lifespan, message, state_of, texts
+from ...app_client import LIMIT, Client, lifespan, message, state_of, texts
 from ..asking import answers, approve
 from ..stage import ended, serving
 

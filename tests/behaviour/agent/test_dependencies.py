@@ -17,9 +17,9 @@ from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Messages, Workers
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
-from ...client import Client, message, rpc, state_of, texts
+from ...app_client import Client, message, rpc, state_of, texts
 from ...fixed import fixed
 from ..queues import Cancels
 from ..stage import Stage, each_backend, ended, heard, serving

@@ -18,7 +18,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import CallContext
 
-from ...client import Client, state_of
+from ...app_client import Client, state_of
 from ...long import size
 from ..stage import prompts, serving
 

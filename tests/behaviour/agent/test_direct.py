@@ -22,11 +22,11 @@ from starlette.types import Message as AsgiMessage
 
 from pydantic_ai_a2a import Artifacts, Budget, InputRequired, Limits, Messages, Quotas, Rejected, Workers, to_a2a
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.protocol.own_extensions import RUN_METADATA_URI
-from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.sql.conversations import SqlConversationStore
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.wire.extensions.own_extensions import RUN_METADATA_URI
 
-from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of, texts
+from ...app_client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of, texts
 from ..refused import refusal
 from ..stage import Stage, ended, heard, prompts, serving, tasks_of
 

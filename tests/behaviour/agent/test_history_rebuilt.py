@@ -22,7 +22,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import InputRequired
 
-from ...client import Client, message, state_of, texts
+from ...app_client import Client, message, state_of, texts
 from ..asking import answers, approve
 from ..stage import each_backend, prompts, serving
 

@@ -27,7 +27,7 @@ from pydantic_graph import End
 
 from pydantic_ai_a2a import A2AApp, to_a2a
 
-from ...client import Client, state_of, texts
+from ...app_client import Client, state_of, texts
 from ..asking import answers, approve
 from ..stage import each_backend, prompts, serving
 

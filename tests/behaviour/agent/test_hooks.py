@@ -20,7 +20,7 @@ from starlette.requests import Request
 from pydantic_ai_a2a import AgentWorker, CallContext, Caller, InputRequired, Limits, RunFailure, Workers, to_a2a
 from pydantic_ai_a2a.store import WrappedQueue
 
-from ...client import LIMIT, Client, lifespan, message, state_of, texts
+from ...app_client import LIMIT, Client, lifespan, message, state_of, texts
 from ...fixed import fixed
 from ..stage import Stage, heard, serving, told_in_log
 

@@ -18,12 +18,12 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from pydantic_ai_a2a import Limits, Messages, Push, Retention, Workers, to_a2a
-from pydantic_ai_a2a.store.ports import Swept
-from pydantic_ai_a2a.store.sql.housekeeping import SqlHousekeeping
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.ports import Swept
+from pydantic_ai_a2a.server.store.sql.housekeeping import SqlHousekeeping
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.telemetry.metrics import metrics
 
-from ...client import Client, RpcError, lifespan, message, state_of
+from ...app_client import Client, RpcError, lifespan, message, state_of
 from ...fixed import fixed
 from ...suites import values
 from ...suites.values import run, submit, turn

@@ -19,7 +19,7 @@ from pydantic_ai.profiles import ModelProfile
 
 from pydantic_ai_a2a import to_a2a
 
-from ...client import Client, lifespan, message, state_of, texts
+from ...app_client import Client, lifespan, message, state_of, texts
 from ..refused import refused
 from ..stage import serving
 

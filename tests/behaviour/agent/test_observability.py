@@ -21,7 +21,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import Access, APIKeyAuth, Push, to_a2a
 from pydantic_ai_a2a.telemetry.propagation import trace_headers
 
-from ...client import LIMIT, Client, RpcError, lifespan, message, state_of
+from ...app_client import LIMIT, Client, RpcError, lifespan, message, state_of
 from ...dialects import only
 from ...fixed import fixed
 from ...spans import (

@@ -14,7 +14,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from pydantic_ai_a2a import Progress, RemoteAgent, Results, serve, to_a2a
 
-from ...client import LIMIT, Event, state_of, texts
+from ...app_client import LIMIT, Event, state_of, texts
 from ..rows import covers
 from ..stage import each_backend, serving
 

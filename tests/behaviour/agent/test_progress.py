@@ -16,7 +16,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolC
 
 from pydantic_ai_a2a import Approvals, AuthRequired, Progress, Push, Results
 
-from ...client import Event, Stream, message, state_of, texts
+from ...app_client import Event, Stream, message, state_of, texts
 from ...dialects import only, spoken
 from ...tables import each_case
 from ...webhooks import webhook

@@ -18,10 +18,10 @@ from pydantic_ai.models.instrumented import InstrumentedModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Workers, serve, to_a2a
-from pydantic_ai_a2a.agent.refused_files import check_files
 from pydantic_ai_a2a.errors import FileRefused
+from pydantic_ai_a2a.server.agent.refused_files import check_files
 
-from ...client import message, state_of
+from ...app_client import message, state_of
 from ...tables import each_case
 from ..refused import refused
 from ..stage import serving

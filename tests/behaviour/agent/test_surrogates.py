@@ -13,7 +13,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 
 from pydantic_ai_a2a import A2AClient, Progress, RemoteAgent, Results, to_a2a
 
-from ...client import Client, lifespan, message, state_of, texts
+from ...app_client import Client, lifespan, message, state_of, texts
 from ..asking import answers, approve
 from ..stage import each_backend, prompts, serving
 

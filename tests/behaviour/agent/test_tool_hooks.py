@@ -20,7 +20,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import AgentWorker, Messages, ToolCall, ToolResult, Workers, a2a, to_a2a
 
-from ...client import message, state_of, texts
+from ...app_client import message, state_of, texts
 from ..asking import Tools, answers, approve, asked
 from ..refused import RAISED, SECRET
 from ..stage import serving

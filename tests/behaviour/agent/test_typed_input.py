@@ -29,7 +29,7 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai_a2a import AgentWorker, CallContext, InputRequired, Messages, NoInput, ToolCall, Workers, a2a
 from pydantic_ai_a2a.settings import LONG
 
-from ...client import message, state_of, texts
+from ...app_client import message, state_of, texts
 from ..asking import answers, approve
 from ..refused import refused
 from ..rows import covers

@@ -14,11 +14,11 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Approvals, AuthRequired, InputRequired, Limits
-from pydantic_ai_a2a.audit import LOGGER
-from pydantic_ai_a2a.conversion.answers_in_words import instruction
-from pydantic_ai_a2a.conversion.json_schema import problem
+from pydantic_ai_a2a.server.audit import LOGGER
+from pydantic_ai_a2a.server.conversion.answers_in_words import instruction
+from pydantic_ai_a2a.wire.schemas.json_schema import problem
 
-from ...client import Client, RpcError, message, state_of, texts
+from ...app_client import Client, RpcError, message, state_of, texts
 from ...tables import each_case
 from ..asking import ROW, Tools, answers, approve, asked, asked_calls, given
 from ..queues import overtake

@@ -23,9 +23,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Approvals, AuthRequired, Push
-from pydantic_ai_a2a.conversion.pending_calls_extension import MEDIA_TYPE, PENDING_CALLS_URI
+from pydantic_ai_a2a.wire.extensions.pending_calls_extension import MEDIA_TYPE, PENDING_CALLS_URI
 
-from ...client import Client, message, rpc, state_of, texts
+from ...app_client import Client, message, rpc, state_of, texts
 from ...dialects import only
 from ...tables import each_case
 from ...webhooks import webhook

@@ -14,9 +14,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, SystemPromptPart, 
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Access, Approvals
-from pydantic_ai_a2a.audit import LOGGER
+from pydantic_ai_a2a.server.audit import LOGGER
 
-from ...client import RpcError, message, texts
+from ...app_client import RpcError, message, texts
 from ...dialects import unversioned
 from ..asking import CALLS, ROW, Tools, answers, approve, asked, given, model
 from ..callers import by_header, caller

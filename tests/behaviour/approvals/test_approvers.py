@@ -15,9 +15,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Access, Approvals, AuthRequired, Caller, Push, WaitingTask, to_a2a
-from pydantic_ai_a2a.agent.dependencies import CallContext
+from pydantic_ai_a2a.server.agent.dependencies import CallContext
 
-from ...client import Client, RpcError, lifespan, message, state_of, texts
+from ...app_client import Client, RpcError, lifespan, message, state_of, texts
 from ...dialects import spoken
 from ...webhooks import webhook
 from ..asking import ROW, Tools, answers, approve, asked, asked_calls

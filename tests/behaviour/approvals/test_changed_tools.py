@@ -15,7 +15,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import AuthRequired
 
-from ...client import message, state_of, texts
+from ...app_client import message, state_of, texts
 from ...dialects import unversioned
 from ..asking import answers, approve
 from ..durable_handover import served

@@ -15,9 +15,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Approvals, AuthRequired, InputRequired
-from pydantic_ai_a2a.conversion.client_tools import CLIENT_TOOLS_URI
+from pydantic_ai_a2a.wire.extensions.client_tools import CLIENT_TOOLS_URI
 
-from ...client import RpcError, message, rpc, state_of, texts
+from ...app_client import RpcError, message, rpc, state_of, texts
 from ..asking import ALLOWED, ROW, agent_of, answers, approve, asked, declaring, obey, result, tool
 from ..callers import by_header, caller
 from ..rows import covering

@@ -15,9 +15,9 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.native_tools import WebFetchTool, WebSearchTool
 
 from pydantic_ai_a2a import Approvals, Limits, Messages, RunOptions, Workers, to_a2a
-from pydantic_ai_a2a.conversion.client_tools import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_URI
+from pydantic_ai_a2a.wire.extensions.client_tools import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_URI
 
-from ...client import message, state_of, texts
+from ...app_client import message, state_of, texts
 from ...dialects import spoken
 from ...fixed import fixed
 from ..asking import ALLOWED, ROW, WHERE, agent_of, answers, asked, declares, declaring, obey, result, tool

@@ -18,8 +18,8 @@ from pydantic_ai.toolsets import AbstractToolset
 
 from pydantic_ai_a2a import A2A, Approvals, Caller, WaitingTask, to_a2a
 
+from ...app_client import Client, RpcError, lifespan, state_of, texts
 from ...bounds import LIMIT
-from ...client import Client, RpcError, lifespan, state_of, texts
 from ...tables import each_case
 from ..asking import ROW, answers, approve, asked
 from ..callers import by_header, caller

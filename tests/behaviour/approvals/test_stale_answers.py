@@ -16,7 +16,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Approvals, AuthRequired, Caller, InputRequired, Progress, Results, WaitingTask, to_a2a
 
-from ...client import Client, RpcError, lifespan, message, state_of, texts
+from ...app_client import Client, RpcError, lifespan, message, state_of, texts
 from ...tables import each_case
 from ..asking import ROW, Tools, answers, approve, asked, asked_calls
 from ..callers import by_header, caller

@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2AApp, Access, BearerAuth, mount, run, serve, to_a2a
 
-from ...auth.issuer import bearer
-from ...client import LIMIT, Answer, Client, Exchange, rpc
+from ...app_client import LIMIT, Answer, Client, Exchange, rpc
+from ...server.auth.issuer import bearer
 from ..refused import refusal
 from ..stage import audited, serving
 

@@ -13,14 +13,14 @@ from starlette.types import Message
 
 from pydantic_ai_a2a import Access, BearerAuth, Caller, Limits, Push, Quotas, Rate, to_a2a
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.store.ports import Erased
-from pydantic_ai_a2a.store.sql.housekeeping import SqlHousekeeping
-from pydantic_ai_a2a.store.sql.reader_port import SqlReader
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.ports import Erased
+from pydantic_ai_a2a.server.store.sql.housekeeping import SqlHousekeeping
+from pydantic_ai_a2a.server.store.sql.reader_port import SqlReader
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
-from ...auth.issuer import bearer
-from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc
+from ...app_client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc
 from ...fixed import fixed
+from ...server.auth.issuer import bearer
 from ..stage import Stage, audited, ended, serving
 
 ANN = 'the-token-of-ann-1234'

@@ -37,11 +37,11 @@ from pydantic_ai_a2a import (
     mount,
     to_a2a,
 )
-from pydantic_ai_a2a.audit import LOGGER
 from pydantic_ai_a2a.errors import OverloadedError
+from pydantic_ai_a2a.server.audit import LOGGER
 
-from ...auth.issuer import AUDIENCE, ISSUER, SECRET, Key, bearer, issuer, shared
-from ...client import Client, Exchange, lifespan, message, rpc, state_of
+from ...app_client import Client, Exchange, lifespan, message, rpc, state_of
+from ...server.auth.issuer import AUDIENCE, ISSUER, SECRET, Key, bearer, issuer, shared
 from ..refused import refusal, send, untouched
 from ..stage import audited, serving
 

@@ -12,11 +12,11 @@ import pytest
 from pydantic_ai import Agent
 
 from pydantic_ai_a2a import Access, Caller, JWTAuth, Push, to_a2a
-from pydantic_ai_a2a.protocol.operations import OPERATIONS
+from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 
-from ...auth.issuer import AUDIENCE, ISSUER, SECRET, bearer, shared
-from ...client import Client, lifespan, message, rpc
+from ...app_client import Client, lifespan, message, rpc
 from ...dialects import BINDINGS, Dialect, spoken
+from ...server.auth.issuer import AUDIENCE, ISSUER, SECRET, bearer, shared
 from ..pushing import create, listed
 from ..refused import refusal
 

@@ -12,9 +12,9 @@ from pydantic_ai.models.function import FunctionModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import A2AApp, Access, CallContext, Caller, Limits, Messages, Quotas, Rate, to_a2a
-from pydantic_ai_a2a.auth.authenticator import Authenticate
+from pydantic_ai_a2a.server.auth.authenticator import Authenticate
 
-from ...client import LIMIT, Client, lifespan, message, rpc, state_of, texts
+from ...app_client import LIMIT, Client, lifespan, message, rpc, state_of, texts
 from ..callers import by_header, caller
 from ..refused import refusal, refused, send, untouched
 from ..rows import covers

@@ -21,7 +21,7 @@ from starlette.requests import Request
 
 from pydantic_ai_a2a import APIKeyAuth, CallContext, Caller, Workers, a2a, to_a2a
 
-from ...client import LIMIT, Client, lifespan, texts
+from ...app_client import LIMIT, Client, lifespan, texts
 from ..refused import refused
 from ..stage import ended, serving
 

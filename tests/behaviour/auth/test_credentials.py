@@ -44,7 +44,7 @@ from pydantic_ai_a2a import (
     to_a2a,
 )
 
-from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
+from ...app_client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
 from ...fixed import fixed
 from ..asking import answers, approve, asked
 from ..stage import each_backend, ended

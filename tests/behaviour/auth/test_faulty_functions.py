@@ -15,11 +15,11 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from pydantic_ai_a2a import Access, AllOf, Approvals, BearerAuth, Caller, Credentials, Messages, serve, to_a2a
-from pydantic_ai_a2a.auth import request_info
-from pydantic_ai_a2a.auth.authenticator import Authenticator
-from pydantic_ai_a2a.auth.request_info import RequestInfo
+from pydantic_ai_a2a.server.auth import request_info
+from pydantic_ai_a2a.server.auth.authenticator import Authenticator
+from pydantic_ai_a2a.server.auth.request_info import RequestInfo
 
-from ...client import LIMIT, Client, Exchange, RpcError, lifespan, message, rpc, state_of
+from ...app_client import LIMIT, Client, Exchange, RpcError, lifespan, message, rpc, state_of
 from ..asking import Tools, answers, approve
 from ..refused import RAISED, SECRET, refusal, refused, send, untouched
 from ..stage import serving

@@ -18,8 +18,8 @@ from starlette.websockets import WebSocket
 
 from pydantic_ai_a2a import Access, AllOf, APIKeyAuth, BearerAuth, mount, serve, to_a2a
 
-from ...auth.issuer import bearer
-from ...client import LIMIT, Exchange, lifespan, rpc
+from ...app_client import LIMIT, Exchange, lifespan, rpc
+from ...server.auth.issuer import bearer
 
 BOB = 'the-key-of-bob-1234'
 AUTH = APIKeyAuth({BOB: 'bob'}, query='key')

@@ -28,11 +28,17 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 
 from pydantic_ai_a2a import APIKeyAuth, BearerAuth, Workers, errors, to_a2a
-from pydantic_ai_a2a.conversion.failures import CHANGED_AGENT, ENGINE_FAILED, EXPIRED_ATTEMPTS, SHUTDOWN, EngineFailure
-from pydantic_ai_a2a.store.ports import Pause, TaskReader
+from pydantic_ai_a2a.server.conversion.failures import (
+    CHANGED_AGENT,
+    ENGINE_FAILED,
+    EXPIRED_ATTEMPTS,
+    SHUTDOWN,
+    EngineFailure,
+)
+from pydantic_ai_a2a.server.store.ports import Pause, TaskReader
 from pydantic_ai_a2a.types import Page, StoredTask, TaskQuery
 
-from ...client import Client, lifespan, message, rpc
+from ...app_client import Client, lifespan, message, rpc
 from ...docs.blocks import ROOT, table
 from ...fixed import fixed
 from ...spans import Spans, spans

@@ -17,7 +17,7 @@ from starlette.routing import Mount, Route
 
 from pydantic_ai_a2a import Access, APIKeyAuth, Caller, Limits, Push, Quotas, Rate, mount, to_a2a
 
-from ...client import Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
+from ...app_client import Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
 from ...dialects import PATHS, Call
 from ..refused import refusal, untouched
 from ..stage import audited, serving

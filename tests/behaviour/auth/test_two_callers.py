@@ -22,7 +22,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Caller, Workers, to_a2a
 
-from ...client import LIMIT, Answer, RpcError, lifespan, message, rpc, state_of, texts
+from ...app_client import LIMIT, Answer, RpcError, lifespan, message, rpc, state_of, texts
 from ...long import LONG, drawn
 from ..callers import by_header, caller
 from ..refused import refusal

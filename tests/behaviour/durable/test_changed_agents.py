@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from ...client import state_of
+from ...app_client import state_of
 from ...engines import need_dbos
 from ...long import size
 from ..asking import answers, approve

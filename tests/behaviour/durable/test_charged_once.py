@@ -13,12 +13,12 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
 from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.server.store.ports import Backend, Bucket, Charge, Claim, Finish, QuotaStore, Spent
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Backend, Bucket, Charge, Claim, Finish, QuotaStore, Spent
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
-from ...client import LIMIT, RpcError, message, state_of
+from ...app_client import LIMIT, RpcError, message, state_of
 from ..metered import DAY, HTTP, USED
 from ..queues import InDoubt
 from ..stage import ended, prompts, serving, told_in_log

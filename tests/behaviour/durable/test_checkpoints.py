@@ -25,14 +25,14 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import UsageLimits
 
 from pydantic_ai_a2a import Results, Workers
+from pydantic_ai_a2a.server.store.ports import Checkpoint, Claim, Status, TaskQueue
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Checkpoint, Claim, Status, TaskQueue
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.types import TaskEvent
 
-from ...client import Client, Event, message, state_of, texts
+from ...app_client import Client, Event, message, state_of, texts
 from ..durable_handover import WHOLE, LosesEnds, begun, left_at, served
 from ..stage import ended, heard, serving
 from ..steps import KINDS, POINTS, Steps, what

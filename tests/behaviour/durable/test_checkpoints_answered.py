@@ -15,11 +15,11 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import AuthRequired
-from pydantic_ai_a2a.store.ports import DEAD_LETTER
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
+from pydantic_ai_a2a.server.store.ports import DEAD_LETTER
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
-from ...client import Client, message, state_of, texts
+from ...app_client import Client, message, state_of, texts
 from ...suites import values
 from ..asking import Tools, answers, approve
 from ..durable_handover import served

@@ -16,11 +16,11 @@ from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import Workers
 from pydantic_ai_a2a.commands.cli import main
-from pydantic_ai_a2a.store.sql import filing
-from pydantic_ai_a2a.store.sqlite.connect import connect
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
+from pydantic_ai_a2a.server.store.sql import filing
+from pydantic_ai_a2a.server.store.sqlite.connect import connect
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
-from ...client import LIMIT, Client, RpcError, message, state_of, texts
+from ...app_client import LIMIT, Client, RpcError, message, state_of, texts
 from ...dialects import only, unversioned
 from ..clerk import Clerk, readiness, refused, until_ready
 from ..rows import covers

@@ -13,13 +13,13 @@ from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import Postgres, to_a2a
 from pydantic_ai_a2a.errors import BackendUnusable
-from pydantic_ai_a2a.store.postgres import migration
-from pydantic_ai_a2a.store.postgres.connect import once
-from pydantic_ai_a2a.store.sql.migrations import MIGRATIONS, newest
-from pydantic_ai_a2a.store.sqlite.connect import connect
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
+from pydantic_ai_a2a.server.store.postgres import migration
+from pydantic_ai_a2a.server.store.postgres.connect import once
+from pydantic_ai_a2a.server.store.sql.migrations import MIGRATIONS, newest
+from pydantic_ai_a2a.server.store.sqlite.connect import connect
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
-from ...client import message, texts
+from ...app_client import message, texts
 from ...dialects import unversioned
 from ..stage import Stage, ended, heard, serving
 

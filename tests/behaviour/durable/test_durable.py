@@ -17,11 +17,11 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Results, Retention, Workers, to_a2a
-from pydantic_ai_a2a.app.backend_choice import open_store
+from pydantic_ai_a2a.server.app.backend_choice import open_store
+from pydantic_ai_a2a.server.store.ports import Marks, TaskQueue
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Marks, TaskQueue
 
-from ...client import LIMIT, Client, Event, lifespan, message, state_of, texts
+from ...app_client import LIMIT, Client, Event, lifespan, message, state_of, texts
 from ...dialects import unversioned
 from ...suites import values
 from ..rows import covers

@@ -25,7 +25,7 @@ from pydantic_ai_a2a import AgentWorker, Workers, to_a2a
 from pydantic_ai_a2a.engines import dbos as engine
 from pydantic_ai_a2a.errors import BackendUnusable
 
-from ...client import LIMIT, message, state_of, texts
+from ...app_client import LIMIT, message, state_of, texts
 from ...engines import DbosKit, need_dbos
 from ..asking import Tools, answers, approve
 from ..durable_handover import begun, served

@@ -18,10 +18,10 @@ import asyncpg
 import pytest
 
 from pydantic_ai_a2a.clock import SYSTEM
-from pydantic_ai_a2a.conversion.client_tools import CLIENT_TOOLS_URI
-from pydantic_ai_a2a.store.postgres.sql_translation import CLOCK
+from pydantic_ai_a2a.server.store.postgres.sql_translation import CLOCK
+from pydantic_ai_a2a.wire.extensions.client_tools import CLIENT_TOOLS_URI
 
-from ...client import state_of, texts
+from ...app_client import state_of, texts
 from ...dialects import unversioned
 from ...e2e.server import LIMIT, SERVERS, uvicorn
 from ...long import size

@@ -24,11 +24,11 @@ from pydantic_ai_a2a.commands.queue import cancel_task
 from pydantic_ai_a2a.engines.dbos import DBOS
 from pydantic_ai_a2a.engines.temporal import Temporal
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.store.ports import Backend, Slot
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
+from pydantic_ai_a2a.server.store.ports import Backend, Slot
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
-from ...client import LIMIT, Client, lifespan, state_of, texts
+from ...app_client import LIMIT, Client, lifespan, state_of, texts
 from ...clocks import HOUR, SetClock
 from ...engines import DbosKit, Kit, TemporalKit, connect, need_dbos
 from ...fixed import fixed

@@ -24,7 +24,7 @@ from temporalio.converter import DataConverter, PayloadCodec, SerializationConte
 
 from pydantic_ai_a2a import Progress, Results, a2a
 
-from ...client import state_of, texts
+from ...app_client import state_of, texts
 from ...engines import TemporalKit
 from ...temporal import temporal_server
 from ..asking import answers, approve, asked

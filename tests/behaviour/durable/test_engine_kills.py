@@ -12,9 +12,9 @@ from uuid import uuid4
 
 import pytest
 
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFile, SqliteFileBackend
 
-from ...client import message, state_of
+from ...app_client import message, state_of
 from ...e2e.server import Process, process
 from ...engines import need_dbos
 from ..asking import answers, approve, asked

@@ -31,7 +31,7 @@ from temporalio.worker import (
 )
 
 from pydantic_ai_a2a import Artifacts
-from pydantic_ai_a2a.agent.run_output import RunOutput
+from pydantic_ai_a2a.server.agent.run_output import RunOutput
 
 from ...engines import TemporalKit
 from ..stage import serving

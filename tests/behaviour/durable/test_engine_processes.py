@@ -15,7 +15,7 @@ from typing import TypeAlias
 import httpx
 import pytest
 
-from ...client import state_of, texts
+from ...app_client import state_of, texts
 from ...e2e.server import LIMIT, Process, process
 from ...engines import TemporalKit, need_dbos
 from ...long import size

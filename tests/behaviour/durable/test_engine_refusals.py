@@ -34,7 +34,7 @@ from pydantic_ai.toolsets import AbstractToolset, DynamicToolset, ExternalToolse
 
 from pydantic_ai_a2a import a2a, to_a2a
 
-from ...client import state_of
+from ...app_client import state_of
 from ...engines import ACTIVITIES, DbosKit, Kit, TemporalKit
 from ..stage import serving
 

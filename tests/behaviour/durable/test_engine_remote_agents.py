@@ -16,7 +16,7 @@ from pydantic_ai.toolsets import DynamicToolset
 
 from pydantic_ai_a2a import A2A, A2AToolset, to_a2a
 
-from ...client import lifespan, state_of
+from ...app_client import lifespan, state_of
 from ...engines import TemporalKit
 from ..asking import Tools
 from ..stage import prompts, serving

@@ -29,7 +29,7 @@ from pydantic_ai_a2a.engines.dbos import DBOS
 from pydantic_ai_a2a.engines.temporal import Temporal
 from pydantic_ai_a2a.errors import BackendUnusable
 
-from ...client import LIMIT, Client, lifespan, message, state_of, texts
+from ...app_client import LIMIT, Client, lifespan, message, state_of, texts
 from ...engines import TemporalKit, connect
 from ...temporal import temporal_server
 from ..asking import answers, approve, asked

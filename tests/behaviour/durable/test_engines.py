@@ -34,13 +34,13 @@ from pydantic_ai_a2a import (
     a2a,
     to_a2a,
 )
+from pydantic_ai_a2a.server.store.ports import Checkpoint, Claim, Status
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Checkpoint, Claim, Status
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.types import TaskEvent
 
-from ...client import Client, message, state_of, texts
+from ...app_client import Client, message, state_of, texts
 from ...engines import Kit, TemporalKit
 from ..asking import Tools, answers, approve, asked
 from ..durable_handover import Gate, LosesEnds, begun, served

@@ -24,7 +24,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Messages, Workers
 
-from ...client import message, texts
+from ...app_client import message, texts
 from ...fixed import fixed
 from ..durable_handover import begun, served
 from ..stage import ended

@@ -18,12 +18,12 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
 from pydantic_ai_a2a.clock import SYSTEM, Clock
+from pydantic_ai_a2a.server.store.ports import Backend, Claim, Finish, Marks, Slot, TaskQueue
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Backend, Claim, Finish, Marks, Slot, TaskQueue
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
-from ...client import LIMIT, state_of, texts
+from ...app_client import LIMIT, state_of, texts
 from ...clocks import HOUR, SetClock
 from ...suites import values
 from ..queues import StorageError

@@ -16,14 +16,14 @@ from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import Messages, Retention, to_a2a
 from pydantic_ai_a2a.errors import AgentUnnamed, StoreUnavailable
-from pydantic_ai_a2a.runs.presence import present
-from pydantic_ai_a2a.store.postgres.settings import Postgres
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
+from pydantic_ai_a2a.server.runs.presence import present
+from pydantic_ai_a2a.server.store.postgres.settings import Postgres
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
+from ...app_client import lifespan, message
 from ...bounds import LIMIT
-from ...client import lifespan, message
 from ...clocks import SetClock
 from ...commands.command import command
 from ...dialects import unversioned

@@ -16,12 +16,12 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Limits, Workers, to_a2a
-from pydantic_ai_a2a.app.backend_choice import open_store
+from pydantic_ai_a2a.server.app.backend_choice import open_store
+from pydantic_ai_a2a.server.store.ports import Backend, Claim, Marks, Slot, TaskQueue
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Backend, Claim, Marks, Slot, TaskQueue
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
-from ...client import LIMIT, Client, RpcError, message, state_of, texts
+from ...app_client import LIMIT, Client, RpcError, message, state_of, texts
 from ...clocks import HOUR, SetClock
 from ...suites import values
 from ...suites.values import OVER

@@ -18,9 +18,9 @@ from starlette.testclient import TestClient
 
 from pydantic_ai_a2a import Limits, Quotas, Rate, to_a2a
 from pydantic_ai_a2a.errors import BackendUnusable
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
-from ...client import LIMIT, Client, lifespan, message, state_of
+from ...app_client import LIMIT, Client, lifespan, message, state_of
 from ...dialects import json_rpc, spoken
 from ..refused import refusal, send
 from ..stage import serving

@@ -15,9 +15,9 @@ import asyncpg
 import pytest
 
 from pydantic_ai_a2a import Postgres, Workers
-from pydantic_ai_a2a.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
 
-from ...client import LIMIT, state_of, texts
+from ...app_client import LIMIT, state_of, texts
 from ...dialects import unversioned
 from ...e2e.venvs import missing
 from ...postgres import OwnPostgres, postgres_server

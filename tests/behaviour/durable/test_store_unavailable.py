@@ -16,13 +16,13 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 
 from pydantic_ai_a2a import Workers
 from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.server.store.ports import Checkpoint, Claim, Finish, Status, TaskQueue
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Checkpoint, Claim, Finish, Status, TaskQueue
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.types import TaskEvent
 
-from ...client import LIMIT, message, rpc, state_of, texts
+from ...app_client import LIMIT, message, rpc, state_of, texts
 from ...dialects import unversioned
 from ...suites import values
 from ..queues import InDoubt

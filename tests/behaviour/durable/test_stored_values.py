@@ -15,15 +15,15 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a import Artifacts, AuthRequired, InputRequired, NoCredential, Rejected
-from pydantic_ai_a2a.agent.run_output import RunOutput
-from pydantic_ai_a2a.conversion.failures import EngineFailure
 from pydantic_ai_a2a.engines.dbos_values import dump, dump_failure, load
-from pydantic_ai_a2a.engines.workflow_run import Canceled
 from pydantic_ai_a2a.errors import RemoteUnavailable, StoreUnavailable
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
+from pydantic_ai_a2a.server.agent.run_output import RunOutput
+from pydantic_ai_a2a.server.conversion.failures import EngineFailure
+from pydantic_ai_a2a.server.runs.workflow_run import Canceled
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
-from ...client import state_of
+from ...app_client import state_of
 from ...engines import DbosKit
 from ..durable_handover import LosesEnds, begun, served
 from ..stage import ended, heard

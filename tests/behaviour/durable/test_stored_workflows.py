@@ -29,15 +29,15 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 
 from pydantic_ai_a2a import AuthRequired, InputRequired, Rejected, Workers, to_a2a
-from pydantic_ai_a2a.agent.run_output import RunOutput
 from pydantic_ai_a2a.engines.temporal import Temporal
 from pydantic_ai_a2a.engines.temporal_arguments import SentRun, load_run
 from pydantic_ai_a2a.engines.temporal_result import dump_end, load_end
-from pydantic_ai_a2a.quotas import Left
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
+from pydantic_ai_a2a.server.agent.run_output import RunOutput
+from pydantic_ai_a2a.server.quotas import Left
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
-from ...client import LIMIT, Client, lifespan, state_of
+from ...app_client import LIMIT, Client, lifespan, state_of
 from ...engines import TemporalKit
 from ..durable_handover import begun
 from ..durable_processes import until

@@ -25,7 +25,7 @@ from pydantic_ai.profiles import ModelProfile
 
 from pydantic_ai_a2a import AgentWorker, InputRequired, Messages, Results, Workers, to_a2a
 
-from ...client import Client, RpcError, lifespan, message, state_of, texts
+from ...app_client import Client, RpcError, lifespan, message, state_of, texts
 from ...tables import each_case
 from ..own_parts import foreign, parts
 from ..refused import refused

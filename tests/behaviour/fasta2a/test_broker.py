@@ -17,9 +17,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Workers, to_a2a
-from pydantic_ai_a2a.fasta2a import broker_backend
+from pydantic_ai_a2a.server.fasta2a import broker_backend
 
-from ...client import Client, lifespan, message, state_of, texts
+from ...app_client import Client, lifespan, message, state_of, texts
 from ..stage import Stage, ended, heard, serving, tasks_of
 
 memory = Agent(FunctionModel(heard))

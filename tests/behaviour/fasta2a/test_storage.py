@@ -15,9 +15,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import A2AError, Limits, Workers, to_a2a
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
-from ...client import RpcError, message, state_of, texts
+from ...app_client import RpcError, message, state_of, texts
 from ...fixed import fixed
 from ..callers import by_header, caller
 from ..own_parts import Breaking, OwnStorage, Slow, storage

@@ -16,9 +16,9 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, Workers
-from pydantic_ai_a2a.fasta2a import worker_job
+from pydantic_ai_a2a.server.fasta2a import worker_job
 
-from ...client import message, state_of, texts
+from ...app_client import message, state_of, texts
 from ...fixed import fixed
 from ..own_parts import parts
 from ..queues import StorageError

@@ -19,7 +19,7 @@ from pydantic_ai.usage import UsageLimits
 
 from pydantic_ai_a2a import Budget, Limits, Quotas, Workers, to_a2a
 
-from ...client import LIMIT, Client, lifespan, message, state_of
+from ...app_client import LIMIT, Client, lifespan, message, state_of
 from ...fixed import fixed
 from ..metered import AUTH, DAY, USED, Clock, by, over, work, working
 from ..own_parts import foreign

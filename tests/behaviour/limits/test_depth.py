@@ -13,7 +13,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import A2AClient, Progress, Results, to_a2a
 
 from ...bounds import LIMIT
-from ...remote.test_malformed_answers import nested
+from ...client.agents.test_malformed_answers import nested
 from ...tables import each_case
 
 

@@ -20,15 +20,15 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Budget, Limits, Messages, Quotas, Workers
 from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.server.store.ports import Charge
+from pydantic_ai_a2a.server.store.sql.backend import SqlQuotas
+from pydantic_ai_a2a.server.store.sql.conversations import SqlConversationStore
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.settings import Reply
-from pydantic_ai_a2a.store.ports import Charge
-from pydantic_ai_a2a.store.sql.backend import SqlQuotas
-from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
-from ...client import LIMIT, Client, Exchange, message, rpc
+from ...app_client import LIMIT, Client, Exchange, message, rpc
 from ..refused import refusal
 from ..stage import heard, prompts, serving, told_in_log, told_to_loop
 

@@ -33,7 +33,7 @@ from pydantic_ai.usage import RequestUsage, UsageLimits
 from pydantic_ai_a2a import AgentWorker, Limits, Messages, Workers, to_a2a
 from pydantic_ai_a2a.errors import InvalidParamsError
 
-from ...client import message, state_of, texts
+from ...app_client import message, state_of, texts
 from ...fixed import fixed
 from ...listening import listening
 from ..refused import refusal, send, untouched

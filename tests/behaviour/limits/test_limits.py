@@ -16,7 +16,7 @@ from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import Limits, to_a2a
 
-from ...client import Client, lifespan, message, rpc, state_of
+from ...app_client import Client, lifespan, message, rpc, state_of
 from ...fixed import fixed
 from ..refused import refusal, send, untouched
 from ..stage import Stage, ended, serving

@@ -15,7 +15,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Limits, Quotas, Rate, Workers, to_a2a
 
-from ...client import LIMIT, Client, Exchange, lifespan, message, rpc, state_of
+from ...app_client import LIMIT, Client, Exchange, lifespan, message, rpc, state_of
 from ..metered import AUTH, DAY, TOKENS, Clock, by, over
 from ..own_parts import foreign
 from ..refused import refusal, send, untouched

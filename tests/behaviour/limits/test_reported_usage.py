@@ -17,11 +17,11 @@ from pydantic_ai.usage import RequestUsage
 from starlette.responses import Response
 
 from pydantic_ai_a2a import A2A, Budget, Limits, Quotas, RemoteAgent
-from pydantic_ai_a2a.protocol.own_extensions import RUN_METADATA_URI
+from pydantic_ai_a2a.wire.extensions.own_extensions import RUN_METADATA_URI
 
-from ...a2a_client.canned import CARD, TASK, Canned, served
-from ...client import message, state_of, texts
-from ...remote.agents import caller
+from ...app_client import message, state_of, texts
+from ...client.agents.agents import caller
+from ...client.canned import CARD, TASK, Canned, served
 from ...tables import each_case
 from ..asking import answers, approve, asked
 from ..metered import AUTH, DAY, by, work

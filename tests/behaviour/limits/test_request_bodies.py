@@ -21,11 +21,11 @@ from starlette.routing import Route
 from starlette.types import Message
 
 from pydantic_ai_a2a import Access, BearerAuth, Limits, Quotas, Rate, serve, to_a2a
-from pydantic_ai_a2a.http import unread_bodies
+from pydantic_ai_a2a.server.http import unread_bodies
 
-from ...auth.issuer import bearer
-from ...client import LIMIT, Answer, Client, Exchange, lifespan, state_of
+from ...app_client import LIMIT, Answer, Client, Exchange, lifespan, state_of
 from ...fixed import fixed
+from ...server.auth.issuer import bearer
 from ..refused import refusal, send, untouched
 from ..stage import serving
 

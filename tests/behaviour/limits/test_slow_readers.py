@@ -18,10 +18,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.types import Message
 
 from pydantic_ai_a2a import Limits, serve, to_a2a
-from pydantic_ai_a2a.service import unsent_answers
-from pydantic_ai_a2a.service.unsent_answers import CHUNK
+from pydantic_ai_a2a.server.service import unsent_answers
+from pydantic_ai_a2a.server.service.unsent_answers import CHUNK
 
-from ...client import LIMIT, Client, Exchange, message, rpc, texts
+from ...app_client import LIMIT, Client, Exchange, message, rpc, texts
 from ...dialects import Call
 from ...fixed import fixed
 from ..stage import Stage, ended, serving

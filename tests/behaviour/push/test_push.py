@@ -12,9 +12,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Push, Results
-from pydantic_ai_a2a.store.ports import Outbox
+from pydantic_ai_a2a.server.store.ports import Outbox
 
-from ...client import LIMIT, Client, message, state_of
+from ...app_client import LIMIT, Client, message, state_of
 from ...fixed import fixed
 from ...webhooks import HANGS, Received, webhook
 from ..pushing import create, delete

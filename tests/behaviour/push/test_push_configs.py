@@ -13,7 +13,7 @@ from pydantic_ai import Agent
 
 from pydantic_ai_a2a import Access, BearerAuth, Caller, Push, to_a2a
 
-from ...client import LIMIT, Client, Exchange, RpcError, lifespan, message, rpc
+from ...app_client import LIMIT, Client, Exchange, RpcError, lifespan, message, rpc
 from ...dialects import only
 from ...fixed import fixed
 from ..callers import by_header, caller

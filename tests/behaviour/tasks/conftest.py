@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, Workers
-from pydantic_ai_a2a.store.ports import Claim, Finish, TaskQueue
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.ports import Claim, Finish, TaskQueue
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
-from ...client import Client, RpcError, message, state_of, texts
+from ...app_client import Client, RpcError, message, state_of, texts
 from ...fixed import fixed
 from ..queues import Cancels
 from ..rows import covers

@@ -12,7 +12,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AClient, Workers, to_a2a
 
-from ...client import Client, RpcError, state_of, texts
+from ...app_client import Client, RpcError, state_of, texts
 from ..stage import Stage, ended, prompts, serving
 
 DEEP = {'X-A2A-Depth': '1'}

@@ -11,16 +11,16 @@ import pytest
 from pydantic_ai import Agent
 
 from pydantic_ai_a2a import Workers, to_a2a
-from pydantic_ai_a2a.app.backend_choice import open_store
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.server.app.backend_choice import open_store
+from pydantic_ai_a2a.server.store.ports import Accepted, Claim, Submission, TaskQueue
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Accepted, Claim, Submission, TaskQueue
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
-from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
+from ...app_client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
 from ...suites import values
 from ..metered import AUTH, by
 from ..stage import Stage, ended, serving

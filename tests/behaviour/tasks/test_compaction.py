@@ -29,7 +29,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import AgentWorker, Messages, Workers, to_a2a
 
-from ...client import LIMIT, Client, lifespan, message, state_of, texts
+from ...app_client import LIMIT, Client, lifespan, message, state_of, texts
 from ...dialects import unversioned
 from ...docs.blocks import ROOT, blocks
 from ...tables import each_case

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from pydantic_ai_a2a import Caller, Workers
 
-from ...client import Client, RpcError, message, state_of, texts
+from ...app_client import Client, RpcError, message, state_of, texts
 from ..rows import covers
 from ..stage import Stage, ended, heard, prompts, serving, tasks_of
 

@@ -17,7 +17,7 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, Messages, Workers, to_a2a
 
-from ...client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
+from ...app_client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
 from ...dialects import unversioned
 from ...fixed import fixed
 from ..refused import refusal, send

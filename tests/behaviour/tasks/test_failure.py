@@ -15,13 +15,13 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Results, Workers
 from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.server.store.ports import Checkpoint, Claim, Finish, Status
+from pydantic_ai_a2a.server.store.sql.conversations import SqlConversationStore
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Checkpoint, Claim, Finish, Status
-from pydantic_ai_a2a.store.sql.conversations import SqlConversationStore
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import TaskEvent
 
-from ...client import message, state_of, texts
+from ...app_client import message, state_of, texts
 from ...dialects import spoken
 from ..queues import StorageError
 from ..rows import covers

@@ -15,19 +15,19 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Access, Approvals, Limits, Messages, Results, Retention, Workers, to_a2a
-from pydantic_ai_a2a.agent.referenced_tasks import read_referenced
-from pydantic_ai_a2a.agent.runner import Runner
-from pydantic_ai_a2a.conversion.accepted_content import accepts
-from pydantic_ai_a2a.conversion.output_mapper import OutputMapper
-from pydantic_ai_a2a.runs.agent_job import AgentJob
-from pydantic_ai_a2a.runs.run_messages import plain_read
-from pydantic_ai_a2a.runs.worker import Worker
+from pydantic_ai_a2a.server.agent.referenced_tasks import read_referenced
+from pydantic_ai_a2a.server.agent.runner import Runner
+from pydantic_ai_a2a.server.conversion.accepted_content import accepts
+from pydantic_ai_a2a.server.conversion.output_mapper import OutputMapper
+from pydantic_ai_a2a.server.runs.agent_job import AgentJob
+from pydantic_ai_a2a.server.runs.run_messages import plain_read
+from pydantic_ai_a2a.server.runs.worker import Worker
+from pydantic_ai_a2a.server.store.ports import Claim, Finish
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.settings import Settings
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Claim, Finish
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
 
-from ...client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of, texts
+from ...app_client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of, texts
 from ...suites import values
 from ..stage import ended, serving, told_to_loop
 

@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from pydantic_ai_a2a import Approvals, Caller, Push, Retention
 
-from ...client import Client, RpcError, message, state_of, texts
+from ...app_client import Client, RpcError, message, state_of, texts
 from ..asking import Tools, answers, approve
 from ..pushing import listed
 from ..rows import covers

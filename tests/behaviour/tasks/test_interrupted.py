@@ -14,7 +14,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import AuthRequired, InputRequired, to_a2a
 
-from ...client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
+from ...app_client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
 from ...dialects import only
 from ..rows import covers
 from ..stage import ended, heard, prompts, serving, tasks_of

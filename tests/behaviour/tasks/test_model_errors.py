@@ -21,15 +21,15 @@ from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a import Budget, Limits, Quotas, Results, RunFailure, Workers
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.fasta2a.agent_worker import AgentWorker
+from pydantic_ai_a2a.server.fasta2a.agent_worker import AgentWorker
+from pydantic_ai_a2a.server.store.ports import Backend, Charge
+from pydantic_ai_a2a.server.store.ports.claim import Tried
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
-from pydantic_ai_a2a.store.ports import Backend, Charge
-from pydantic_ai_a2a.store.ports.claim import Tried
-from pydantic_ai_a2a.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.store.sqlite.settings import SqliteFile
 
-from ...client import Client, message, state_of, texts
+from ...app_client import Client, message, state_of, texts
 from ...clocks import HOUR, SetClock
 from ...fixed import fixed
 from ...long import size

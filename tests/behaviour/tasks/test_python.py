@@ -18,7 +18,7 @@ from starlette.requests import Request
 from pydantic_ai_a2a import Caller, serve, to_a2a
 from pydantic_ai_a2a.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
-from ...client import LIMIT, Client, RpcError, message, rpc, state_of, texts
+from ...app_client import LIMIT, Client, RpcError, message, rpc, state_of, texts
 from ...dialects import json_rpc, spoken
 from ..stage import Stage, heard, prompts, serving
 

@@ -25,7 +25,7 @@ from starlette.requests import Request
 
 from pydantic_ai_a2a import Caller, Limits, Messages
 
-from ...client import RpcError, message, state_of, texts
+from ...app_client import RpcError, message, state_of, texts
 from ...fixed import fixed
 from ..stage import ended, serving
 

@@ -21,11 +21,11 @@ from pydantic_ai.run import AgentRun
 
 from pydantic_ai_a2a import Caller, Push, Retention, RunFailure, Workers
 from pydantic_ai_a2a.commands.erase import erase_all
-from pydantic_ai_a2a.store.ports import OnExpired, Swept
-from pydantic_ai_a2a.store.sql.housekeeping import SqlHousekeeping
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.ports import OnExpired, Swept
+from pydantic_ai_a2a.server.store.sql.housekeeping import SqlHousekeeping
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
-from ...client import LIMIT, Client, RpcError, message, state_of, texts
+from ...app_client import LIMIT, Client, RpcError, message, state_of, texts
 from ...dialects import unversioned
 from ...fixed import fixed
 from ...long import size

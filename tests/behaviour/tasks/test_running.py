@@ -14,7 +14,7 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, Workers
 
-from ...client import Client, message, state_of, texts
+from ...app_client import Client, message, state_of, texts
 from ..refused import refusal, send
 from ..rows import covers
 from ..stage import Stage, ended, heard, serving, tasks_of

@@ -17,7 +17,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import AuthRequired, InputRequired, Rejected
 from pydantic_ai_a2a.errors import TaskNotFoundError, UnsupportedOperationError
 
-from ...client import RpcError, message, state_of, texts
+from ...app_client import RpcError, message, state_of, texts
 from ..asking import answers, approve, asked
 from ..queues import Overtaken
 from ..stage import ended, prompts, serving, tasks_of

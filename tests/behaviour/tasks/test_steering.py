@@ -20,7 +20,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from examples import steering
 from pydantic_ai_a2a import Access, AgentWorker, Approvals, Caller, Messages, Rejected, Workers, a2a, to_a2a
 
-from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
+from ...app_client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
 from ...long import size
 from ..durable_handover import served
 from ..own_parts import foreign

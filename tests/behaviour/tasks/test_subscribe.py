@@ -12,12 +12,12 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Limits, Results
-from pydantic_ai_a2a.store.ports import TaskReader
-from pydantic_ai_a2a.store.sql.reader_port import SqlReader
-from pydantic_ai_a2a.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.ports import TaskReader
+from pydantic_ai_a2a.server.store.sql.reader_port import SqlReader
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import StoredTask
 
-from ...client import LIMIT, Client, Event, RpcError, Stream, message, rpc, state_of, texts
+from ...app_client import LIMIT, Client, Event, RpcError, Stream, message, rpc, state_of, texts
 from ...fixed import fixed
 from ...long import size
 from ..refused import refusal

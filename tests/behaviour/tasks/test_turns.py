@@ -13,7 +13,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
-from ...client import Client, Event, message, state_of, texts
+from ...app_client import Client, Event, message, state_of, texts
 from ..asking import answers, approve
 from ..stage import ended, prompts, serving
 

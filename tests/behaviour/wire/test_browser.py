@@ -18,7 +18,7 @@ from starlette.websockets import WebSocket
 
 from pydantic_ai_a2a import Access, Caller, serve, to_a2a
 
-from ...client import LIMIT, Answer, Client, Exchange, message, rpc
+from ...app_client import LIMIT, Answer, Client, Exchange, message, rpc
 from ...dialects import json_rpc, spoken, unversioned
 from ..refused import refusal, send, untouched
 from ..rows import covers

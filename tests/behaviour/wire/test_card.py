@@ -18,7 +18,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from pydantic_ai_a2a import mount, to_a2a
 
-from ...client import Answer, Client, Exchange
+from ...app_client import Answer, Client, Exchange
 from ...dialects import unversioned
 from ..rows import covers
 

@@ -21,10 +21,10 @@ from pydantic_ai import Agent
 from starlette.applications import Starlette
 
 from pydantic_ai_a2a import Results, mount, to_a2a
-from pydantic_ai_a2a.conversion.pending_calls_extension import PENDING_CALLS
-from pydantic_ai_a2a.protocol.own_extensions import LIVE_TEXT, REPLAY
+from pydantic_ai_a2a.wire.extensions.own_extensions import LIVE_TEXT, REPLAY
+from pydantic_ai_a2a.wire.extensions.pending_calls_extension import PENDING_CALLS
 
-from ...client import Client, RpcError, lifespan
+from ...app_client import Client, RpcError, lifespan
 from ...dialects import speaking, unversioned
 from ..rows import covers
 from .test_card import CARD, fetch

@@ -27,9 +27,9 @@ from pydantic_ai_a2a import (
     tool_skills,
 )
 from pydantic_ai_a2a.client.agent_finder import Target
-from pydantic_ai_a2a.protocol.received_cards import read_card
+from pydantic_ai_a2a.wire.protocol.received_cards import read_card
 
-from ...a2a_client.canned import CARD as CANNED
+from ...client.canned import CARD as CANNED
 from ...dialects import unversioned
 from ..rows import covers
 from ..stage import serving

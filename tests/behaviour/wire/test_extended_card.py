@@ -20,7 +20,7 @@ from starlette.requests import Request
 
 from pydantic_ai_a2a import Access, APIKeyAuth, Approvals, Caller, to_a2a, tool_skills
 
-from ...client import Answer, Client, Exchange, rpc
+from ...app_client import Answer, Client, Exchange, rpc
 from ...dialects import only, spoken, unversioned
 from ..refused import refusal, untouched
 from ..stage import serving

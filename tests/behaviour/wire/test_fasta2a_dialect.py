@@ -23,8 +23,8 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Results, to_a2a
 
-from ...client import Client
-from ...client import message as message_of_1_0
+from ...app_client import Client
+from ...app_client import message as message_of_1_0
 from ...dialects import unversioned
 from ..rows import covers
 from ..stage import Stage, ended, heard, serving

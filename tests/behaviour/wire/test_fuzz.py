@@ -22,12 +22,12 @@ from hypothesis import strategies as st
 from pydantic_ai import Agent
 
 from pydantic_ai_a2a import APIKeyAuth, BearerAuth, Limits, Quotas, Rate, Retention, to_a2a
-from pydantic_ai_a2a.protocol.operations import OPERATIONS
+from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 
-from ...client import LIMIT, Answer, Exchange, lifespan, message
+from ...app_client import LIMIT, Answer, Exchange, lifespan, message
 from ...dialects import DIALECTS, PATHS, json_rpc, only, spoken, unversioned
 from ...long import LONG, drawn, size
-from ...protocol.fuzzing import EVERYTHING, changed, stored
+from ...wire.protocol.fuzzing import EVERYTHING, changed, stored
 from .test_hostile_input import LEAKS
 
 KNOWN_ERRORS = {-32700, -32600, -32601, -32602, -32001, -32002, -32003, -32004, -32005, -32007, -32009}

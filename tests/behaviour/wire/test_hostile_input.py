@@ -19,7 +19,7 @@ from starlette.requests import Request
 
 from pydantic_ai_a2a import Caller
 
-from ...client import Answer, Client, Exchange, RpcError, message, rpc, state_of
+from ...app_client import Answer, Client, Exchange, RpcError, message, rpc, state_of
 from ...dialects import json_rpc, only, spoken, unversioned
 from ..refused import send, untouched
 from ..stage import serving

@@ -17,9 +17,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message
 
 from pydantic_ai_a2a import Caller, Limits, serve
-from pydantic_ai_a2a.protocol.operations import OPERATIONS
+from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 
-from ...client import Exchange, message, rpc, state_of
+from ...app_client import Exchange, message, rpc, state_of
 from ...dialects import DIALECTS, METHODS, Dialect, json_rpc, only, spoken, unversioned
 from ..refused import refusal, send, untouched
 from ..rows import covers

@@ -18,9 +18,9 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import Access, BearerAuth, Limits, mount, to_a2a
-from pydantic_ai_a2a.protocol.operations import OPERATIONS
+from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 
-from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of
+from ...app_client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of
 from ...dialects import PATHS, Call, only
 from ..refused import refusal, untouched
 from ..stage import serving

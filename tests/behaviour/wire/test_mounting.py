@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2AApp, A2AClient, catalogue, mount, serve, to_a2a
 
-from ...client import Client, lifespan, message, rpc, state_of, texts
+from ...app_client import Client, lifespan, message, rpc, state_of, texts
 from ...dialects import json_rpc, spoken, unversioned
 from ..rows import covers
 

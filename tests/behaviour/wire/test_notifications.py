@@ -11,7 +11,7 @@ from pydantic_ai import Agent
 
 from pydantic_ai_a2a import Access, APIKeyAuth, Caller, Limits, Quotas, Rate, to_a2a
 
-from ...client import Answer, Client, lifespan, message, rpc, state_of
+from ...app_client import Answer, Client, lifespan, message, rpc, state_of
 from ...dialects import json_rpc
 from ..refused import refusal, untouched
 from ..stage import Stage, serving

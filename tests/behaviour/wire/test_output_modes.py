@@ -16,7 +16,7 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Results
 
-from ...client import RpcError, message, rpc, state_of, texts
+from ...app_client import RpcError, message, rpc, state_of, texts
 from ...dialects import only, spoken
 from ..refused import refusal, untouched
 from ..stage import Stage, ended, serving

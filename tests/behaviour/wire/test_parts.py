@@ -32,7 +32,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.output import TextOutput
 from pydantic_ai.profiles import ModelProfile
 
-from ...client import RpcError, message, rpc, state_of, texts
+from ...app_client import RpcError, message, rpc, state_of, texts
 from ...dialects import only, spoken
 from ..refused import refusal, send, untouched
 from ..rows import covers

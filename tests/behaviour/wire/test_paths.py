@@ -18,7 +18,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from pydantic_ai_a2a import Access, APIKeyAuth, mount, to_a2a
 
-from ...client import Answer, Client, Exchange, lifespan, message, rpc, state_of
+from ...app_client import Answer, Client, Exchange, lifespan, message, rpc, state_of
 from ...dialects import unversioned
 from ..stage import serving
 

@@ -10,9 +10,9 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a.protocol.operations import OPERATIONS
+from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 
-from ...client import RpcError, message, rpc
+from ...app_client import RpcError, message, rpc
 from ...dialects import DIALECTS, METHODS, Dialect, json_rpc, only
 from ..refused import refusal, send, sending, untouched
 from ..rows import covers

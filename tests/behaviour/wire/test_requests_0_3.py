@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 
 from pydantic_ai_a2a import Results
 
-from ...client import Answer, Client
+from ...app_client import Answer, Client
 from ...dialects import METHODS, only, strictly
 from ..refused import refusal, untouched
 from ..rows import covers

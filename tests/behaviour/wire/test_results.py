@@ -32,7 +32,7 @@ from pydantic_ai.output import PromptedOutput, TextOutput
 
 from pydantic_ai_a2a import Artifacts, Rejected
 
-from ...client import message, state_of
+from ...app_client import message, state_of
 from ...dialects import spoken
 from ...tables import each_case
 from ..rows import covers

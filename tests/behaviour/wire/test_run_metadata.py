@@ -13,9 +13,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from pydantic_ai_a2a import InputRequired, Results, to_a2a
-from pydantic_ai_a2a.protocol.own_extensions import RUN_METADATA, RUN_METADATA_URI
+from pydantic_ai_a2a.wire.extensions.own_extensions import RUN_METADATA, RUN_METADATA_URI
 
-from ...client import Client, message, state_of
+from ...app_client import Client, message, state_of
 from ...dialects import spoken, unversioned
 from ..rows import covers
 from ..stage import Stage, ended, prompts, serving

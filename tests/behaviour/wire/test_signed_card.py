@@ -23,10 +23,10 @@ from pydantic_core import from_json
 
 from pydantic_ai_a2a import A2AClient, Access, APIKeyAuth, BearerAuth, Messages, TrustedKeys, to_a2a
 
-from ...client import Client, lifespan, rpc
+from ...app_client import Client, lifespan, rpc
 from ...dialects import spoken, unversioned
-from ...signing.pairs import pem, public_pem
 from ...tables import each_case
+from ...wire.signing.pairs import pem, public_pem
 
 URL = 'https://agent.example.com/joker/'
 CARD, OLDER, KEYS = '/.well-known/agent-card.json', '/.well-known/agent.json', '/.well-known/jwks.json'

@@ -17,7 +17,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai_a2a import InputRequired, Messages, Progress, Results, to_a2a
 from pydantic_ai_a2a.settings import TextStream
 
-from ...client import LIMIT, LIVE, Client, Event, RpcError, lifespan, message, texts
+from ...app_client import LIMIT, LIVE, Client, Event, RpcError, lifespan, message, texts
 from ...dialects import unversioned
 from ...tables import each_case
 from ..stage import each_backend, ended, serving, tasks_of

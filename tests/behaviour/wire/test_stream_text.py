@@ -17,7 +17,7 @@ from pydantic_ai.output import TextOutput
 
 from pydantic_ai_a2a import Progress, Results
 
-from ...client import LIVE, Client, Event, message, texts
+from ...app_client import LIVE, Client, Event, message, texts
 from ...dialects import spoken
 from ..rows import covers
 from ..stage import serving

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message
 
 from pydantic_ai_a2a import Limits, Results
 
-from ...client import LIMIT, Client, Event, Exchange, RpcError, message, rpc
+from ...app_client import LIMIT, Client, Event, Exchange, RpcError, message, rpc
 from ...dialects import json_rpc, only, spoken
 from ...fixed import fixed
 from ..stage import serving

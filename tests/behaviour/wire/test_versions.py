@@ -13,7 +13,7 @@ from pydantic_ai import Agent
 
 from pydantic_ai_a2a import Access, APIKeyAuth, to_a2a
 
-from ...client import message, rpc, state_of
+from ...app_client import message, rpc, state_of
 from ...dialects import DIALECTS, only, spoken, unversioned
 from ..refused import refusal, untouched
 from ..stage import serving

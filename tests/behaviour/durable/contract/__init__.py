@@ -31,9 +31,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.run import AgentRunResult
 
 from pydantic_ai_a2a import RunFailure, Workers
-from pydantic_ai_a2a.protocol.own_extensions import RUN_METADATA_URI
+from pydantic_ai_a2a.wire.extensions.own_extensions import RUN_METADATA_URI
 
-from ....client import Client
+from ....app_client import Client
 from ....engines import Plain
 from ...stage import serving
 

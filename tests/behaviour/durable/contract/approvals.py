@@ -12,7 +12,7 @@ from pydantic_ai.toolsets import FunctionToolset
 
 from pydantic_ai_a2a import AuthRequired
 
-from ....client import message
+from ....app_client import message
 from ...asking import ALLOWED, Tools, answers, approve, asked, declaring, obey, result, tool
 from . import Play, add_table, call, echo, says, scenario
 

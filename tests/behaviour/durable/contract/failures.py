@@ -24,7 +24,7 @@ from pydantic_ai.usage import RequestUsage, UsageLimits
 
 from pydantic_ai_a2a import Budget, CallContext, Limits, Quotas, Rejected
 
-from ....client import LIMIT, RpcError, message
+from ....app_client import LIMIT, RpcError, message
 from ....fixed import fixed
 from ...limits.test_budgets import used
 from . import Play, add_table, call, echo, says, scenario, slow

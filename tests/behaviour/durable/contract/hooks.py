@@ -15,7 +15,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from pydantic_ai_a2a import RunFailure, a2a
 
-from ....client import message
+from ....app_client import message
 from . import Play, call, echo, name_tools, says, scenario
 
 

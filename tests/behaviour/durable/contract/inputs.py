@@ -17,7 +17,7 @@ from pydantic_ai.run import AgentRunResult
 
 from pydantic_ai_a2a import CallContext, Messages, a2a
 
-from ....client import RpcError, message
+from ....app_client import RpcError, message
 from ...stage import ended
 from . import Play, add_table, call, echo, says, scenario
 

@@ -18,9 +18,9 @@ from pydantic_ai.output import TextOutput
 from typing_extensions import TypedDict
 
 from pydantic_ai_a2a import Artifacts, InputRequired, Rejected, Results, a2a
-from pydantic_ai_a2a.conversion.client_schema import CLIENT_SCHEMA_URI
+from pydantic_ai_a2a.wire.extensions.client_schema import CLIENT_SCHEMA_URI
 
-from ....client import message
+from ....app_client import message
 from . import Play, add_table, call, echo, says, scenario
 
 

@@ -15,7 +15,7 @@ from pydantic_ai.toolsets import DynamicToolset
 
 from pydantic_ai_a2a import A2A, A2AClient, A2AToolset, to_a2a
 
-from ....client import lifespan
+from ....app_client import lifespan
 from ...asking import Tools, answers, approve, asked
 from ...stage import prompts
 from . import Play, add_table, call, echo, says, scenario, slow

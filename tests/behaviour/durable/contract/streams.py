@@ -14,7 +14,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolC
 
 from pydantic_ai_a2a import Progress, Results, a2a
 
-from ....client import message
+from ....app_client import message
 from ...asking import answers, approve, asked
 from . import Play, add_table, call, says, scenario, slow
 

@@ -15,7 +15,7 @@ from pydantic_ai.toolsets import DynamicToolset, FunctionToolset
 
 from pydantic_ai_a2a import InputRequired, Rejected, a2a
 
-from ....client import message
+from ....app_client import message
 from . import Play, add_table, call, echo, name_tools, says, scenario, slow
 
 

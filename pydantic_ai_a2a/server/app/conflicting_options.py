@@ -1,0 +1,272 @@
+"""The refusal of options that exclude each other, or that need another option."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from fasta2a.broker import Broker
+from fasta2a.storage import Storage
+from pydantic_ai.agent import AbstractAgent
+
+from ...errors import AgentUnnamed
+from ...settings import HTTPS_ONLY, Access, Approvals, Messages, Push, Quotas, Settings, Workers
+from ..agent.dependencies import DepsFactory
+from ..agent.hooks import Hooks
+from ..agent.run_options import RunOptions
+from ..auth.authenticator import Authenticator
+from ..auth.guard import Auth
+from ..fasta2a.user_parts import foreign_worker
+from ..store.ports import Backend
+
+
+def check_auth(
+    access: Access, approvals: Approvals, auth: Auth | None, quotas: Quotas | None, *, card_security: bool
+) -> None:
+    """Check `auth` and what needs it.
+
+    Args:
+        access: What callers may do.
+        approvals: Who may decide about approvals.
+        auth: How they authenticate.
+        quotas: Quotas of each caller.
+        card_security: True if the user has written security schemes or requirements for the card.
+
+    Raises:
+        TypeError: The options do not go together.
+    """
+    if isinstance(auth, type):  # such as `BearerAuth` itself, which can be called like a function
+        raise TypeError(f'to_a2a(): auth takes an Authenticator, not the class {auth.__name__}.')
+    is_anonymous = auth is None
+    enforces = isinstance(auth, Authenticator | Sequence)
+    _refuse(
+        (
+            enforces and card_security,
+            'With auth=, the card gets its security_schemes and security_requirements from auth=. Remove both'
+            ' arguments.',
+        ),
+        (is_anonymous and bool(access.scopes), 'Access.scopes needs auth=: anonymous callers have no scopes.'),
+        (
+            is_anonymous and access.owner is not None,
+            'Access.owner needs auth=: all anonymous callers share one owner.',
+        ),
+        (
+            is_anonymous and access.extended_card is not None,
+            'Access.extended_card needs auth=: only authenticated callers get the extended card.',
+        ),
+        (
+            is_anonymous and access.credentials is not None,
+            'Access.credentials needs auth=: anonymous callers have no credentials.',
+        ),
+        (
+            is_anonymous and approvals.approvers is not None,
+            'Approvals.approvers needs auth=: all anonymous callers are one caller.',
+        ),
+        (
+            is_anonymous and quotas is not None and quotas.running is not None,
+            'Quotas.running needs auth=: all anonymous callers are one caller, which Workers.running limits.',
+        ),
+    )
+
+
+def check_signing(access: Access, push: Push | None, url: str | None) -> None:
+    """Check the options of signatures.
+
+    Raises:
+        TypeError: The options do not go together.
+    """
+    signs = bool(access.signing)
+    _refuse(
+        (
+            signs and url is None,
+            'Access.signing needs url=: a signed card has the URL of the agent, and the URL of a request may be of a'
+            ' proxy or an attacker.',
+        ),
+        (
+            push is not None and bool(push.signing) and url is None,
+            'Push.signing needs url=: receivers find the keys of the agent by its URL.',
+        ),
+        (signs and '1.0' not in access.versions, "Access.signing needs '1.0' among Access.versions."),
+    )
+
+
+def check_backend(
+    agent: AbstractAgent[Any, Any],
+    settings: Settings,
+    *,
+    backend: object,
+    storage: Storage[Any] | None,
+    broker: Broker | None,
+) -> None:
+    """Check the backend, and a storage, a broker and a worker of the user's own.
+
+    Raises:
+        TypeError: The options do not go together.
+        ValueError: The worker has another storage, broker or agent.
+    """
+    worker, is_backend = settings.workers.worker, isinstance(backend, Backend)
+    is_foreign = worker is not None and foreign_worker(worker) is not None
+    is_own = not storage is broker is worker is None
+    budgets = settings.limits.quotas is not None and bool(settings.limits.quotas.budgets)
+    _refuse(
+        (
+            is_backend and settings.retention.namespace is not None,
+            'Retention.namespace cannot be combined with a Backend, which has its own namespace. Pass the'
+            ' namespace to the Backend.',
+        ),
+        (
+            backend != 'memory' and is_own,
+            'backend= cannot be combined with storage=, broker= or Workers.worker, which replace the backend.'
+            ' Remove one of them.',
+        ),
+        (
+            settings.messages.reply != 'task' and not storage is worker is None,
+            'Messages.reply cannot be combined with storage= or Workers.worker: direct replies need'
+            ' conversations kept by the backend. Remove one of them.',
+        ),
+        (
+            settings.messages.reply != 'task' and settings.access.credentials is not None,
+            'Messages.reply cannot be combined with Access.credentials, which are stored with a task. Remove one of'
+            ' them.',
+        ),
+        (
+            settings.messages.reply == 'message' and settings.messages.client_tools,
+            "Messages.client_tools cannot be combined with reply='message': a call of a client's tool waits in a task."
+            ' Remove one of them, or let a function choose the reply.',
+        ),
+        (
+            is_foreign and settings.messages.client_tools,
+            'Messages.client_tools cannot be combined with Workers.worker: such a worker calls its own tools only.',
+        ),
+        (
+            worker is not None and settings.results.client_schemas,
+            'Results.client_schemas cannot be combined with Workers.worker, which makes the artifacts. Remove one of'
+            ' them.',
+        ),
+        (
+            is_foreign and settings.messages.while_working == 'steer',
+            "while_working='steer' cannot be combined with Workers.worker: such a worker reads one message a run.",
+        ),
+        (
+            is_foreign and budgets,
+            'Quotas.budgets cannot be combined with Workers.worker: such a worker does not report usage.',
+        ),
+        (
+            is_foreign and settings.limits.quotas is not None and settings.limits.quotas.running is not None,
+            'Quotas.running cannot be combined with Workers.worker: such a worker chooses the tasks that it runs.',
+        ),
+    )
+    if worker is not None:
+        pairs: dict[str, tuple[object, object]] = {
+            'storage': (storage, worker.storage),
+            'broker': (broker, worker.broker),
+            'agent': (agent, getattr(worker, 'agent', agent)),
+        }
+        if different := [name for name, (ours, its) in pairs.items() if ours is not None and ours is not its]:
+            raise ValueError(f'The worker and to_a2a() have a different {" and ".join(different)}. Give both the same.')
+
+
+def check_namespace(namespace: str | None, card_name: str, backend: object) -> None:
+    """Refuse to derive the name of stored tasks from a variable or a module, which a refactoring changes.
+
+    Args:
+        namespace: The name that the user has given to the agent, the app or the stored tasks, if any.
+        card_name: The name on the card.
+        backend: The backend; a `Backend` has its own namespace, and the tasks in memory end with the process.
+
+    Raises:
+        AgentUnnamed: There is no such name.
+    """
+    if not namespace and backend != 'memory' and not isinstance(backend, Backend):
+        raise AgentUnnamed(
+            'The agent has no name, under which its tasks would be stored: write'
+            f' Agent(…, name={card_name!r}), to_a2a(name={card_name!r}) or Retention(namespace={card_name!r}).'
+            " Tasks that were stored without a name are under 'agent', and Retention(namespace='agent') keeps them."
+        )
+
+
+def check_run(settings: Settings, deps_factory: DepsFactory | None, hooks: Hooks, options: RunOptions) -> None:
+    """Check the options of runs, which conflict with each other or with a worker of the user's own.
+
+    Raises:
+        TypeError: The options do not go together.
+    """
+    messages: Messages = settings.messages
+    others = {
+        'deps_factory': deps_factory is not None,
+        'force_download': not messages.force_download,
+        'allowed_file_url_schemes': messages.allowed_file_url_schemes != HTTPS_ONLY,
+    }
+    names = [name for name, value in options.items() if value is not None]
+    names = sorted([*names, *hooks.given, *(name for name, is_there in others.items() if is_there)])
+    _refuse(
+        (
+            settings.workers.worker is not None and bool(names),
+            f'With Workers.worker, to_a2a() takes no {", ".join(names)}: set the options of runs on the worker itself.',
+        ),
+        (
+            deps_factory is None and bool(messages.deps_headers),
+            'Messages.deps_headers needs deps_factory=, which receives the headers.',
+        ),
+        (
+            deps_factory is not None and options.get('deps') is not None,
+            'Give deps= or deps_factory=, not both.',
+        ),
+    )
+
+
+def check_engine(
+    engine: object,
+    agent: AbstractAgent[Any, Any],
+    settings: Settings,
+    hooks: Hooks,
+    options: RunOptions,
+    *,
+    durable: bool,
+) -> Settings:
+    """Check an engine, and what cannot be combined with an engine. Return the settings of the app with the engine.
+
+    Raises:
+        TypeError: The options do not go together, or the agent lacks the capability of the engine.
+    """
+    from ..runs.engine import Engine  # noqa: PLC0415 - apps without an engine import none
+
+    if not isinstance(engine, Engine):
+        raise TypeError(f'engine= takes an engine such as DBOS(url), not {engine!r}.')
+    workers = settings.workers
+    refused = 'cannot be combined with engine='
+    steers = settings.messages.while_working == 'steer'
+    partial_data = bool(settings.results.progress.partial_data)
+    retries = workers.retries != Workers().retries or workers.retry_on is not None
+    attempts = not engine.in_server and workers.attempts != Workers().attempts
+    _refuse(
+        (
+            not durable,
+            'engine= needs tasks that outlive the process, and no storage=, broker= or Workers.worker of your own: use'
+            " backend='sqlite:///agent.db' or a PostgreSQL database.",
+        ),
+        (steers, f"while_working='steer' {refused}: a running workflow takes no messages. Use while_working='queue'."),
+        (
+            hooks.of_tools,
+            f'on_tool_call= and on_tool_result= {refused}: a crash repeats them. Call them in the tools.',
+        ),
+        (partial_data, f'Progress.partial_data {refused}, which gives no partial outputs. Remove one.'),
+        (retries, f'Workers.retries and Workers.retry_on {refused}: set the retries on the capability of the agent.'),
+        (
+            attempts,
+            f'Workers.attempts {refused}{type(engine).__name__}(): a workflow outlives any number of workers. Set'
+            ' maximum_attempts in the retry policy of the capability, or a timeout.',
+        ),
+    )
+    engine.check(agent, options)
+    starts = workers.attempts if engine.in_server else sys.maxsize  # a workflow outlives any number of servers
+    return replace(settings, workers=replace(workers, retries=0, attempts=starts))
+
+
+def _refuse(*rules: tuple[bool, str]) -> None:
+    """Raise the first of some errors whose condition is true."""
+    for is_wrong, text in rules:
+        if is_wrong:
+            raise TypeError(text)

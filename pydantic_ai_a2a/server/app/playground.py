@@ -1,0 +1,68 @@
+"""The playground of an app at `docs_url`: whether the app has the page, and the addresses of the pages of a server."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from starlette.routing import BaseRoute, Match, Mount
+from starlette.types import ASGIApp, Scope
+
+from ...settings import Limits
+from ..card.template import CardSettings
+from ..http.app_urls import quoted
+from ..http.playground.page import Playground
+from ..http.playground.steps_endpoint import Steps
+from .a2a_app import A2AApp
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+
+def check_docs_url(path: str | None) -> None:
+    """Refuse a path that no request can have.
+
+    Raises:
+        ValueError: The path does not begin with a slash.
+    """
+    if path is not None and not path.startswith('/'):
+        raise ValueError(f'docs_url takes a path that begins with a slash, such as /docs, not {path!r}.')
+
+
+def playground(
+    path: str | None, card: CardSettings, limits: Limits, steps: Steps | None, *, anonymous: bool, durable: bool
+) -> Playground | None:
+    """Return the playground of an app; None without a path, or if the app does not serve what the page calls."""
+    if path is None:
+        return None
+    if '1.0' not in card.versions or not card.http_json:
+        logger.info('There is no playground at %s: the agent does not serve A2A 1.0 over HTTP+JSON.', path)
+        return None
+    return Playground(path, limits, steps, anonymous=anonymous, durable=durable)
+
+
+def playground_paths(app: ASGIApp) -> Iterator[str]:
+    """Return the paths of the playgrounds of an app and of the mounted apps, as URLs have them."""
+    return map(quoted, _paths(app, set()))
+
+
+def _paths(app: object, seen: set[int]) -> Iterator[str]:
+    """Return the paths below an app, without the paths that a route of the app itself answers."""
+    if id(app) in seen:
+        return
+    seen.add(id(app))
+    inner = (getattr(app, 'app', None), *_routes(app))
+    below = chain.from_iterable(_paths(part, seen) for part in inner if part is not None)
+    own = [app.docs_url] if isinstance(app, A2AApp) and app.docs_url is not None else []
+    prefix = app.path if isinstance(app, Mount) else ''
+    yield from (prefix + path for path in chain(own, below) if not _taken(app, path))
+
+
+def _taken(app: object, path: str) -> bool:
+    """Return whether a route of the app itself answers at a path, such as FastAPI's own page."""
+    scope: Scope = {'type': 'http', 'method': 'GET', 'path': path, 'headers': ()}
+    return any(not isinstance(route, Mount) and route.matches(scope)[0] is Match.FULL for route in _routes(app))
+
+
+def _routes(app: object) -> Sequence[BaseRoute]:
+    return getattr(app, 'routes', None) or ()

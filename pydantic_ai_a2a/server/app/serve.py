@@ -1,0 +1,221 @@
+"""Serves an app without a server's command line: in the main thread of a script, or beside a notebook or a test."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from inspect import signature
+from types import TracebackType
+from typing import Any
+
+from pydantic_ai.agent import AbstractAgent
+from starlette.types import ASGIApp
+
+from ...arguments import checked, suggestion
+from ...notebooks import server_html
+from ...settings import TLS
+from ..http.allowed_hosts import AllowedHosts
+from .anonymous_callers import check_anonymous
+from .garbage_collection import frozen_objects
+from .listening_sockets import listen, url_of
+from .playground import playground_paths
+from .serve_grpc import serve_grpc
+from .served_apps import app_of, served_apps
+from .uvicorn_server import run_server, uvicorn_server
+
+_GIVE_UP_TIME = 5.0
+"""Time limit for the end of an app after a failed start, in seconds."""
+_START_TIME = 30.0
+"""Time limit for the start of an app, in seconds."""
+_NOT_FOR_GRPC = {
+    'ssl_context_factory': 'gRPC reads certificates from files only. Use serve_grpc(tls=) as lifespan.',
+    'ssl_keyfile_password': 'gRPC reads only keys in clear.',  # nosec B105
+}
+"""Options of uvicorn that gRPC does not have, and why."""
+
+
+@checked
+def run(
+    app: ASGIApp | AbstractAgent[Any, Any],
+    *,
+    host: str = '127.0.0.1',
+    port: int = 8000,
+    grpc_port: int | None = None,
+    allowed_hosts: Collection[str] | None = None,
+    anonymous: bool = False,
+    **uvicorn_options: Any,
+) -> None:
+    """Serve until SIGINT or SIGTERM, in this thread.
+
+    Args:
+        app: An agent, served as `to_a2a(agent)`; an app of `to_a2a`; or an ASGI app with a mounted app of `to_a2a`.
+        host: Address to listen on. Default: only programs on this machine can connect.
+        port: Port to listen on.
+        grpc_port: Port to serve gRPC on as well, with the `ssl_` options of uvicorn; 0 takes a free one. Default None:
+            no gRPC.
+        allowed_hosts: Host names to answer for, in addition to the names in `to_a2a`; `*` is every name. Default None:
+            no more names on an address of this machine only, all names on other addresses. A proxy on this machine
+            that passes on the name of the outer host needs the name here.
+        anonymous: True to let everyone call an agent without `auth=` at a public address or under a public host name.
+            Also needed for an app without a recognised agent: an agent is recognised if mounted, or wrapped in
+            middleware with the attribute `app`.
+        uvicorn_options: Further arguments of `uvicorn.Config`.
+
+    Raises:
+        CannotListen: An address cannot be used.
+        ImportError: The packages of the extra `grpc` are missing.
+        RuntimeError: An event loop runs in this thread.
+        TypeError: An argument has a wrong type, or uvicorn has no such option.
+        ValueError: Everyone could call the agent, or the agent is not recognised, without `anonymous=True`. gRPC cannot
+            serve the app: see `serve_grpc`.
+    """
+    _check_no_loop()
+    _check_options(run, uvicorn_options)
+    app = app_of(app)
+    hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
+    check_anonymous(app, host, hosts, anonymous)
+    grpc = None
+    if grpc_port is not None:
+        grpc = serve_grpc(app, host=host, port=grpc_port, tls=_tls(uvicorn_options), anonymous=anonymous)
+    listener = listen(host, port)
+    with listener, suppress(KeyboardInterrupt):  # uvicorn raises it again after the shutdown
+        server, _ = uvicorn_server(app, listener, hosts, uvicorn_options, grpc=grpc)
+        with frozen_objects():
+            run_server(server, listener)
+
+
+@checked
+def serve(
+    app: ASGIApp | AbstractAgent[Any, Any],
+    *,
+    host: str = '127.0.0.1',
+    port: int = 0,
+    allowed_hosts: Collection[str] | None = None,
+    anonymous: bool = False,
+    **uvicorn_options: Any,
+) -> Server:
+    """Serve in a separate thread and event loop. Close the server, or use the server as a context manager.
+
+    ```python
+    from pydantic_ai import Agent
+
+    from pydantic_ai_a2a import serve
+
+    with serve(Agent('test')) as server:
+        print(server.url)
+    ```
+
+    Args:
+        app: An agent, or an app, as for `run`.
+        host: Address to listen on.
+        port: Port to listen on; 0 takes a free one.
+        allowed_hosts: As for `run`.
+        anonymous: As for `run`.
+        uvicorn_options: Further arguments of `uvicorn.Config`.
+
+    Raises:
+        ValueError: As for `run`.
+        RuntimeError: The app did not start.
+    """
+    _check_options(serve, uvicorn_options)
+    app = app_of(app)
+    hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
+    check_anonymous(app, host, hosts, anonymous)
+    return Server(app, listen(host, port), {'log_level': 'warning', **uvicorn_options}, hosts)
+
+
+def _tls(options: Mapping[str, Any]) -> TLS | None:
+    """Return the TLS of gRPC, from the options of uvicorn."""
+    for option, reason in _NOT_FOR_GRPC.items():
+        if options.get(option) is not None:
+            raise ValueError(f'grpc_port= cannot be combined with {option}=: {reason}')
+    if (certificate := options.get('ssl_certfile')) is None:
+        return None
+    required = options.get('ssl_cert_reqs') == ssl.CERT_REQUIRED
+    authority = options.get('ssl_ca_certs') if required else None
+    if required and authority is None:
+        raise ValueError('ssl_cert_reqs=ssl.CERT_REQUIRED with grpc_port= needs ssl_ca_certs=: name the authority.')
+    return TLS(certificate=certificate, key=options.get('ssl_keyfile') or certificate, client_ca=authority)
+
+
+def _check_options(function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Refuse an unknown uvicorn option before the server listens."""
+    import uvicorn  # noqa: PLC0415 - see `uvicorn_server`
+
+    choices = {*signature(uvicorn.Config).parameters, *signature(function).parameters}
+    if unknown := next((option for option in options if option not in choices), None):
+        raise TypeError(f'{function.__name__}() takes no {unknown!r}.{suggestion(unknown, choices)}')
+
+
+def _check_no_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(
+        'run() cannot be called in a running event loop, such as that of a notebook or of an async function:'
+        ' use serve(), which runs the server in a thread of its own.'
+    )
+
+
+class Server:
+    """A server in a separate thread."""
+
+    url: str
+    """URL of the server, with a final slash."""
+    docs_url: str | None
+    """URL of the playground of the first agent; None without a playground."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        listener: socket.socket,
+        options: dict[str, Any],
+        hosts: AllowedHosts | None = None,
+    ) -> None:
+        self.url = url_of(listener)
+        path = next(playground_paths(app), None)
+        self.docs_url = None if path is None else self.url + path.removeprefix('/')
+        self._app = app
+        self._listener = listener
+        self._server, self._settled = uvicorn_server(app, listener, hosts, {'lifespan': 'on', **options})
+        self._thread = threading.Thread(target=self._serve, name='pydantic-ai-a2a', daemon=True)
+        self._thread.start()
+        if not self._settled.wait(_START_TIME) or not self._server.started:
+            self._server.should_exit = True
+            self._thread.join(_GIVE_UP_TIME)  # a daemon thread: an app that hangs does not keep the process alive
+            raise RuntimeError('The app did not start: the error is in the log.')
+
+    def _serve(self) -> None:
+        try:
+            run_server(self._server, self._listener)
+        except SystemExit:
+            pass  # uvicorn exits if the lifespan failed, and then `started` is False
+        finally:
+            self._settled.set()
+            self._listener.close()
+
+    def close(self) -> None:
+        """Drain and stop; returns when the thread has ended. Idempotent."""
+        self._server.should_exit = True
+        for app in served_apps(self._app):
+            app.hosting.drain_everywhere()
+        self._thread.join()
+
+    def __repr__(self) -> str:
+        return f'<Server {self.url}>'
+
+    def _repr_html_(self) -> str:
+        return server_html(self.url, self.docs_url)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,139 @@
+"""Callers that decide about the approvals of other owners' tasks, and see nothing else of the tasks.
+
+Who approves is asked again at each read and at each decision, about the pause that the task has then: `answers` says
+how a decision enters the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from ...errors import TaskNotFoundError
+from ...settings import Approvals, Approvers
+from ...types import (
+    Call,
+    Caller,
+    StoredTask,
+    TaskHeader,
+    WaitingCall,
+    WaitingTask,
+    load_caller,
+    sender_of,
+)
+from ...wire.protocol import stored, stored_values
+from ..auth.operator_functions import allows
+from ..conversion import pending_calls, questions
+from ..conversion.edited_arguments import as_run
+from ..conversion.pending_calls import Kind, Pending, PendingCall
+from ..store.ports import Pause, TaskReader
+
+Kinds: TypeAlias = Collection[Kind] | None
+"""The kinds of calls that a caller may answer; None for all kinds."""
+
+Changed: TypeAlias = Mapping[str, dict[str, Any]]
+"""Arguments of approvals in place of the model's, by the id of the call."""
+
+_APPROVAL: frozenset[Kind] = frozenset[Kind]({'approval'})
+_OTHERS: frozenset[Kind] = frozenset[Kind]({'question', 'external', 'authorization'})
+
+
+class ApproverAccess:
+    """Applies `Approvals.approvers` to callers and tasks.
+
+    Args:
+        rule: The value of `Approvals.approvers`.
+        reader: Reads tasks of all owners.
+        approvals: Rules for answers of clients.
+    """
+
+    def __init__(self, rule: Approvers, reader: TaskReader, approvals: Approvals) -> None:
+        self._rule = rule
+        self._reader = reader
+        self._approvals = approvals
+
+    async def find(self, call: Call, task_id: str) -> tuple[TaskHeader, Pause | None] | None:
+        """Return a task of another owner with its pause, if the caller is an approver of the task."""
+        task = await self._reader.load(task_id, None, history_length=0, artifacts=False)
+        if task is None or task.header.owner == call.caller.owner:
+            return None
+        pause = await self._pause(task.header)
+        allowed = await self.may_approve(call, task.header.owner, task_id, pause)
+        return (task.header, pause) if allowed else None
+
+    async def view(self, call: Call, task_id: str) -> StoredTask:
+        """Return the state and the waiting approvals of a task of another owner, without all else of the task.
+
+        Raises:
+            TaskNotFoundError: The task does not exist, or the caller is no approver.
+        """
+        found = await self.find(call, task_id)
+        if found is None:
+            raise TaskNotFoundError
+        return self._shown(*found)
+
+    async def view_of(self, header: TaskHeader) -> StoredTask:
+        """Return the approver's view of a task: the state, and the approvals that wait."""
+        return self._shown(header, await self._pause(header))
+
+    async def kinds(self, call: Call, owner: str, task_id: str, pause: Pause) -> Kinds:
+        """Return the kinds of calls that a caller may answer in a waiting task of an owner."""
+        approves = await self.may_approve(call, owner, task_id, pause)
+        if owner != call.caller.owner:
+            return _APPROVAL if approves else ()
+        return None if approves else _OTHERS
+
+    async def may_approve(
+        self, call: Call, owner: str, task_id: str, pause: Pause | None, changed: Changed | None = None
+    ) -> bool:
+        """Return whether the rule names the caller for the waiting approvals of a task, with changed arguments."""
+        caller, task_owner = call.caller, Caller.of(owner)
+        if caller.tenant != task_owner.tenant:
+            return False
+        if isinstance(self._rule, str):
+            return self._rule in caller.scopes
+        waiting = waiting_approvals(pause)
+        calls = [_call(item, changed or {}) for item in waiting.open] if waiting else []
+        sender = sender_of_run(pause) or task_owner
+        task = WaitingTask(id=task_id, owner=task_owner, caller=sender, calls=calls)
+        name = 'Approvals.approvers'
+        return await call.request.ask(name, allows(name, self._rule, caller, task))
+
+    def _shown(self, header: TaskHeader, pause: Pause | None) -> StoredTask:
+        message = None
+        if waiting := waiting_approvals(pause):
+            assert pause is not None, 'its calls wait'
+            parts = questions.shown(waiting, questions.rules_of(self._approvals, first=pause.first), header.id)
+            name = f'{header.id}-{header.last_event}'
+            ids = b',' + stored.ids(header.id, header.id)
+            message = stored.message(name, b'ROLE_AGENT', stored_values.dump_parts(parts), ids)
+        # The name of the context is the owner's text.
+        header = replace(header, context_id=header.id, status_message=message, metadata=None)
+        return StoredTask(header, None, None)
+
+    async def _pause(self, header: TaskHeader) -> Pause | None:
+        return await self._reader.pause(header.id, header.owner)
+
+
+def _call(call: PendingCall, changed: Changed) -> WaitingCall:
+    """Return a call as it would run: with changed arguments, and with the defaults of the tool."""
+    args = changed.get(call.id, call.args)
+    return WaitingCall(call.id, call.tool, None if args is None else as_run(args, call.schema or {}))
+
+
+def sender_of_run(pause: Pause | None) -> Caller | None:
+    """Return the sender of the message whose run has paused; None if none is stored."""
+    if pause is None:
+        return None
+    fields = None if pause.pending is None else pending_calls.load(pause.pending).caller
+    fields = sender_of(pause.request) if fields is None else fields
+    return None if fields is None else load_caller(fields)
+
+
+def waiting_approvals(pause: Pause | None) -> Pending | None:
+    """Return the approvals that wait for a decision; None without such an approval."""
+    if pause is None or pause.pending is None:
+        return None
+    waiting = pending_calls.load(pause.pending).only(_APPROVAL)
+    return waiting if waiting.open else None

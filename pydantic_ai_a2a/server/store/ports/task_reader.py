@@ -1,0 +1,57 @@
+"""The port for reading tasks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ....types import Page, StoredTask, TaskQuery
+
+
+class Pause(NamedTuple):
+    """The wait of a task for its client."""
+
+    number: int
+    """Number of the newest event of the task."""
+    context_id: str
+    pending: bytes | None
+    """The pending calls of the task, as stored; None if the task waits without calls."""
+    request: bytes | None = None
+    """The fields of the request of the waiting run, like `Claim.request`."""
+    first: bool = False
+    """True if the task has not waited before."""
+
+
+class TaskReader(ABC):
+    """Consistent reads of tasks."""
+
+    @abstractmethod
+    async def load(
+        self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
+    ) -> StoredTask | None:
+        """The task, with its newest `history_length` messages (None: all); or None. `owner` None reads any owner's."""
+
+    async def watch(self, task_id: str, owner: str | None, *, live: bool = True) -> StoredTask | None:
+        """Like `load`, with the whole history, for a reader of the events that follow: the log has all of them.
+
+        A store may leave events out of the log until a task has a reader. With `live` False, the artifacts lack an
+        answer that is still being written: the reader gets the answer as a whole.
+        """
+        return await self.load(task_id, owner)
+
+    @abstractmethod
+    async def list(self, query: TaskQuery) -> Page:
+        """One page of tasks, newest status first."""
+
+    @abstractmethod
+    async def pause(self, task_id: str, owner: str) -> Pause | None:
+        """Return the current pause of an owner's task; None for a task that does not wait for its client."""
+
+    @abstractmethod
+    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes, bytes | None]]:
+        """Return the unread prompts of a running task after a row: (row, JSON, fields of its request), oldest first.
+
+        Rows are the rows of `Claim.inbox`, `Checkpoint.taken` and `Finish.taken`. Answers to pending calls are left
+        out. The fields of the request are those of `Claim.request`.
+        """

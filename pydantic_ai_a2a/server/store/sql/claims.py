@@ -1,0 +1,394 @@
+"""Claims of tasks: a worker takes a task, renews the lease, and releases the task.
+
+A task has at most one writer. A claim makes one: it sets `holder`, a worker, and `lease_until`, and adds 1 to `fence`.
+The events, the checkpoints and the end of a run name their holder and their fence (`HELD`). So a worker that has lost
+its task can still compute, and store nothing: its next write raises `LeaseLost`.
+
+| column | written by | meaning |
+|---|---|---|
+| `holder` | claim; NULL after `release`, and after the end of a run | the worker that may write |
+| `lease_until` | claim, `renew` | until when the task is not claimed by others, by the clock of leases |
+| `lease_until` without a holder | `release` | when the run is tried again; NULL: at once |
+| `fence` | each claim, and an end from outside (`canceling`) | the number of claims; never goes back |
+| `attempt` | the first claim, and a claim of a task whose holder is lost | starts of the task: see `Workers.attempts` |
+| `run` | the first claim, an answer (`submitting`), a next message (`finishing`) | the number of the agent run |
+| `turn` | a next message (`finishing`) | prompts that were run: an answer goes on with its turn |
+| `queued`, `behind`, `round`, `queue_seq` | a message, and the end of the task before: see `queue_order` | the queue |
+
+A released task has no holder, so the next claim costs no attempt. If a task goes on with its next message, `finishing`
+makes the next claim: a new run under the same holder and fence. A message may claim its new task in the statement that
+stores the task, if no other task waits (`submitting`).
+
+A claim takes three kinds of tasks:
+
+1. queued tasks that are the first of their context (`QUEUED`),
+2. running tasks whose lease has expired, of other workers,
+3. released tasks whose pause is over.
+
+Lost tasks, and tasks that were released without a pause, go first. Queued tasks and new tries of a run take turns in a
+random order, so that neither keeps out the other (`_claimable`). A claim locks its rows and skips locked ones, which a
+later claim finds. Under the lock, `_take` checks again that a task is claimable, but for the pause of a released one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from functools import partial
+from itertools import zip_longest
+from typing import Any, NamedTuple, TypeAlias
+
+from ....types import TaskEvent, TaskHeader
+from ..model_messages import dump_tried, load_messages, load_tried
+from ..ports import Charge, Checkpoint, Claim, Marks, Slot, Status
+from ..ports.claim import Tried
+from ..status_events import status_event
+from . import conversations, enqueued_deliveries, event_log, quotas
+from .checkpoints import load_checkpoint
+from .conditions import KEYS, among
+from .event_log import add_events
+from .queue_order import FIRST_OF_CONTEXT, OFFERED, QUEUED
+from .queue_pause import PAUSED
+from .task_rows import FIRST_UNREAD, HEADER, HELD, IS_DUE, MESSAGE_OF_TASK, header_of
+from .transaction import Done, LockTasks, Rows, Transaction, TryNames, sql
+
+_RENEWED = 500
+"""The most leases in one statement: SQLite takes at least 999 values."""
+
+# The queries find tasks and lock them. They skip tasks that another transaction has locked. A locked queued task is
+# still the first of its context, so later tasks of the context are not found.
+_FIND_QUEUED = sql(f"""
+    SELECT id FROM task
+    WHERE agent = ? AND NOT EXISTS ({PAUSED} ?) AND {QUEUED}
+    -- the order of the index `task_queued`: a few entries are read, for any length of the queue
+    ORDER BY round, queue_seq LIMIT ?
+    /* FOR NO KEY UPDATE SKIP LOCKED */
+""")
+_FIND_LOST = sql(f"""
+    SELECT id, holder IS NULL AND lease_until IS NOT NULL AS tried FROM task
+    WHERE agent = ? AND NOT EXISTS ({PAUSED} ?)
+        -- running tasks that were released, or whose holder, another worker, has not renewed the lease
+        AND state = 'working' AND queued = 0 AND (holder IS NULL OR holder <> ? AND lease_until < a2a_clock())
+        AND {IS_DUE}
+    -- `tried`: tasks that wait for another try of their run come last
+    ORDER BY 2, queue_seq LIMIT ?
+    /* FOR NO KEY UPDATE SKIP LOCKED */
+""")
+_FIND_RELEASED = sql(f"""
+    SELECT id, holder IS NULL AND lease_until IS NOT NULL AS tried FROM task
+    WHERE agent = ? AND NOT EXISTS ({PAUSED} ?)
+        -- the released ones alone: the condition of the index `task_released`
+        AND state = 'working' AND queued = 0 AND holder IS NULL
+        AND {IS_DUE}
+    ORDER BY 2, queue_seq LIMIT ?
+    /* FOR NO KEY UPDATE SKIP LOCKED */
+""")
+_FIND_OF_OWNERS = sql(f"""
+    -- The owners of queued tasks: one look-up in an index for each owner, for any number of tasks of an owner.
+    WITH RECURSIVE owners (owner) AS (
+        SELECT MIN(owner) FROM task WHERE agent = ? AND queued = 1
+        UNION ALL SELECT (
+            SELECT MIN(q.owner) FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.owner > owners.owner
+        ) FROM owners WHERE owner IS NOT NULL
+    )
+    SELECT id FROM task
+    WHERE agent = ? AND NOT EXISTS ({PAUSED} ?) AND {QUEUED}
+        AND id IN (
+            -- the first claimable task of each owner
+            SELECT (
+                SELECT q.id FROM task q
+                WHERE q.agent = ? AND q.owner = owners.owner AND q.queued = 1 AND q.behind = 0
+                ORDER BY q.round LIMIT 1
+            ) FROM owners
+            -- with fewer running tasks than the limit
+            WHERE (
+                SELECT COUNT(*) FROM task r
+                WHERE r.agent = ? AND r.owner = owners.owner
+                    AND state = 'working' AND queued = 0 AND holder IS NOT NULL
+            ) < ?
+        )
+    ORDER BY round, queue_seq LIMIT ?
+    /* FOR NO KEY UPDATE SKIP LOCKED */
+""")
+_COUNT_RUNNING = sql("""
+    SELECT COUNT(*) FROM task
+    WHERE agent = ? AND owner = ? AND state = 'working' AND queued = 0 AND holder IS NOT NULL
+""")
+_MESSAGE = f'{MESSAGE_OF_TASK} AND item.seq = COALESCE(task.answer, {FIRST_UNREAD})'
+"""The message that the run begins with: the answer to a pause, or the next prompt. The first message is in `task`."""
+RUN = sql(f"""
+    {HEADER}, holder, fence, attempt, run, turn, tried,
+    COALESCE((SELECT item.request FROM item WHERE {_MESSAGE}), request),
+    traceparent, own_messages, pending,
+    context_head, {conversations.HEAD_OF_TASK},
+    answer, inbox_read, {FIRST_UNREAD},
+    COALESCE((SELECT body FROM item WHERE {_MESSAGE}), message)
+""")
+"""The columns of a `RunRow`, without those that a claim alone needs."""
+
+
+class RunRow(NamedTuple):
+    """A task whose next run begins, and the claim of the run: the columns `RUN`, and then those of a new claim."""
+
+    # The columns `HEADER`, for `header_of`.
+    id: str
+    context_id: str
+    owner: str
+    state: str
+    status_at: int
+    status_message: bytes | None
+    metadata: bytes | None
+    dialect: str
+    queued: int
+    newest_event: int
+    # The claim.
+    holder: str
+    fence: int
+    attempt: int
+    # The run.
+    run: int
+    turn: int
+    tried: bytes | None
+    request: bytes
+    """Of the message, or else of the task."""
+    traceparent: str | None
+    own_messages: bytes | None
+    """None unless the run goes on after a pause."""
+    pending: bytes | None
+    head_at_pause: str | None
+    """The newest entry of the conversation when the turn of the pause began."""
+    head_now: str | None
+    answer: int | None
+    """Number of the message that ends a pause; None for a run that begins with a prompt."""
+    inbox_read: int
+    prompt: int
+    """Number of the next prompt, if `answer` is None."""
+    message: bytes
+    """The answer or the prompt."""
+    # What begins with a new claim. The next run under the same claim has no need of it.
+    push: int = 0
+    logged_after: int | None = None
+    checkpointed: int = 0
+    """True if an earlier attempt has left a checkpoint."""
+    wanted: int | None = None
+    """See `Claim.wanted`."""
+
+
+def _take(which: str) -> str:
+    """Return the statement that claims tasks of a condition. The transaction has locked them."""
+    return sql(f"""
+        UPDATE task SET
+            -- An answered task is `working` since its answer.
+            state = 'working',
+            status_at = CASE state WHEN 'working' THEN status_at ELSE ? END,
+            -- The holder and the fence: from now on, any other holder or fence writes nothing.
+            queued = 0,
+            holder = ?,
+            lease_until = a2a_clock() + ?,
+            fence = fence + 1,
+            -- The status `working` is the first event of a new task.
+            last_event = CASE state WHEN 'submitted' THEN 1 ELSE last_event END,
+            -- The first start counts, and each start after a lost holder. A released task has no holder.
+            attempt = attempt + CASE WHEN holder IS NOT NULL OR attempt = 0 THEN 1 ELSE 0 END,
+            -- All attempts and tries of a run have its number.
+            run = CASE run WHEN 0 THEN 1 ELSE run END
+        WHERE agent = ? AND {which}
+            -- Since the task was found, and before it was locked, it may have been claimed, renewed or canceled.
+            AND (
+                -- queued, also by this transaction, and the first of its context
+                queued IN (1, {OFFERED}) AND behind = 0 AND {FIRST_OF_CONTEXT}
+                -- or running, and released, or lost by another worker
+                OR state = 'working' AND queued = 0 AND (holder IS NULL OR holder <> ? AND lease_until < a2a_clock())
+            )
+            AND NOT EXISTS ({PAUSED} task.agent)
+        RETURNING
+            {RUN}, push, logged_after,
+            EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id),
+            (SELECT MAX(wants) FROM reader r WHERE r.agent = task.agent AND r.task_id = task.id)
+    """)
+
+
+_TAKE = _take('id = ?')
+_TAKE_MANY = _take(f'id IN ({", ".join("?" * KEYS)})')
+_TAKE_ALONE = _take("""id = ?
+            -- unless another task waits: it goes first
+            AND NOT EXISTS (
+                SELECT 1 FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0 AND q.id <> task.id
+            )""")
+Claimed: TypeAlias = list[tuple[Claim, list[TaskEvent]]]
+"""Claims, each with the events to publish."""
+
+
+def claim(
+    agent: str,
+    slot: Slot,
+    *,
+    at: int,
+    limit: int,
+    task_id: str | None = None,
+    skip: Collection[str] = (),
+    lost: bool = True,
+) -> Transaction[Done[list[Claim]]]:
+    """See `TaskQueue.claim`.
+
+    The claim locks the tasks first: a lost holder may be storing an event, and the claim must read the event's number.
+    Tasks with a lock of another transaction are left to a later claim.
+    """
+    if task_id is not None:
+        locked = task_id in skip or (yield LockTasks(agent, [task_id], wait=False))
+        return _done(agent, [] if locked else (yield from take(agent, slot, [task_id], at=at)))
+    rows = yield from _claimable(agent, slot.holder, limit + len(skip), lost=lost)
+    claims = yield from take(agent, slot, [row[0] for row in rows if row[0] not in skip][:limit], at=at)
+    more = slot.owner_limit is not None
+    while more and len(claims) < limit:  # the first tasks of the queue may be of owners at their limit
+        rows = yield _FIND_OF_OWNERS, (*[agent] * 6, slot.owner_limit, limit - len(claims))
+        more = yield from take(agent, slot, [row[0] for row in rows if row[0] not in skip], at=at)
+        claims += more
+    return _done(agent, claims)
+
+
+def _done(agent: str, taken: Claimed) -> Done[list[Claim]]:
+    claims = [claim for claim, _ in taken]
+    events = [(claim.header.id, events) for claim, events in taken]
+    return Done(claims, events, undo=partial(unclaim, agent, claims) if claims else None)
+
+
+def unclaim(agent: str, claims: Sequence[Claim]) -> Transaction[Done[None]]:
+    """Release tasks whose claiming caller has gone before it could run them."""
+    for claim in claims:
+        yield from release(agent, claim)
+    return Done(None, ready=True)
+
+
+def take(agent: str, slot: Slot, task_ids: Sequence[str], *, at: int, alone: bool = False) -> Transaction[Claimed]:
+    """Claim tasks that this transaction has locked, if they are claimable; `alone`: and no other queued task is.
+
+    Return the claims in the order of the ids.
+    """
+    if slot.owner_limit is not None:
+        task_ids = yield from _with_places(agent, task_ids, slot.owner_limit)
+    rows: dict[str, RunRow] = {}
+    for start in range(0, len(task_ids), KEYS):
+        some = task_ids[start : start + KEYS]
+        padded = some if len(some) == 1 else [*some, *[some[-1]] * (KEYS - len(some))]
+        statement = _TAKE_ALONE if alone else _TAKE if len(some) == 1 else _TAKE_MANY  # none for each number
+        values = (at, slot.holder, slot.lease, agent, *padded, *[agent] * alone, slot.holder)
+        rows |= {row[0]: RunRow(*row) for row in (yield statement, values)}
+    return (yield from _claims_of(agent, [rows[task_id] for task_id in task_ids if task_id in rows], at))
+
+
+def _claims_of(agent: str, rows: Sequence[RunRow], at: int) -> Transaction[Claimed]:
+    """Return the claims of taken tasks, and store what begins with a claim."""
+    claims: Claimed = []
+    logged: list[tuple[Any, ...]] = []
+    for row in rows:
+        header = header_of(row)
+        # A submitted task was never claimed, and has no event before.
+        events = [status_event(header, Status('working', at, None), 1)] if row.fence == 1 else []
+        if row.logged_after is not None:
+            logged += add_events(agent, header.id, events)[1]
+        if row.push:
+            yield from enqueued_deliveries.enqueue_deliveries(agent, header, row.push, events)
+        checkpoint = (yield from load_checkpoint(agent, header.id)) if row.checkpointed else None
+        claims.append((claim_of(header, row, checkpoint), events))
+    if logged:
+        yield [(event_log.ADD_EVENT, logged)]
+    return claims
+
+
+def _with_places(agent: str, task_ids: Sequence[str], limit: int) -> Transaction[list[str]]:
+    """Return the tasks whose owners may run them. Keeps out other claims of these owners until the commit.
+
+    A task with an expired lease has its place.
+    """
+    owners: dict[str, str] = {}
+    for start in range(0, len(task_ids), KEYS):
+        found, values = among('id', [(task_id,) for task_id in task_ids[start : start + KEYS]])
+        rows = yield f'SELECT id, owner FROM task WHERE agent = ? AND holder IS NULL AND {found}', (agent, *values)
+        owners |= dict(rows)
+    others = yield TryNames([(agent, owner, 'running', '') for owner in {*owners.values()}])
+    running = {name[1]: limit for (name,) in others}
+    for owner in {*owners.values()} - running.keys():
+        [(running[owner],)] = yield _COUNT_RUNNING, (agent, owner)
+    placed: list[str] = []
+    for task_id in task_ids:
+        if (owner := owners.get(task_id)) is not None:
+            running[owner] += 1
+        if owner is None or running[owner] <= limit:
+            placed.append(task_id)
+    return placed
+
+
+def _claimable(agent: str, holder: str, limit: int, *, lost: bool) -> Transaction[Rows]:
+    rows = yield (_FIND_LOST, (agent, agent, holder, limit)) if lost else (_FIND_RELEASED, (agent, agent, limit))
+    first = [row for row in rows if not row[1]]
+    tries = rows[len(first) :]
+    queued = (yield _FIND_QUEUED, (agent, agent, limit - len(first))) if len(first) < limit else []
+    if not (tries and queued):
+        return rows + queued
+    # One after the other, so that neither a model that is down nor a long queue keeps out the other tasks. The random
+    # part decides about the last slot, and needs no secure random numbers.
+    turns = zip_longest(*random.sample((tries, queued), 2))  # nosec B311
+    return [*first, *(row for turn in turns for row in turn if row is not None)]
+
+
+def claim_of(header: TaskHeader, row: RunRow, checkpoint: Checkpoint | None = None) -> Claim:
+    """Return the claim of a task whose next run begins.
+
+    An interrupted task continues from the context head at its pause.
+    """
+    return Claim(
+        header=header,
+        holder=row.holder,
+        fence=row.fence,
+        attempt=row.attempt,
+        run=row.run,
+        turn=row.turn,
+        inbox=row.prompt if row.answer is None else row.inbox_read,
+        message=row.message,
+        head=row.head_now if row.own_messages is None else row.head_at_pause,
+        own_messages=None if row.own_messages is None else load_messages(row.own_messages),
+        request=row.request or None,
+        traceparent=row.traceparent,
+        pending=row.pending,
+        tried=None if row.tried is None else load_tried(row.tried),
+        checkpoint=checkpoint,
+        push=bool(row.push),
+        wanted=row.wanted,
+    )
+
+
+def renew(agent: str, holder: str, tasks: Sequence[str], *, lease: int) -> Transaction[tuple[Marks, list[str]]]:
+    """See `TaskQueue.renew`. Also return the locked tasks, which are not renewed."""
+    held: dict[str, int] = {}
+    locked: set[str] = set()
+    for start in range(0, len(tasks), _RENEWED):
+        some = tasks[start : start + _RENEWED]
+        locked.update(row[0] for row in (yield LockTasks(agent, some, wait=False)))
+        free = [task_id for task_id in some if task_id not in locked]
+        if not free:
+            continue
+        rows = yield (
+            'UPDATE task SET lease_until = a2a_clock() + ?'
+            f' WHERE agent = ? AND id IN ({", ".join("?" * len(free))}) AND holder = ?'
+            " AND state = 'working' RETURNING id, cancel_requested",
+            (lease, agent, *free, holder),
+        )
+        held |= dict(rows)
+    lost = [task_id for task_id in tasks if task_id not in held and task_id not in locked]
+    return Marks(lost, [task_id for task_id in tasks if held.get(task_id)]), [*locked]
+
+
+def release(
+    agent: str, claim: Claim, tried: Tried | None = None, *, pause: int | None = None, charges: Sequence[Charge] = ()
+) -> Transaction[Done[None]]:
+    """See `TaskQueue.release`."""
+    dumped = None if tried is None else dump_tried(tried)
+    rows = yield (
+        'UPDATE task SET holder = NULL, lease_until = a2a_clock() + ?, tried = COALESCE(?, tried)'
+        f' WHERE {HELD} RETURNING paid',
+        (pause, dumped, agent, claim.header.id, claim.fence, claim.holder),
+    )
+    if rows and charges:
+        yield quotas.charged(agent, claim.header.id, claim.run, rows[0][0], charges)
+    return Done(None, ready=pause is None)

@@ -1,0 +1,58 @@
+"""The ids of the tasks and conversations of an owner, in batches, for an export.
+
+A batch has the rows after the last row of the batch before, in the order of an index: a batch costs the same for any
+number of tasks. The last column of a row is the id.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....types import INTERRUPTED
+from . import task_ranges
+from .conditions import where
+from .task_ranges import tasks_of_owner
+from .transaction import Rows, Transaction
+
+_BATCH = 500
+_MOVING = (*task_ranges.UNCOUNTED, f'{task_ranges.FILED} AND state IN {tuple(sorted(INTERRUPTED))}')
+"""Tasks that may still be filed, or filed again."""
+
+
+def moving_ids(agent: str, owner: str, context_id: str | None) -> Transaction[list[str]]:
+    """Return the ids of an owner's tasks that may still be filed, or of those of one context."""
+    query, values = task_ranges.union(_MOVING, 'id', *tasks_of_owner(agent, owner, context_id))
+    rows = yield f'{query} ORDER BY id', values
+    return [row[0] for row in rows]
+
+
+def filed_ids(agent: str, owner: str, context_id: str | None, after: tuple[Any, ...] | None) -> Transaction[Rows]:
+    """Return the next filed tasks of an owner, or of one context."""
+    tasks, values = where(
+        {
+            'agent = ?': agent,
+            'owner = ?': owner,
+            'context_id = ?': context_id,
+            '(state, status_at, id) > (?, ?, ?)': after,
+        }
+    )
+    query = f'SELECT state, status_at, id FROM task WHERE {tasks} AND {task_ranges.FILED} ORDER BY state, status_at, id'
+    return (yield f'{query} LIMIT ?', (*values, _BATCH))
+
+
+def conversation_ids(
+    agent: str, owner: str, context_id: str | None, after: tuple[Any, ...] | None
+) -> Transaction[Rows]:
+    """Return the next conversations of an owner, or the conversation of one context."""
+    batch, values = where({'agent = ?': agent, 'owner = ?': owner, 'id > ?': after, 'id = ?': context_id})
+    return (yield f'SELECT id FROM conversation WHERE {batch} ORDER BY id LIMIT ?', (*values, _BATCH))
+
+
+def export_requests(agent: str, task_id: str) -> Transaction[list[bytes]]:
+    """Return the requests of a task's messages, oldest first."""
+    rows = yield (
+        'SELECT 0 AS seq, request FROM task WHERE agent = ? AND id = ?'
+        " UNION ALL SELECT seq, request FROM item WHERE agent = ? AND task_id = ? AND kind = 'message' ORDER BY seq",
+        (agent, task_id, agent, task_id),
+    )
+    return [request for _, request in rows if request]

@@ -1,0 +1,25 @@
+"""The port for reading tasks for all SQL backends."""
+
+from __future__ import annotations
+
+from ....types import TERMINAL, StoredTask
+from ..ports import TaskReader
+from . import interrupted_tasks, task_reads
+from .database import Port, reading
+
+
+class SqlReader(Port, TaskReader):
+    """Reads the tasks of a database."""
+
+    load = reading(task_reads.load)
+
+    async def watch(self, task_id: str, owner: str | None, *, live: bool = True) -> StoredTask | None:
+        self.database.wake()
+        task = await self.load(task_id, owner)
+        if task is None or task.header.state in TERMINAL:
+            return task
+        return await self.database.write(task_reads.watch, self.agent, task_id, owner, live=live)
+
+    list = reading(task_reads.page)
+    pause = reading(interrupted_tasks.pause)
+    unread = reading(task_reads.unread)

@@ -1,0 +1,1 @@
+"""What the server and the client share of A2A: its JSON, its meaning, and signatures. Uses only the leaves."""

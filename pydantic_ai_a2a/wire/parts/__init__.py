@@ -1,0 +1,1 @@
+"""Files in parts of messages and artifacts: their media types, and their classes in Pydantic AI."""

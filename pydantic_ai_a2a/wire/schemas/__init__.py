@@ -1,0 +1,1 @@
+"""JSON Schemas: checks of schemas of other parties, and of values by them."""

@@ -1,0 +1,70 @@
+"""The card of a remote agent is foreign text: the work on it is done once, and beside the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.tools import RunContext
+from pydantic_ai.usage import RunUsage
+from starlette.responses import Response
+
+from pydantic_ai_a2a import A2AToolset
+from pydantic_ai_a2a.wire.extensions.schemas_extension import SCHEMAS_URI
+
+from ...bounds import LIMIT
+from ...test_cost import own_calls
+from ..canned import CARD, TASK, Canned, result
+
+FIRST_CALLS = 4_000
+"""Of the package's functions, in the thread of the event loop: the card is read there, and its schemas are not."""
+LATER_CALLS = 30
+
+
+def large(control: str) -> Canned:
+    """A remote agent whose card has many skills and one large schema, which was checked for each skill."""
+    schema = {'type': 'object', 'properties': {f'a{n}': {'type': 'string'} for n in range(1_000)}}
+    extension = {'uri': SCHEMAS_URI, 'params': {'inputSchema': schema}}
+    skills = [{'id': f's{n}', 'name': f's{n}'} for n in range(128)]
+    card = {**CARD, 'capabilities': {'extensions': [extension]}, 'skills': skills}
+    canned = Canned(result(TASK))
+    canned.card = Response(json.dumps(card), headers={'cache-control': control}, media_type='application/json')
+    return canned
+
+
+def of_run() -> RunContext[None]:
+    return RunContext(deps=None, model=TestModel(), usage=RunUsage(), tool_call_id='c', run_id='r')
+
+
+@pytest.mark.parametrize('include_descriptions', [True, False])
+async def test_the_tools_of_a_card_are_made_once(*, include_descriptions: bool) -> None:
+    toolset: A2AToolset[None] = A2AToolset(
+        large('max-age=300').app, tools='skills', include_descriptions=include_descriptions
+    )
+    async with asyncio.timeout(LIMIT), toolset:
+        first = await toolset.get_tools(of_run())
+        assert len(first) == 128
+        assert await own_calls(lambda: toolset.get_tools(of_run())) <= LATER_CALLS
+        assert await toolset.get_tools(of_run()) == first
+
+
+async def test_the_tools_of_a_card_that_is_never_kept_are_made_once() -> None:
+    toolset: A2AToolset[None] = A2AToolset(large('no-store').app, tools='skills')
+    async with asyncio.timeout(LIMIT), toolset:
+        await toolset.get_tools(of_run())
+        assert await own_calls(lambda: toolset.get_tools(of_run())) <= FIRST_CALLS
+
+
+async def test_the_schemas_of_a_card_are_checked_beside_the_event_loop() -> None:
+    canned = large('max-age=300')
+
+    async def read() -> Any:
+        toolset: A2AToolset[None] = A2AToolset(canned.app, tools='skills')
+        async with toolset:
+            return await toolset.get_tools(of_run())
+
+    async with asyncio.timeout(LIMIT):
+        assert await own_calls(read) <= FIRST_CALLS

@@ -1,0 +1,137 @@
+"""Conversations belong to the agent at an interface: another agent gets none of their ids, whatever its card says."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart
+
+from pydantic_ai_a2a import A2A, A2AToolset, RemoteAgent
+
+from ...bounds import LIMIT
+from ...tables import each_case
+from ..canned import CARD, TASK, Canned, card_for, result, served
+from .agents import caller, echo
+
+ANSWERED: dict[str, Any] = {'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
+
+
+def answering(context: str = 'secret') -> Canned:
+    """A remote agent that names the conversation, with the name of all others here on its card."""
+    return Canned(result({'task': {**TASK, 'contextId': context, **ANSWERED}}))
+
+
+def contexts(canned: Canned) -> list[Any]:
+    """The conversation of each message that an agent has got."""
+    return [body['params']['message'].get('contextId') for _, _, _, body in canned.requests if body]
+
+
+def asking(kind: str, url: str, **options: Any) -> AbstractAgent[Any, Any]:
+    """An agent that asks a remote agent: with a tool, or as its model."""
+    return caller(capabilities=[A2A(url, **options)]) if kind == 'tool' else RemoteAgent(url)
+
+
+each_kind = pytest.mark.parametrize('kind', ['tool', 'model'])
+
+
+@each_kind
+async def test_an_agent_with_the_name_of_another_gets_none_of_its_conversations(kind: str) -> None:
+    one, other = answering(), answering()
+    with ExitStack() as stack:
+        first, second = (stack.enter_context(served(canned)).url for canned in (one, other))
+        # The hostile card also names the interface of the other agent, by a binding that nobody speaks.
+        theirs = {'protocolBinding': 'OTHER', 'url': first, 'protocolVersion': '1.0'}
+        other.card = {**CARD, 'supportedInterfaces': [theirs, card_for(url=second)['supportedInterfaces'][0]]}
+        async with asyncio.timeout(LIMIT):
+            ended = await asking(kind, first).run('hello')
+            ended = await asking(kind, second).run('hello', message_history=ended.all_messages())
+            await asking(kind, first).run('hello', message_history=ended.all_messages())
+    assert contexts(one) == [None, 'secret']
+    assert contexts(other) == [None]
+
+
+@each_kind
+@each_case(
+    ('interface', 'continues'),
+    [
+        ({'url': '{}one'}, True),
+        ({'url': '{}one?key=2'}, True),
+        ({'url': '{}two'}, False),
+        ({'url': '{}one', 'tenant': 'blue'}, False),
+    ],
+    ids=['same', 'query', 'path', 'tenant'],
+)
+async def test_an_agent_has_an_origin_a_path_and_a_tenant(
+    kind: str, interface: dict[str, str], *, continues: bool
+) -> None:
+    canned = answering()
+    with served(canned) as server:
+        canned.card = card_for(url=f'{server.url}one?key=1')
+        async with asyncio.timeout(LIMIT):
+            ended = await asking(kind, server.url).run('hello')
+            canned.card = {**card_for(**{**interface, 'url': interface['url'].format(server.url)}), 'version': '2'}
+            await asking(kind, server.url).run('hello', message_history=ended.all_messages())
+    assert contexts(canned) == [None, 'secret' if continues else None]
+
+
+@each_kind
+async def test_a_conversation_goes_on_in_its_tenant(kind: str) -> None:
+    canned = answering()
+    with served(canned) as server:
+        canned.card = card_for(url=server.url, tenant='blue')
+        async with asyncio.timeout(LIMIT):
+            ended = await asking(kind, server.url).run('hello')
+            await asking(kind, server.url).run('hello', message_history=ended.all_messages())
+    assert contexts(canned) == [None, 'secret']
+
+
+async def test_a_renamed_agent_continues_its_conversation() -> None:
+    canned = answering()
+    with served(canned) as server:
+        async with asyncio.timeout(LIMIT):
+            ended = await RemoteAgent(server.url).run('hello')
+            canned.card = {**canned.card, 'name': 'renamed'}
+            await RemoteAgent(server.url).run('hello', message_history=ended.all_messages())
+    assert contexts(canned) == [None, 'secret']
+
+
+@pytest.mark.parametrize('is_served', [True, False])
+async def test_an_id_tells_two_conversations_with_one_agent_apart(*, is_served: bool) -> None:
+    canned = answering()
+    with served(canned) as server:
+        target: Any = server.url if is_served else canned.app
+        async with asyncio.timeout(LIMIT):
+            ended = await caller(capabilities=[A2A(target, id='one')]).run('hello')
+            for name in ('two', 'one'):
+                await caller(capabilities=[A2A(target, id=name)]).run('hello', message_history=ended.all_messages())
+    assert contexts(canned) == [None, None, 'secret']
+
+
+async def test_agents_in_one_process_are_told_apart_by_their_names() -> None:
+    ended = await RemoteAgent(echo('first')).run('one')
+    other = await RemoteAgent(echo('second')).run('two', message_history=ended.all_messages())
+    assert other.output.endswith('(0)')
+    ended = await caller(toolsets=[A2AToolset(echo('first'), tools='skills')], tool='first').run('one')
+    agent = caller(toolsets=[A2AToolset(echo('second'), tools='skills')], tool='second')
+    assert (await agent.run('two', message_history=ended.all_messages())).output == 'two (0)'
+
+
+async def test_a_history_of_an_earlier_version_begins_a_remote_conversation() -> None:
+    canned = answering()
+    with served(canned) as server:
+        agent = asking('tool', server.url)
+        async with asyncio.timeout(LIMIT):
+            history = (await agent.run('hello')).all_messages()
+            for part in returns(history):
+                part.metadata = {'a2a': {'tool': 'canned canned', 'task': 't', 'context': 'secret'}}
+            await agent.run('hello', message_history=history)
+    assert contexts(canned) == [None, None]
+
+
+def returns(messages: list[ModelMessage]) -> list[ToolReturnPart]:
+    requests = [message for message in messages if isinstance(message, ModelRequest)]
+    return [part for message in requests for part in message.parts if isinstance(part, ToolReturnPart)]

@@ -1,0 +1,162 @@
+"""Remote agents that ask with JSON Schemas that cannot be used, or with several calls of one id."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from typing import Any
+
+import pytest
+from pydantic_ai import DeferredToolRequests, DeferredToolResults
+from pydantic_ai.capabilities import RequestInput
+from pydantic_ai.tools import RunContext
+
+from pydantic_ai_a2a import A2A, A2AClient, to_a2a
+from pydantic_ai_a2a.client.questions import question_of_task
+from pydantic_ai_a2a.errors import RemoteProtocolError
+
+from ...bounds import LIMIT
+from ..canned import TASK, Canned, stream
+from .agents import caller
+from .test_three_servers import Between, in_between
+
+DONE: dict[str, Any] = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
+
+
+def waits(**data: Any) -> dict[str, Any]:
+    """A task of a remote agent that asks by the extension for pending calls."""
+    media_type = 'application/vnd.pydantic-ai.pending-calls+json'
+    parts: Any = [{'text': 'Which one?'}, {'data': {'pending': [], **data}, 'mediaType': media_type}]
+    message: Any = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': parts}
+    return {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': message}}
+
+
+def call(kind: str = 'question', **fields: Any) -> dict[str, Any]:
+    return {'id': 'q', 'kind': kind, 'tool': 'ask', 'text': 'Which one?', **fields}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    return {} if not depth else {'items': nested(depth - 1)}
+
+
+UNUSABLE: list[Any] = [
+    5,
+    {'type': 5},
+    {'allOf': 5},
+    {'properties': 5},
+    {'enum': 5},
+    {'minimum': 'a'},
+    {'$ref': '#/nowhere'},
+    {'$defs': 5},
+    {'properties': {'a': {'type': 5}}},
+    {'title': 'a' * 40_000},
+    nested(60),
+]
+
+
+@in_between
+@pytest.mark.parametrize('is_call', [True, False])
+@pytest.mark.parametrize('schema', UNUSABLE, ids=range(len(UNUSABLE)))
+async def test_a_question_without_a_usable_schema_takes_text(between: Between, schema: Any, *, is_call: bool) -> None:
+    result = {'properties': {'decision': {'const': 'result'}, 'result': schema}}
+    asked = waits(pending=[call(answerSchema={'oneOf': [result]})]) if is_call else waits(schema=schema)
+    canned = Canned(stream({'task': asked}), stream({'task': DONE}))
+    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
+        task: Any = (await client.send('hello')).outcome
+        assert task['status']['state'] == 'input-required'
+        ended: Any = (await client.send('the red one', task_id=task['id'], context_id=task['context_id'])).outcome
+        assert ended['status']['state'] == 'completed'
+    [part] = canned.requests[-1][3]['params']['message']['parts']
+    assert 'the red one' in (part['data']['callAnswers'][0]['result'] if is_call else part['text'])
+
+
+@in_between
+@pytest.mark.parametrize(
+    'schema', [5, {'oneOf': 5}, {'oneOf': [5]}, {'oneOf': [{'properties': {'args': {'type': 5}}}]}]
+)
+async def test_an_approval_without_a_usable_schema_is_an_approval(between: Between, schema: Any) -> None:
+    asked = waits(pending=[call('approval', args={'path': 'a.txt'}, answerSchema=schema)])
+    canned = Canned(stream({'task': asked}), stream({'task': DONE}))
+    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
+        task: Any = (await client.send('hello')).outcome
+        [pending] = question_of_task('', task)['pending']
+        answer = {'callAnswers': [{'id': pending['id'], 'decision': 'approve'}]}
+        ended: Any = (await client.send([{'data': answer}], task_id=task['id'], context_id=task['context_id'])).outcome
+        assert ended['status']['state'] == 'completed'
+    [part] = canned.requests[-1][3]['params']['message']['parts']
+    assert part['data'] == {'callAnswers': [{'id': 'q', 'decision': 'approve'}]}
+
+
+async def test_a_schema_that_cannot_be_used_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    asked = waits(pending=[call(answerSchema={'properties': {'a_rare_name': {'type': 5}}})])
+    async with A2AClient(Canned(stream({'task': asked})).app) as client:
+        task: Any = (await client.send('hello')).outcome
+    assert [pending.get('answerSchema') for pending in question_of_task('', task)['pending']] == [None]
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith('A remote agent asks with a JSON Schema that cannot be used: ')
+    assert 'a_rare_name' in line
+
+
+@in_between
+async def test_two_calls_with_one_id_are_refused(between: Between, caplog: pytest.LogCaptureFixture) -> None:
+    asked = waits(pending=[call('approval', tool='read'), call('approval', tool='delete')])
+    async with (
+        asyncio.timeout(LIMIT),
+        A2AClient(to_a2a(between(Canned(stream({'task': asked})).app, 'middle'))) as client,
+    ):
+        task: Any = (await client.send('hello')).outcome
+        assert task['status']['state'] in ('completed', 'failed')  # the model of a tool hears of the failure
+    assert 'two calls of the same id' in f'{task}{caplog.text}'
+    async with A2AClient(Canned(stream({'task': asked})).app) as client:
+        task = (await client.send('hello')).outcome
+        with pytest.raises(RemoteProtocolError, match='two calls of the same id'):
+            question_of_task('', task)
+
+
+@pytest.mark.parametrize('is_served', [True, False])
+async def test_long_questions_leave_no_memory_behind(*, is_served: bool) -> None:
+    """The task is canceled or expires, or the caller never comes back."""
+    text = {'id': 'q', 'text': 'a' * 1_000_000}
+    asked = [waits(pending=[call(**text, args={'b': 'b' * 1_000_000})]) for _ in range(3)]
+    asked += [waits(pending=[call(id='c' * 2_000_000)]) for _ in range(3)]
+    canned = Canned(*[stream({'task': task}) for task in asked])
+    agent = caller(capabilities=[A2A(canned.app)])
+    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(agent)) as client:
+
+        async def ask() -> None:
+            if is_served:
+                task: Any = (await client.send('hello', return_immediately=False)).outcome
+                assert task['status']['state'] == 'input-required'
+            else:
+                assert isinstance((await agent.run('hello')).output, DeferredToolRequests)
+
+        asked.clear()
+        await ask()
+        gc.collect()
+        tracemalloc.start()
+        try:
+            for _ in range(4):
+                await ask()
+            gc.collect()
+            size, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert size < 2_000_000
+
+
+@pytest.mark.parametrize('length', [10, 1_000_000])
+async def test_a_served_run_answers_its_own_question(length: int) -> None:
+    """A handler approves within the run, in which the question is still known."""
+    asked = waits(pending=[call('approval', text='a' * length)])
+    canned = Canned(stream({'task': asked}), stream({'task': DONE}))
+
+    def approve(ctx: RunContext[Any], requests: DeferredToolRequests, token: str) -> DeferredToolResults:
+        return DeferredToolResults(approvals={call.tool_call_id: True for call in requests.approvals})
+
+    agent = caller(capabilities=[A2A(canned.app), RequestInput(approve)])
+    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(agent)) as client:
+        task: Any = (await client.send('hello')).outcome
+    assert task['status']['state'] == 'completed'
+    [part] = canned.requests[-1][3]['params']['message']['parts']
+    assert part['data'] == {'callAnswers': [{'id': 'q', 'decision': 'approve'}]}

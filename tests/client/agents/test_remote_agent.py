@@ -1,0 +1,649 @@
+"""A remote agent as an agent of this process: text, typed output, conversations, approvals, questions, errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, field_validator
+from pydantic_ai import (
+    Agent,
+    BinaryContent,
+    BinaryImage,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ModelMessage,
+    ModelResponse,
+    ModelRetry,
+    TextPart,
+    ToolApproved,
+    ToolCallPart,
+    ToolDenied,
+)
+from pydantic_ai.exceptions import ModelAPIError, UserError
+from pydantic_ai.messages import (
+    CachePoint,
+    FilePart,
+    ImageUrl,
+    ModelRequest,
+    StructuredContent,
+    TextContent,
+    UploadedFile,
+    UserPromptPart,
+)
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.output import ToolOutput
+from pydantic_ai.profiles import ModelProfile
+from starlette.applications import Starlette
+from typing_extensions import Unpack
+
+from pydantic_ai_a2a import A2AClient, A2AModel, BearerAuth, InputRequired, RemoteAgent, TrustedKeys, Update, to_a2a
+from pydantic_ai_a2a.client.message_content import Content
+from pydantic_ai_a2a.client.send_options import SendOptions
+from pydantic_ai_a2a.errors import RemoteUnavailable
+
+from ...app_client import lifespan
+from ...bounds import LIMIT
+from ...wire.signing.pairs import pem
+from ..canned import TASK, Canned, refusal, stream
+from ..peers import ANSWER, PEERS, Peer, Talker
+
+
+class Weather(BaseModel):
+    city: str
+    celsius: int
+
+
+class Storm(BaseModel):
+    city: str
+    celsius: int
+    wind: int
+
+
+WEATHER: dict[str, Any] = {'city': 'a', 'celsius': 3}
+STORM: dict[str, Any] = {'city': 'a', 'celsius': 3, 'wind': 4}
+
+
+def said(messages: list[ModelMessage]) -> list[str]:
+    """Return the texts of the user in a history."""
+    return [
+        str(part.content)
+        for message in messages
+        if isinstance(message, ModelRequest)
+        for part in message.parts
+        if isinstance(part, UserPromptPart)
+    ]
+
+
+def echo(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    return ModelResponse([TextPart(' | '.join(said(messages)))])
+
+
+async def echo_stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+    for word in ' | '.join(said(messages)).split(' '):
+        yield f'{word} '
+
+
+def echoing() -> Agent[None, str]:
+    return Agent(FunctionModel(echo, stream_function=echo_stream), name='echo')
+
+
+@pytest.mark.parametrize('peer', [pytest.param(peer, id=name) for name, peer in PEERS.items()])
+async def test_every_kind_of_server_answers_with_text(peer: Peer) -> None:
+    async with asyncio.timeout(LIMIT):
+        client = A2AClient(peer.app(Talker()), timeout=LIMIT, **peer.options)
+        async with RemoteAgent(client) as remote:
+            assert (await remote.run('hello')).output == ANSWER
+            async with remote.run_stream('hello') as run:
+                texts = [text async for text in run.stream_text(debounce_by=None)]
+            assert texts[-1] == ANSWER
+            assert all(ANSWER.startswith(text) for text in texts)
+
+
+async def test_a_conversation_goes_on_by_its_messages_on_another_object() -> None:
+    app = to_a2a(echoing())
+    async with asyncio.timeout(LIMIT), A2AClient(app):
+        first = await RemoteAgent(app).run('one')
+        second = await RemoteAgent(app).run('two', message_history=first.all_messages())
+        async with RemoteAgent(app).run_stream('three', message_history=second.all_messages()) as run:
+            third = await run.get_output()
+        assert third.strip() == 'one | two | three'
+        fresh = await RemoteAgent(app).run('four')
+        assert fresh.output.strip() == 'four'
+    details = second.response.provider_details
+    assert details is not None
+    assert first.response.provider_details is not None
+    assert details['contextId'] == first.response.provider_details['contextId']
+    assert details['state'] == 'completed'
+
+
+async def test_a_remote_agent_takes_the_credentials_of_its_client() -> None:
+    app = to_a2a(Agent('test', name='safe'), auth=BearerAuth({'a-token-of-ann-1234': 'ann'}))
+    async with asyncio.timeout(LIMIT), lifespan(app):
+        by_token = RemoteAgent(app, auth='a-token-of-ann-1234', timeout=LIMIT)
+        by_header = RemoteAgent(app, headers={'Authorization': 'Bearer a-token-of-ann-1234'})
+        for agent in (by_token, by_header):
+            run = await agent.run('Hello')
+            assert run.output == 'success (no tool calls)'
+        with pytest.raises(ModelAPIError, match='Authentication is required'):
+            await RemoteAgent(app).run('Hello')
+    others: dict[str, Any] = {'headers': {}, 'auth': 'x', 'timeout': 3, 'card_keys': TrustedKeys(keys=[pem()])}
+    for option, value in others.items():
+        with pytest.raises(TypeError, match=f'RemoteAgent takes {option} for a target that is no A2AClient'):
+            RemoteAgent(A2AClient(app), **{option: value})
+
+
+async def test_a_history_of_another_model_is_told() -> None:
+    local = await Agent(TestModel(custom_output_text='I am local.')).run('hello')
+    remote = RemoteAgent(echoing())
+    result = await remote.run('go on', message_history=local.all_messages())
+    assert 'hello' in result.output
+    assert 'An assistant has answered: I am local.' in result.output
+    assert 'go on' in result.output
+
+
+def typed(output_type: Any, args: dict[str, Any], tool: str = '') -> Agent[None, Any]:
+    """An agent that calls its output tool with these arguments."""
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        [name] = [output.name for output in info.output_tools if output.name.endswith(tool)]
+        return ModelResponse([ToolCallPart(name, args)])
+
+    return Agent(FunctionModel(model), output_type=output_type, name='typed')
+
+
+@pytest.mark.parametrize('streamed', [False, True])
+@pytest.mark.parametrize(
+    ('inner', 'outer', 'output'),
+    [
+        (typed(Weather, {'city': 'a', 'celsius': 3}), Weather, Weather(city='a', celsius=3)),
+        (
+            typed(list[Weather], {'response': [{'city': 'a', 'celsius': 3}]}),
+            list[Weather],
+            [Weather(city='a', celsius=3)],
+        ),
+        (typed(int, {'response': 7}), int, 7),
+        (typed([Weather, Storm], STORM, 'Storm'), [Weather, Storm], Storm(**STORM)),
+        (typed([Weather, Storm], STORM, 'Storm'), [Storm, str], Storm(**STORM)),
+        (typed([Weather, Storm], STORM, 'Storm'), ToolOutput(Storm), Storm(**STORM)),
+        (typed(Weather, {'city': 'a', 'celsius': 3}), str, '{"city":"a","celsius":3}'),
+        (echoing(), [Storm, str], 'go'),
+    ],
+    ids=['model', 'list', 'int', 'union', 'model-or-text', 'tool', 'data-as-text', 'text'],
+)
+async def test_typed_output(inner: Any, outer: Any, output: Any, streamed: bool) -> None:
+    found = await _output(RemoteAgent(inner, outer), streamed)
+    assert (found.strip() if isinstance(found, str) else found) == output
+
+
+async def _output(remote: RemoteAgent[Any], streamed: bool) -> Any:
+    if not streamed:
+        return (await remote.run('go')).output
+    async with remote.run_stream('go') as run:
+        outputs = [output async for output in run.stream_output(debounce_by=None)]
+    return outputs[-1]
+
+
+async def test_typed_output_of_an_agent_that_writes_text() -> None:
+    prompts: list[str] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        prompts.append(said(messages)[-1])
+        text = '{"city": "Paris"}' if len(prompts) == 1 else '{"city": "Paris", "celsius": 21}'
+        return ModelResponse([TextPart(text)])
+
+    remote = RemoteAgent(Agent(FunctionModel(answer), name='writer'), Weather)
+    assert (await remote.run('weather?')).output == Weather(city='Paris', celsius=21)
+    assert 'celsius' in prompts[0]
+    assert 'Field required' in prompts[1]
+
+
+async def test_text_that_the_server_replaces_is_not_in_the_output() -> None:
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        if len(messages) == 1:
+            yield 'Let me look. '
+            yield {0: DeltaToolCall('look', '{}', tool_call_id='c1')}
+        else:
+            yield 'It '
+            yield 'rains.'
+
+    agent = Agent(FunctionModel(stream_function=stream), name='looker')
+
+    @agent.tool_plain
+    def look() -> str:
+        return 'rain'
+
+    remote = RemoteAgent(agent)
+    async with remote.run_stream_events('go') as events:
+        collected = [event async for event in events]
+    result: Any = collected[-1]
+    assert result.result.output == 'It rains.'
+    async with remote.run_stream('go') as run:
+        assert await run.get_output() == 'It rains.'
+    assert (await remote.run('go')).output == 'It rains.'
+
+
+def keeper() -> Agent[None, Any]:
+    """An agent that deletes a file after an approval, asks a question, and reports the results."""
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        returns = [part for message in messages for part in message.parts if part.part_kind == 'tool-return']
+        if not returns:
+            return ModelResponse(
+                [
+                    ToolCallPart('delete', {'path': 'a'}, 'c1'),
+                    ToolCallPart('ask', {'question': 'Sure?'}, 'c2'),
+                ]
+            )
+        return ModelResponse([TextPart(' / '.join(str(part.content) for part in returns))])
+
+    agent = Agent(FunctionModel(model), name='keeper')
+
+    @agent.tool_plain(requires_approval=True)
+    def delete(path: str) -> str:
+        return f'{path} is deleted'
+
+    @agent.tool_plain
+    def ask(question: str) -> str:
+        raise InputRequired(question)
+
+    return agent
+
+
+@pytest.mark.parametrize(
+    ('approval', 'answer', 'output'),
+    [
+        (True, 'yes', 'a is deleted / yes'),
+        (ToolApproved(override_args={'tool': 'delete', 'args': {'path': 'b'}}), 'yes', 'b is deleted / yes'),
+        (ToolDenied('Not today.'), 'no', 'Not today. / no'),
+        (ToolDenied(), {'sure': True}, "The tool call was denied. / {'sure': True}"),
+        (True, ModelRetry('Ask otherwise.'), 'a is deleted / Ask otherwise.'),
+    ],
+)
+async def test_an_approval_and_a_question_are_deferred_calls(approval: Any, answer: Any, output: str) -> None:
+    app = to_a2a(keeper())
+    remote = RemoteAgent(app, [str, DeferredToolRequests])
+    async with asyncio.timeout(LIMIT), A2AClient(app):
+        waiting = await remote.run('tidy up')
+        requests = waiting.output
+        assert isinstance(requests, DeferredToolRequests)
+        [delete] = requests.approvals
+        [ask] = requests.calls
+        assert delete.tool_name == 'remote_approval'
+        assert delete.args_as_dict() == {
+            'tool': 'delete',
+            'args': {'path': 'a'},
+            'text': 'May I call delete {"path":"a"}?',
+        }
+        assert ask.tool_name == 'remote_question'
+        assert ask.args_as_dict()['text'] == 'Sure?'
+        with pytest.raises(UserError):
+            await remote.run('yes', message_history=waiting.all_messages())
+        results = DeferredToolResults(approvals={delete.tool_call_id: approval}, calls={ask.tool_call_id: answer})
+        done = await RemoteAgent(app).run(message_history=waiting.all_messages(), deferred_tool_results=results)
+        assert output in done.output
+
+
+async def test_a_question_without_a_call_is_answered_by_the_next_prompt() -> None:
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(said(messages)) == 1:
+            [tool] = info.output_tools
+            return ModelResponse([ToolCallPart(tool.name, {'question': 'What kind?'})])
+        return ModelResponse([TextPart(' and '.join(said(messages)))])
+
+    app = to_a2a(Agent(FunctionModel(model), output_type=[str, InputRequired], name='pizzeria'))
+    async with asyncio.timeout(LIMIT), A2AClient(app):
+        remote = RemoteAgent(app)
+        asked = await remote.run('a pizza')
+        assert asked.output == 'What kind?'
+        done = await remote.run('salami', message_history=asked.all_messages())
+        assert done.output == 'a pizza and salami'
+        first, second = asked.response.provider_details, done.response.provider_details
+        assert first is not None
+        assert second is not None
+        assert first['taskId'] == second['taskId']
+
+
+async def test_a_question_for_a_typed_run_is_a_deferred_call() -> None:
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        name = 'InputRequired' if len(said(messages)) == 1 else 'Weather'
+        [tool] = [tool.name for tool in info.output_tools if tool.name.endswith(name)]
+        return ModelResponse([ToolCallPart(tool, {'question': 'Where?'} if name == 'InputRequired' else WEATHER)])
+
+    app = to_a2a(Agent(FunctionModel(model), output_type=[Weather, InputRequired], name='forecaster'))
+    async with asyncio.timeout(LIMIT), A2AClient(app):
+        remote = RemoteAgent(app, [Weather, DeferredToolRequests])
+        for answer in ('in Paris', {'city': 'Paris'}):
+            asked = await remote.run('weather')
+            assert isinstance(asked.output, DeferredToolRequests)
+            [call] = asked.output.calls
+            assert call.args_as_dict()['text'] == 'Where?'
+            with pytest.raises(UserError, match='waits for answers'):
+                await remote.run(
+                    'a prompt',
+                    message_history=asked.all_messages(),
+                    deferred_tool_results=DeferredToolResults(calls={call.tool_call_id: answer}),
+                )
+            results = DeferredToolResults(calls={call.tool_call_id: answer})
+            done = await remote.run(message_history=asked.all_messages(), deferred_tool_results=results)
+            assert done.output == Weather(**WEATHER)
+
+
+class Watched(A2AClient):
+    """A client that says when its caller has taken the first event of a task."""
+
+    def __init__(self, app: Starlette) -> None:
+        super().__init__(app)
+        self.taken = asyncio.Event()
+
+    async def stream(
+        self, content: Content, *, output_type: Any = None, **options: Unpack[SendOptions]
+    ) -> AsyncGenerator[Update, None]:
+        async with aclosing(super().stream(content, **options)) as updates:
+            async for update in updates:
+                yield update
+                self.taken.set()
+
+
+async def test_a_cancelled_run_cancels_the_remote_task() -> None:
+    talker = Talker()
+    app = to_a2a(talker.agent)
+    async with asyncio.timeout(LIMIT), A2AClient(app) as client:
+        for start in (_run, _run_stream):
+            talker.reached.clear()
+            watched = Watched(app)
+            run = asyncio.create_task(start(RemoteAgent(watched)))
+            await talker.reached.wait()
+            await watched.taken.wait()
+            run.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await run
+        states = [task.state async for task in client.list()]
+    assert states == ['canceled', 'canceled']
+
+
+async def _run(remote: RemoteAgent[str]) -> str:
+    return (await remote.run('wait')).output
+
+
+async def _run_stream(remote: RemoteAgent[str]) -> str:
+    async with remote.run_stream('wait') as run:
+        return await run.get_output()
+
+
+async def test_a_stream_that_is_left_early_cancels_the_remote_task() -> None:
+    talker = Talker()
+    app = to_a2a(talker.agent)
+    async with asyncio.timeout(LIMIT), A2AClient(app) as client:
+        async with RemoteAgent(app).run_stream('wait') as run:
+            async for text in run.stream_text(debounce_by=None):
+                assert ANSWER.startswith(text)
+                await run.cancel()
+                break
+        [listed] = [listed async for listed in client.list()]
+    assert listed.state == 'canceled'
+
+
+async def test_a_failed_task_is_a_model_error_with_its_correlation_id() -> None:
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise ValueError('secret')
+
+    with pytest.raises(ModelAPIError, match=r'The remote task .* is failed.*') as caught:
+        await RemoteAgent(Agent(FunctionModel(model), name='broken')).run('go')
+    assert 'secret' not in str(caught.value)
+
+
+@pytest.mark.parametrize('state', ['failed', 'rejected', 'canceled'])
+async def test_a_task_that_ends_without_a_result_is_a_model_error(state: str) -> None:
+    ended = {**TASK, 'status': {'state': f'TASK_STATE_{state.upper()}'}}
+    with pytest.raises(ModelAPIError, match=f'The remote task t is {state}'):
+        await canned(stream({'task': ended})).run('go')
+
+
+async def test_an_agent_that_cannot_be_reached_is_a_model_error() -> None:
+    with pytest.raises(ModelAPIError) as caught:
+        await RemoteAgent(A2AClient('http://127.0.0.1:9/', timeout=0.1)).run('go')
+    assert isinstance(caught.value.__cause__, RemoteUnavailable)
+
+
+async def test_local_tools_are_refused() -> None:
+    agent = Agent(A2AModel(A2AClient(echoing())), tools=[len])
+    with pytest.raises(UserError, match='cannot call len'):
+        await agent.run('go')
+
+
+async def test_files_go_out_and_come_back() -> None:
+    image = BinaryImage(b'\x89PNG\r\n\x1a\n', media_type='image/png')
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        assert image.data in [item.data for item in files(messages)]
+        return ModelResponse([FilePart(image)])
+
+    painter = FunctionModel(model, profile=ModelProfile(supports_image_output=True))
+    remote = RemoteAgent(Agent(painter, output_type=BinaryImage, name='painter'), BinaryImage)
+    assert (await remote.run(['draw', image])).output.data == image.data
+
+
+def files(messages: list[ModelMessage]) -> list[BinaryContent]:
+    [part] = [part for message in messages for part in message.parts if isinstance(part, UserPromptPart)]
+    return [item for item in part.content if isinstance(item, BinaryContent)]
+
+
+async def test_the_content_of_a_prompt() -> None:
+    content = [
+        'one',
+        TextContent('two'),
+        StructuredContent({'three': 3}),
+        CachePoint(),
+        ImageUrl('https://example.com/four.png'),
+    ]
+    seen: list[Any] = []
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        seen.extend(part for message in messages for part in message.parts)
+        return ModelResponse([TextPart('seen')])
+
+    remote = RemoteAgent(Agent(FunctionModel(model), name='reader'))
+    await remote.run(content, instructions='Be brief.')
+    text = str(seen)
+    for expected in ('one', 'two', "{'three': 3}", 'four.png', 'Be brief.'):
+        assert expected in text
+    with pytest.raises(UserError, match='UploadedFile cannot be sent'):
+        await remote.run([UploadedFile('f1', provider_name='openai')])
+    with pytest.raises(UserError, match='nothing to send'):
+        await A2AModel(A2AClient(echoing())).request([ModelRequest([])], None, ModelRequestParameters())
+
+
+async def test_a_system_prompt_goes_before_the_prompt() -> None:
+    result = await Agent(A2AModel(A2AClient(echoing())), system_prompt='Be brief.').run('go')
+    assert 'Be brief.' in result.output
+    assert 'go' in result.output
+
+
+async def test_the_model_can_be_overridden() -> None:
+    remote = RemoteAgent('http://127.0.0.1:9/')
+    with remote.override(model=TestModel(custom_output_text='offline', call_tools=[])):
+        assert (await remote.run('go')).output == 'offline'
+
+
+def canned(*answers: Any, card: Any = None) -> RemoteAgent[str]:
+    server = Canned(*answers, card=card)
+    return RemoteAgent(A2AClient(server.app, timeout=LIMIT, trusted_origins=['http://agent.example']))
+
+
+async def test_a_message_in_place_of_a_task_is_the_output() -> None:
+    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'hi'}]}
+    answers = stream({'message': message}), stream({'message': {**message, 'contextId': 'c'}})
+    first = await canned(*answers[:1]).run('hello')
+    assert first.output == 'hi'
+    assert first.response.provider_details == {'agent': 'canned'}
+    second = await canned(*answers[1:]).run('hello', message_history=first.all_messages())
+    assert second.response.provider_details == {'agent': 'canned', 'contextId': 'c'}
+
+
+async def test_a_history_of_two_remote_agents() -> None:
+    first = await RemoteAgent(echoing()).run('one')
+    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'two'}]}
+    second = await canned(stream({'message': message})).run('go', message_history=first.all_messages())
+    third = await RemoteAgent(echoing()).run('three', message_history=second.all_messages())
+    assert 'An assistant has answered: two' in third.output
+    assert 'three' in third.output
+
+
+async def test_a_response_without_text_is_not_told() -> None:
+    history = [ModelRequest([UserPromptPart('one')]), ModelResponse([ToolCallPart('look', {}, 'c1')])]
+    result = await A2AModel(A2AClient(echoing())).request([*history], None, ModelRequestParameters())
+    assert (result.text or '').strip() == 'one'
+
+
+async def test_a_refusal_is_a_model_error() -> None:
+    with pytest.raises(ModelAPIError, match='No'):
+        await canned(refusal(-32602)).run('go')
+
+
+async def test_a_card_without_interfaces_is_a_model_error() -> None:
+    card: Any = {'name': 'nobody', 'capabilities': {}}
+    with pytest.raises(ModelAPIError):
+        await RemoteAgent(card).run('go')
+
+
+async def test_text_that_is_replaced_in_the_stream() -> None:
+    def chunk(text: str) -> Any:
+        artifact = {'artifactId': 'a', 'parts': [{'text': text}]}
+        return {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact}}
+
+    answer = stream(chunk('One.'), chunk('Two.'), {'statusUpdate': {'taskId': 't', **TASK}})
+    result = await canned(answer).run('go')
+    assert result.output == 'Two.'
+    assert [part.part_kind for part in result.response.parts] == [
+        'text',
+        'builtin-tool-call',
+        'builtin-tool-return',
+        'text',
+    ]
+
+
+async def test_an_output_tool_is_asked_for_again() -> None:
+    texts = iter(['prose', '{"city": 1}', '{"city": "a", "celsius": 3, "wind": 4}'])
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse([TextPart(next(texts))])
+
+    remote = RemoteAgent(Agent(FunctionModel(model), name='writer'), ToolOutput(Storm))
+    assert (await remote.run('go', retries=3)).output == Storm(**STORM)
+
+
+class Even(BaseModel):
+    number: int
+
+    @field_validator('number')
+    @classmethod
+    def check(cls, value: int) -> int:
+        if value % 2:
+            raise ValueError('must be even')
+        return value
+
+
+async def test_an_output_tool_with_a_validator_is_asked_for_again() -> None:
+    numbers = iter([1, 2, 4])
+    prompts: list[str] = []
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        prompts.append(said(messages)[-1])
+        return ModelResponse([TextPart(f'{{"number": {next(numbers)}}}')])
+
+    remote = RemoteAgent(Agent(FunctionModel(model), name='writer'), [ToolOutput(Even), ToolOutput(Storm)])
+    async with remote:
+        first = await remote.run('go')
+        assert first.output == Even(number=2)
+        second = await remote.run('again', message_history=first.all_messages())
+    assert second.output == Even(number=4)
+    assert 'must be even' in prompts[1]
+    assert 'again' in prompts[2]
+    assert 'even' not in prompts[2]
+
+
+async def test_an_output_that_fits_no_member_of_a_union_is_asked_for_again() -> None:
+    texts = iter(['{"city": 1}', '{"city": "a", "celsius": 3}'])
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse([TextPart(next(texts))])
+
+    result = await RemoteAgent(Agent(FunctionModel(model), name='writer'), [Storm, Weather]).run('go')
+    assert result.output == Weather(**WEATHER)
+
+
+async def test_a_repeated_request_of_a_run_has_the_same_message_id() -> None:
+    done = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Hi.'}]}]}
+    canned = Canned(*(stream({'task': done}) for _ in range(5)))
+    remote = RemoteAgent(canned.app)
+    for run_id in ('one', 'one', 'two', None, None):
+        await remote.run('hello', run_id=run_id)
+    ids = [body['params']['message']['messageId'] for _, _, _, body in canned.requests if body]
+    assert ids[0] == ids[1]
+    assert len({*ids}) == 4
+
+
+async def test_an_output_beside_a_file() -> None:
+    image = BinaryImage(b'\x89PNG\r\n\x1a\n', media_type='image/png')
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        [tool] = info.output_tools
+        return ModelResponse([FilePart(image), ToolCallPart(tool.name, WEATHER)])
+
+    painter = Agent(FunctionModel(model), output_type=Weather, name='painter')
+    result = await RemoteAgent(painter, Weather).run('go')
+    assert result.output == Weather(**WEATHER)
+    assert result.response.files == []
+    result = await RemoteAgent(painter, [Weather, BinaryImage]).run('go')
+    assert isinstance(result.output, BinaryImage)
+    assert result.output.data == image.data
+
+
+async def test_the_use_of_the_remote_agent_is_a_detail_of_the_use_of_the_run() -> None:
+    result = await RemoteAgent(echoing()).run('one two three')
+    assert result.usage.details['remote_output_tokens'] > 0
+    assert result.usage.output_tokens == 0
+
+
+async def test_side_by_side_runs_share_the_client() -> None:
+    async with asyncio.timeout(LIMIT):
+        remote = RemoteAgent(echoing())
+        results = await asyncio.gather(*(remote.run(f'n{n}') for n in range(4)))
+    assert [result.output.strip() for result in results] == ['n0', 'n1', 'n2', 'n3']
+
+
+async def test_a_file_that_is_not_base64_is_an_error_of_the_model() -> None:
+    task = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'raw': 'A', 'mediaType': 'image/png'}]}]}
+    with pytest.raises(ModelAPIError, match='is not base64'):
+        await RemoteAgent(Canned(stream({'task': task})).app).run('hello')
+
+
+async def test_a_question_after_a_text_is_the_output() -> None:
+    question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which one?'}]}
+    waits = {'contextId': 'c', 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}}
+    text = {'taskId': 't', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'Which'}]}}
+    canned = Canned(stream({'artifactUpdate': text}, {'statusUpdate': {'taskId': 't', **waits}}))
+    result = await RemoteAgent(canned.app).run('hello')
+    assert result.output == 'Which one?'
+
+
+@pytest.mark.parametrize('prompt', ['I am in.', None])
+async def test_a_sign_in_of_a_typed_run_goes_on_with_any_message(prompt: str | None) -> None:
+    sign_in = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Please sign in.'}]}
+    waits = {**TASK, 'status': {'state': 'TASK_STATE_AUTH_REQUIRED', 'message': sign_in}}
+    done = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'data': WEATHER}]}]}
+    canned = Canned(stream({'task': waits}), stream({'task': done}))
+    remote = RemoteAgent(canned.app, [Weather, DeferredToolRequests])
+    first = await remote.run('hello')
+    assert isinstance(first.output, DeferredToolRequests)
+    results = DeferredToolResults(calls={call.tool_call_id: True for call in first.output.calls})
+    second = await remote.run(prompt, message_history=first.all_messages(), deferred_tool_results=results)
+    assert second.output == Weather(**WEATHER)
+    message = canned.requests[-1][3]['params']['message']
+    assert (message['taskId'], message['parts'][0]) == ('t', {'text': prompt or 'Please continue.'})

@@ -1,0 +1,535 @@
+"""Cards of remote agents: found, checked, kept, and never a way to another origin."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import httpx2
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pydantic_ai_a2a import A2A, A2AClient, A2AToolset, CardRefused, Push, RemoteAgent, RemoteUnavailable, to_a2a
+from pydantic_ai_a2a.client import cards
+from pydantic_ai_a2a.client.asgi_transport import StreamingTransport
+from pydantic_ai_a2a.client.doctor.card_steps import interfaces
+from pydantic_ai_a2a.client.http_connections import NotConnected
+from pydantic_ai_a2a.client.interfaces import Interface
+from pydantic_ai_a2a.errors import RemoteProtocolError, TaskNotCancelableError, UnsupportedOperationError
+from pydantic_ai_a2a.wire.protocol import lenient_reading
+from pydantic_ai_a2a.wire.protocol.received_cards import read_card
+
+from ..bounds import LIMIT
+from ..tables import each_case
+from .canned import CARD, TASK, Canned, result
+
+
+@asynccontextmanager
+async def over(app: ASGIApp, target: Any, **options: Any) -> AsyncGenerator[A2AClient]:
+    """A client that reaches the app under any URL."""
+    async with (
+        asyncio.timeout(LIMIT),
+        httpx2.AsyncClient(transport=StreamingTransport(app), follow_redirects=True) as http,
+        A2AClient(target, http_client=http, **options) as client,
+    ):
+        yield client
+
+
+def with_interfaces(*interfaces: tuple[str, str, str]) -> dict[str, Any]:
+    listed = [
+        {'protocolBinding': binding, 'url': url, 'protocolVersion': version} for binding, url, version in interfaces
+    ]
+    return {**CARD, 'supportedInterfaces': listed}
+
+
+async def test_the_card_is_below_the_url_of_the_agent_or_at_the_url_itself() -> None:
+    canned = Canned(result(TASK))
+    async with over(canned.app, 'http://agent.example/a') as client:
+        assert (await client.card())['name'] == 'canned'
+    async with over(canned.app, 'http://agent.example/cards/one.agent.json') as client:
+        await client.card()
+    paths = [path for _, path, _, _ in canned.requests]
+    assert paths == ['/a/.well-known/agent-card.json', '/cards/one.agent.json']
+
+
+async def test_the_older_path_of_a_card_is_tried_second() -> None:
+    agents = Agent(TestModel(), name='second')
+    served = to_a2a(agents)
+
+    async def only_older(scope: Any, receive: Any, send: Any) -> None:
+        if scope['path'].endswith('agent-card.json'):
+            await Response(status_code=404)(scope, receive, send)
+        elif scope['path'].endswith('agent.json'):
+            await served({**scope, 'path': '/.well-known/agent-card.json'}, receive, send)
+
+    async with over(only_older, 'http://agent.example') as client:
+        assert (await client.card())['name'] == 'second'
+
+
+async def test_the_older_path_is_tried_after_an_answer_without_an_end() -> None:
+    canned = Canned(result(TASK))
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        newer = scope['path'].endswith('agent-card.json')
+        await (Response(' ' * 1_000_001) if newer else canned.app)(scope, receive, send)
+
+    async with over(app, 'http://agent.example') as client:
+        assert (await client.card())['name'] == 'canned'
+
+
+def served_at(path: str, card: Any, canned: Canned) -> ASGIApp:
+    """The card at one path, and the canned answers at the others."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope['path'] == path and scope['method'] == 'GET':
+            await Response(json.dumps(card), media_type='application/json')(scope, receive, send)
+        elif scope['method'] == 'GET':
+            await Response(status_code=404)(scope, receive, send)
+        else:
+            await canned.app(scope, receive, send)
+
+    return app
+
+
+async def test_a_url_that_serves_a_card_is_a_card_and_may_be_named() -> None:
+    app = served_at('/v1/card', CARD, Canned(result({'task': TASK})))
+    for target, options in (
+        ('http://agent.example/v1/card', {}),
+        ('http://agent.example/', {'card_url': 'v1/card'}),
+        ('http://agent.example/a2a', {'card_url': 'http://agent.example/v1/card'}),
+    ):
+        async with over(app, target, **options) as client:
+            assert (await client.card())['name'] == 'canned'
+            await client.send('hello')
+    async with over(app, 'http://agent.example/v2/card') as client:
+        with pytest.raises(CardRefused, match=r'/v2/card/.well-known/agent-card.json has no agent card: HTTP 404'):
+            await client.card()
+
+
+async def test_relative_urls_of_interfaces_are_relative_to_the_card() -> None:
+    canned = Canned(result({'task': TASK}))
+    for url, path in (('rpc', '/v1/rpc'), ('/rpc', '/rpc'), ('../a/b', '/a/b')):
+        app = served_at('/v1/card', with_interfaces(('JSONRPC', url, '1.0')), canned)
+        async with over(app, 'http://agent.example/v1/card') as client:
+            await client.send('hello')
+            assert canned.requests[-1][1] == path
+            assert (await client.card()).get('supported_interfaces', [])[0]['url'] == f'http://agent.example{path}'
+    async with over(Canned(card=with_interfaces(('JSONRPC', '/\n', '1.0'))).app, 'http://agent.example') as client:
+        with pytest.raises(CardRefused, match='another origin'):
+            await client.send('hello')
+
+
+@each_case('options', [{}, {'version': '0.3'}])
+async def test_an_agent_of_0_2_is_called_as_one_of_0_3(options: Any) -> None:
+    card = {'name': 'older', 'url': 'http://agent.example/rpc', 'protocolVersion': '0.2.6'}
+    canned = Canned(result({**TASK, 'kind': 'task'}), card=card)
+    async with over(canned.app, 'http://agent.example', **options) as client:
+        await client.send('hello')
+    assert canned.methods == ['message/send']
+    [chosen] = interfaces(read_card(card), 'http://agent.example/')
+    assert chosen == Interface('http://agent.example/rpc', 'JSONRPC', '0.3', agent='older')
+
+
+RPC_1_0, RPC_0_3, REST_1_0 = ('SendMessage', '1.0'), ('message/send', '0.3'), (None, '1.0')
+
+
+@each_case(
+    ('declared', 'options', 'called'),
+    [
+        ([('JSONRPC', '0.3')], {'version': '1.0'}, RPC_1_0),
+        ([('JSONRPC', '1.0')], {'version': '0.3'}, RPC_0_3),
+        ([('JSONRPC', '2.0')], {'version': '1.0'}, RPC_1_0),
+        ([('HTTP+JSON', '0.3')], {'version': '1.0'}, REST_1_0),
+        ([('JSONRPC', '0.3'), ('HTTP+JSON', '1.0')], {'version': '1.0'}, REST_1_0),
+        ([('JSONRPC', '0.3'), ('HTTP+JSON', '1.0')], {'version': '1.0', 'binding': 'JSONRPC'}, RPC_1_0),
+    ],
+)
+async def test_version_is_called_although_the_card_names_another_one(declared: Any, options: Any, called: Any) -> None:
+    card = with_interfaces(*((binding, 'http://agent.example/rpc', version) for binding, version in declared))
+    task = {'task': TASK} if called[1] == '1.0' else {**TASK, 'kind': 'task'}
+    answer = result(task) if called[0] else Response(json.dumps(task), media_type='application/json')
+    canned = Canned(answer, card={**card, 'capabilities': {}})
+    async with over(canned.app, 'http://agent.example', **options) as client:
+        await client.send('hello')
+    _, _, headers, body = canned.requests[-1]
+    assert (body.get('method'), headers['a2a-version']) == called
+
+
+async def test_version_is_refused_for_a_binding_without_it() -> None:
+    canned = Canned(card=with_interfaces(('HTTP+JSON', 'http://agent.example/rpc', '1.0')))
+    async with over(canned.app, 'http://agent.example', version='0.3') as client:
+        with pytest.raises(CardRefused, match=r'names no interface that can be called. It names: HTTP\+JSON 1.0'):
+            await client.send('hello')
+
+
+async def test_the_json_of_a_card_is_a_target() -> None:
+    canned = Canned(result({'kind': 'task', **TASK}))
+    older = {'name': 'older', 'url': 'http://agent.example/rpc', 'protocolVersion': '0.3.0'}
+    for card in (CARD, older):
+        async with over(canned.app, card) as client:
+            assert (await client.card())['name'] == card['name']
+            await client.send('hello')
+    with pytest.raises(ValueError, match='The target is not an agent card: name: an agent card needs the name'):
+        A2AClient(cast('Any', {'description': 'x'}))
+    with pytest.raises(TypeError, match='card_url needs a target that is a URL'):
+        A2AClient(cast('Any', CARD), card_url='http://agent.example/card')
+
+
+async def test_malformed_fields_and_entries_of_a_card_are_left_out_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lenient_reading.warn_once.cache_clear()
+    skill = {'id': 's', 'name': 'S', 'description': 'D', 'tags': ['t']}
+    card = {
+        **CARD,
+        'provider': {'organization': 'o'},
+        'documentationUrl': 5,
+        'defaultInputModes': 'text',
+        'capabilities': {'streaming': True, 'pushNotifications': 'perhaps', 'extensions': [{'uri': 'u'}, {}]},
+        'skills': [3, {**skill, 'examples': ['e', 4]}, {'name': 'no id'}, {**skill, 'tags': 'cooking'}],
+        'securitySchemes': {'odd': {'type': 'odd'}, 'key': 'none', 'b': {'type': 'http', 'scheme': 'Bearer'}},
+        'securityRequirements': [{'schemes': ['b']}],
+        'supportedInterfaces': [
+            {'url': 'http://agent.example/'},
+            {'protocolBinding': 1, 'url': 'x'},
+            *CARD['supportedInterfaces'],
+        ],
+        'signatures': {},
+    }
+    with caplog.at_level(logging.WARNING, 'pydantic_ai_a2a'):
+        async with over(Canned(result({'task': TASK}), card=card).app, 'http://agent.example') as client:
+            read = await client.card()
+            await client.send('hello')
+    assert read['capabilities'] == {'streaming': True, 'extensions': [{'uri': 'u'}]}
+    assert [(skill['id'], skill['tags'], skill.get('examples')) for skill in read['skills']] == [
+        ('s', ['t'], ['e']),
+        ('s', [], None),
+    ]
+    assert read['default_input_modes'] == []
+    assert {*read.get('security_schemes', ())} == {'b'}
+    assert not {'provider', 'documentation_url', 'signatures'} & {*read}
+    warnings = [message.partition(' that cannot be read, and that is left out: ') for message in caplog.messages]
+    assert {agent for agent, _, _ in warnings} == {'http://agent.example/.well-known/agent-card.json has sent a value'}
+    assert [fault.partition(':')[0] for _, _, fault in warnings] == [
+        'securitySchemes.odd',
+        'securitySchemes.key',
+        'schemes',
+        'skills',
+        'provider.url',
+    ]
+
+
+async def test_the_extended_card_replaces_the_card_until_its_version_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(cards.time, 'monotonic', lambda: now)
+    offered = {**CARD, 'version': '1', 'capabilities': {'extendedAgentCard': True}}
+    canned = Canned(result({**offered, 'description': 'More.'}), card=offered)
+    async with over(canned.app, 'http://agent.example') as client:
+        await client.extended_card()
+        assert (await client.card())['description'] == 'More.'
+        now += 301
+        assert (await client.card())['description'] == 'More.'
+        now += 301
+        canned.card = {**offered, 'version': '2'}
+        assert (await client.card())['description'] == ''
+    async with over(canned.app, offered) as client:
+        await client.extended_card()
+        assert (await client.card())['description'] == 'More.'
+    asked = Canned(result(offered))
+    async with over(asked.app, 'http://agent.example') as client:
+        with pytest.raises(UnsupportedOperationError, match='The agent canned offers no extended card'):
+            await client.extended_card()
+    assert asked.methods == []
+
+
+@each_case(('cuts', 'requests'), [(2, 3), (9, 6)])
+async def test_a_request_for_the_card_that_is_cut_is_repeated(cuts: int, requests: int) -> None:
+    begun = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal begun
+        begun += 1
+        await reader.readuntil(b'\r\n\r\n')
+        body = json.dumps(CARD).encode()
+        head = f'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n'
+        writer.write(head.encode() + (body[:9] if begun <= cuts else body))
+        writer.close()
+
+    server = await asyncio.start_server(serve, '127.0.0.1', 0)
+    url = f'http://127.0.0.1:{server.sockets[0].getsockname()[1]}'
+    async with server, asyncio.timeout(LIMIT), A2AClient(url, timeout=LIMIT) as client:
+        if cuts < requests:
+            assert (await client.card())['name'] == 'canned'
+        else:
+            with pytest.raises(RemoteUnavailable, match='has cut the connection'):
+                await client.card()
+    assert begun == requests
+
+
+async def test_a_card_is_kept_as_its_headers_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(cards.time, 'monotonic', lambda: now)
+    canned = Canned(result(TASK))
+    fresh = Response('{"name": "one"}', headers={'cache-control': 'max-age=60', 'etag': '"1"'})
+    async with over(canned.app, 'http://agent.example') as client:
+        canned.card = fresh
+        assert await client.card() == await client.card()
+        assert len(canned.requests) == 1
+        now += 61
+        canned.card = Response(status_code=304, headers={'cache-control': 'no-cache'})
+        assert (await client.card())['name'] == 'one'
+        assert canned.requests[-1][2]['if-none-match'] == '"1"'
+        canned.card = Response('{"name": "two"}')
+        assert (await client.card())['name'] == 'two'
+        now += 200
+        assert len(canned.requests) == 3
+        await client.card()
+        assert len(canned.requests) == 3
+
+
+async def test_a_card_that_is_refused_is_not_kept() -> None:
+    canned = Canned(result(TASK), card=Response('{"name": 3}'))
+    async with over(canned.app, 'http://agent.example') as client:
+        with pytest.raises(CardRefused, match='name: an agent card needs the name'):
+            await client.card()
+        canned.card = CARD
+        assert (await client.card())['name'] == 'canned'
+
+
+@pytest.mark.parametrize(
+    ('card', 'text'),
+    [
+        (Response(status_code=404), 'has no agent card: HTTP 404.'),
+        (Response(status_code=401), 'asks for credentials'),
+        (RedirectResponse('http://elsewhere.example/'), 'redirects are not followed'),
+        (Response('<html>', media_type='text/html'), 'not JSON but text/html. Is this the URL of an A2A agent?'),
+        (Response('[]'), 'is not an agent card'),
+        (Response(' ' * 1_000_001), 'more than 1000000 bytes'),
+        (Response('no gzip', headers={'content-encoding': 'gzip'}), 'cannot be read'),
+        (Response('{"name": "a", "skills": [{}]}'), 'names no interface that can be called. It names: none.'),
+        (with_interfaces(), 'names no interface that can be called. It names: none.'),
+        (with_interfaces(('GRPC', 'http://agent.example', '0.3')), 'It names: GRPC 0.3.'),
+        (with_interfaces(('JSONRPC', 'http://agent.example', '9.0')), 'It names: JSONRPC 9.0.'),
+        (with_interfaces(('JSONRPC', 'http://agent.example', 'new')), 'It names: JSONRPC new.'),
+        (with_interfaces(('HTTP+JSON', 'http://agent.example', '0.3')), r'It names: HTTP\+JSON 0.3.'),
+        (with_interfaces(('JSONRPC', 'http://evil.example', '1.0')), 'another origin, http://evil.example:80'),
+        (with_interfaces(('JSONRPC', 'https://agent.example', '1.0')), 'another origin, https://agent.example:443'),
+        (with_interfaces(('JSONRPC', 'ftp://agent.example/x', '1.0')), 'another origin, ftp://agent.example/x'),
+        (with_interfaces(('JSONRPC', 'http://agent.example:port', '1.0')), 'another origin, The target'),
+    ],
+)
+async def test_a_card_that_cannot_be_used(card: Any, text: str) -> None:
+    async with over(Canned(result({'task': TASK}), card=card).app, 'http://user:secret@agent.example/') as client:
+        with pytest.raises(CardRefused, match=text) as refused:
+            await client.send('hello')
+    assert 'http://agent.example/' in str(refused.value)
+    assert 'secret' not in str(refused.value)
+
+
+def recorded(app: ASGIApp, versions: list[bytes | None]) -> ASGIApp:
+    """The app, which notes the version of each request that is not for its card."""
+
+    async def noting(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['type'] == 'http' and not scope['path'].endswith('.json'):
+            versions.append(dict(scope['headers']).get(b'a2a-version'))
+        await app(scope, receive, send)
+
+    return noting
+
+
+@pytest.mark.parametrize(
+    ('options', 'version'),
+    [({'binding': 'JSONRPC'}, '1.0'), ({'binding': 'HTTP+JSON'}, '1.0'), ({'version': '0.3'}, '0.3')],
+)
+async def test_each_request_names_its_version(options: Any, version: str) -> None:
+    versions: list[bytes | None] = []
+    app = recorded(to_a2a(Agent(TestModel()), push=Push(private_hosts=['hook.invalid'])), versions)
+    hook: Any = {'id': 'hook', 'url': 'http://hook.invalid/'}
+    async with asyncio.timeout(LIMIT), A2AClient(app, **options) as client:
+        task: Any = (await client.send('hello')).outcome
+        assert [update async for update in client.stream('hello')]
+        await client.get(task['id'])
+        with pytest.raises(TaskNotCancelableError):
+            await client.cancel(task['id'])
+        assert await client.create_push_config(task['id'], hook)
+        assert await client.get_push_config(task['id'], 'hook')
+        assert await client.list_push_configs(task['id'])
+        await client.delete_push_config(task['id'], 'hook')
+    assert versions == [version.encode()] * 8
+
+
+async def test_the_first_interface_that_the_client_speaks_is_called_at_its_url() -> None:
+    card = with_interfaces(
+        ('CARRIER-PIGEON', 'http://agent.example/pigeon', '1.0'),
+        ('HTTP+JSON', 'http://agent.example/rest', '1.0'),
+        ('JSONRPC', 'http://agent.example/old', '0.3'),
+        ('JSONRPC', 'http://agent.example/rpc', '1.0'),
+    )
+    canned = Canned(Response(json.dumps({'task': TASK}), media_type='application/json'), card=card)
+    async with over(canned.app, 'http://agent.example') as client:
+        await client.send('hello', return_immediately=True)
+    canned.answers = [result({'task': TASK})]
+    async with over(canned.app, 'http://agent.example', binding='JSONRPC', version='1.0') as client:
+        await client.send('hello', return_immediately=True)
+    assert [path for method, path, _, _ in canned.requests if method == 'POST'] == ['/rest/message:send', '/rpc']
+
+
+async def test_an_agent_that_is_down_is_unavailable_and_its_card_is_not_refused() -> None:
+    async with over(Canned(result(TASK), card=Response(status_code=503)).app, 'http://agent.example') as client:
+        with pytest.raises(RemoteUnavailable, match='HTTP 503'):
+            await client.card()
+
+
+async def test_an_origin_that_is_trusted_gets_the_requests() -> None:
+    canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', 'https://api.example/rpc', '1.0')))
+    trusted = {'trusted_origins': ['https://api.example'], 'headers': {'authorization': 'Bearer x'}}
+    async with over(canned.app, 'http://agent.example', **trusted) as client:
+        assert (await client.get('t')).task_id == 't'
+    assert canned.requests[-1][2]['authorization'] == 'Bearer x'
+
+
+@pytest.mark.parametrize('host', ['localhost:8000', '127.0.0.1:8000', '0.0.0.0:8000', '[::1]:8000', 'a.localhost'])
+async def test_a_local_address_on_a_card_from_elsewhere_is_the_origin_of_the_card(
+    host: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', f'http://{host}/rpc', '1.0')))
+    with caplog.at_level(logging.WARNING):
+        async with over(canned.app, 'https://agent.example:8443/') as client:
+            await client.get('t')
+    assert canned.requests[-1][2]['host'] == 'agent.example:8443'
+    assert canned.requests[-1][1] == '/rpc'
+    assert 'which only its own machine can reach' in caplog.text
+
+
+@each_case('card_host', ['localhost', '127.0.0.1', '0.0.0.0', '[::1]', 'a.localhost'])
+async def test_one_machine_has_several_names(card_host: str) -> None:
+    canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', f'http://{card_host}:8000/rpc', '1.0')))
+    for host in ('localhost:8000', '127.0.0.1:8000', '[::1]:8000'):
+        async with over(canned.app, f'http://{host}/', headers={'authorization': 'Bearer x'}) as client:
+            await client.get('t')
+        assert (canned.requests[-1][1], canned.requests[-1][2]['host']) == ('/rpc', host)
+
+
+@each_case(
+    'url',
+    ['http://127.0.0.1:9/rpc', 'https://127.0.0.1:8000/rpc', 'http://192.168.0.1:8000/rpc', 'http://machine:8000/rpc'],
+)
+async def test_another_port_scheme_or_address_is_another_origin(url: str) -> None:
+    canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', url, '1.0')))
+    async with over(canned.app, 'http://localhost:8000/') as client:
+        with pytest.raises(CardRefused, match='another origin'):
+            await client.get('t')
+
+
+async def test_a_card_of_the_user_may_name_any_url() -> None:
+    canned = Canned(result(TASK))
+    async with over(canned.app, read_card(CARD)) as client:
+        await client.get('t')
+    assert [path for _, path, _, _ in canned.requests] == ['/rpc']
+
+
+async def test_an_agent_that_cannot_be_reached_is_named() -> None:
+    async with asyncio.timeout(LIMIT), A2AClient('http://127.0.0.1:9/?key=secret') as client:
+        with pytest.raises(NotConnected, match=re.escape('http://127.0.0.1:9/')) as refused:
+            await client.card()
+    assert 'secret' not in str(refused.value)
+
+
+async def test_a_name_that_does_not_resolve_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, 'Name or service not known')
+
+    monkeypatch.setattr(socket, 'getaddrinfo', unknown)
+    async with asyncio.timeout(LIMIT), A2AClient('http://agent.invalid') as client:
+        with pytest.raises(NotConnected, match='cannot be reached: the name of its host does not resolve'):
+            await client.card()
+
+
+@each_case('make', [A2A, A2AToolset, A2AClient, RemoteAgent], ids=lambda make: make.__name__)
+def test_a_target_that_is_no_url_of_http_is_refused_when_it_is_written(
+    make: Callable[[str], object], subtests: pytest.Subtests
+) -> None:
+    begins = 'It has to begin with http:// or https://, and name a host.'
+    for target, text in (
+        ('localhost:8000', "'localhost:8000' is not a URL of HTTP. Write http://localhost:8000."),
+        ('agents.example/a', "'agents.example/a' is not a URL of HTTP. Write http://agents.example/a."),
+        ('', f"'' is not a URL of HTTP. {begins}"),
+        ('/agent', f"'/agent' is not a URL of HTTP. {begins}"),
+        ('ftp://agent.example', f"'ftp://agent.example' is not a URL of HTTP. {begins}"),
+        ('grpc://agent.example:50051', f"'grpc://agent.example:50051' is not a URL of HTTP. {begins}"),
+        ('https://', f"'https://' is not a URL of HTTP. {begins}"),
+        ('http://agent.example:port', f"'http://agent.example:port' is not a URL of HTTP. {begins}"),
+        ('ann:secret@agent.example', f'The target is not a URL of HTTP. {begins}'),
+        ('agent.example?key=secret', f'The target is not a URL of HTTP. {begins}'),
+    ):
+        with subtests.test(target), pytest.raises(ValueError, match=f'^{re.escape(text)}$'):
+            make(target)
+
+
+def test_a_wrong_url_of_a_card_or_of_a_trusted_origin_is_refused_when_it_is_written() -> None:
+    with pytest.raises(ValueError, match=r"^'ftp://agent\.example/card' is not a URL of HTTP\."):
+        A2AClient('http://agent.example', card_url='ftp://agent.example/card')
+    with pytest.raises(
+        ValueError, match=r"^'api\.example\.com' is not a URL of HTTP\. Write http://api\.example\.com\.$"
+    ):
+        A2AClient('http://agent.example', trusted_origins=['api.example.com'])
+    A2AClient('http://agent.example', card_url='card', trusted_origins=['grpcs://agent.example:50051'])
+
+
+async def test_a_given_card_whose_interface_is_no_url_of_http() -> None:
+    async with A2AClient(read_card(with_interfaces(('JSONRPC', 'ftp://agent.example', '1.0')))) as client:
+        with pytest.raises(RemoteProtocolError, match='is not a URL of HTTP'):
+            await client.send('hello')
+
+
+OLDER: dict[str, Any] = {
+    'name': 'older',
+    'description': 'An agent of A2A 0.3.',
+    'url': 'http://agent.example/rpc',
+    'protocolVersion': '0.3.0',
+    'preferredTransport': 'GRPC',
+    'additionalInterfaces': [{'url': 'http://agent.example/rpc', 'transport': 'JSONRPC'}],
+    'supportsAuthenticatedExtendedCard': True,
+    'version': '2',
+    'capabilities': {'streaming': True, 'pushNotifications': None},
+    'securitySchemes': {
+        'key': {'type': 'apiKey', 'in': 'header', 'name': 'X-Key'},
+        'odd': {'type': 'magic'},
+    },
+    'security': [{'key': []}],
+    'skills': [{'id': 's', 'name': 'S', 'inputSchema': {'type': 'object'}, 'examples': None}],
+}
+
+
+def test_a_card_of_0_3_is_read_as_one_of_1_0() -> None:
+    card: Any = read_card(OLDER)
+    assert [interface['protocol_binding'] for interface in card['supported_interfaces']] == ['GRPC', 'JSONRPC']
+    assert card['capabilities'] == {'extended_agent_card': True, 'streaming': True}
+    assert card['security_schemes'] == {'key': {'api_key_security_scheme': {'location': 'header', 'name': 'X-Key'}}}
+    assert card['security_requirements'] == [{'schemes': {'key': []}}]
+    assert card['skills'][0]['input_modes'] == []
+    assert card['default_input_modes'] == []
+
+
+def test_the_security_of_a_card_is_read_in_each_form() -> None:
+    scopes: Any = {
+        **CARD,
+        'securitySchemes': {'bearer': {'httpAuthSecurityScheme': {'scheme': 'Bearer'}, 'type': 'http'}},
+        'securityRequirements': [{'schemes': {'bearer': {'list': ['read']}}}, {'schemes': {'bearer': ['write']}}, {}],
+    }
+    card: Any = read_card(scopes)
+    assert card['security_schemes'] == {'bearer': {'http_auth_security_scheme': {'scheme': 'Bearer'}}}
+    assert [requirement['schemes'] for requirement in card['security_requirements']] == [
+        {'bearer': ['read']},
+        {'bearer': ['write']},
+        {},
+    ]

@@ -1,0 +1,412 @@
+"""Tokens of an issuer for a client: discovery, renewal, hostile cards and broken issuers."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import (
+    A2A,
+    A2AApp,
+    A2AClient,
+    CardRefused,
+    ClientCredentials,
+    JWTAuth,
+    RemoteProtocolError,
+    RemoteUnavailable,
+    TokenRefused,
+    a2a,
+    issuer_requests,
+    serve,
+    to_a2a,
+)
+from pydantic_ai_a2a.client import client_credentials
+from pydantic_ai_a2a.errors import UnauthenticatedError
+
+from ..bounds import LIMIT
+from ..listening import listening
+from ..server.auth.issuer import AUDIENCE
+from .canned import CARD, TASK, Canned, refusal, result, stream
+from .peers import text_of
+from .token_issuer import OAUTH, OPENID, TokenIssuer, issuing
+
+SECRET = 'secret of the robot: 100 % & more'
+BASIC = 'Basic ' + b64encode(b'robot:secret+of+the+robot%3A+100+%25+%26+more').decode()
+GRANT = {'grant_type': 'client_credentials'}
+
+
+def robot(issuer: TokenIssuer | str, **options: Any) -> ClientCredentials:
+    return ClientCredentials(issuer if isinstance(issuer, str) else issuer.url, 'robot', SECRET, **options)
+
+
+def protected(issuer: TokenIssuer) -> A2AApp:
+    """Return an app for tokens of the issuer. The agent answers with the id of its caller."""
+    agent = Agent('test', name='protected')
+
+    @agent.tool
+    async def caller(ctx: RunContext) -> str:
+        return a2a(ctx).caller.id
+
+    return to_a2a(agent, auth=JWTAuth(issuer.url, AUDIENCE))
+
+
+def tokens(canned: Canned) -> list[str | None]:
+    """Return the tokens of the requests, without requests for the card."""
+    return [headers.get('authorization') for verb, _, headers, _ in canned.requests if verb == 'POST']
+
+
+def refused(status: int = 401) -> Any:
+    return refusal(-32000, status=status)
+
+
+async def test_a_client_finds_the_token_endpoint_of_the_issuer_on_the_card_and_gets_one_token() -> None:
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        with serve(protected(issuer)) as server:
+            auth = robot(issuer, scopes=['send', 'read'], parameters={'audience': AUDIENCE})
+            async with A2AClient(server.url, auth=auth) as client:
+                card = await client.card()
+                assert card.get('security_schemes') == {
+                    'jwt': {'open_id_connect_security_scheme': {'open_id_connect_url': f'{issuer.url}{OPENID}'}}
+                }
+                assert issuer.paths == []
+                for _ in range(2):
+                    assert text_of((await client.send('Who am I?')).outcome) == '{"caller":"robot"}'
+                assert [task async for task in client.list()]
+    assert issuer.granted == [({**GRANT, 'scope': 'send read', 'audience': AUDIENCE}, BASIC)]
+    assert issuer.paths == [OPENID, '/token', OPENID, '/keys']
+
+
+async def test_an_agent_calls_a_remote_agent_with_tokens_of_an_issuer() -> None:
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+        if returned:
+            return ModelResponse(parts=[TextPart(str(returned[0].content))])
+        return ModelResponse(parts=[ToolCallPart(info.function_tools[0].name, {'message': 'Who am I?'})])
+
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        with serve(protected(issuer)) as server:
+            agent = Agent(FunctionModel(model), capabilities=[A2A(server.url, auth=robot(issuer))])
+            assert 'robot' in (await agent.run('Go!')).output
+    assert len(issuer.granted) == 1
+
+
+async def test_an_issuer_with_metadata_of_oauth_2_alone_that_wants_the_secret_in_the_form() -> None:
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        issuer.url += '/realms/one'
+        issuer.metadata |= {
+            'issuer': issuer.url,
+            'token_endpoint_auth_methods_supported': ['client_secret_post', 'private_key_jwt'],
+        }
+        issuer.answers = {f'{OAUTH}/realms/one': (200, issuer.metadata)}
+        canned = Canned(result(TASK))
+        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+            await client.get('t')
+        assert issuer.paths == [f'/realms/one{OPENID}', f'{OAUTH}/realms/one', '/token']
+    assert issuer.granted == [({**GRANT, 'client_id': 'robot', 'client_secret': SECRET}, None)]
+    assert [str(token)[:7] for token in tokens(canned)] == ['Bearer ']
+
+
+@pytest.mark.parametrize(
+    ('lifetime', 'last', 'next_'),
+    [(3600, 3569, 3571), ('3600', 3569, 3571), (60, 53, 55), (None, 10**9, None), (0, None, 0)],
+)
+async def test_a_token_is_used_until_shortly_before_its_end(
+    lifetime: Any, last: float | None, next_: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(client_credentials, 'time', clock)
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        issuer.lifetime = lifetime
+        auth = robot(issuer)
+        token = await auth.token()
+        for seconds, is_first in ((last, True), (next_, False)):
+            if seconds is not None:
+                clock.now = 1000.0 + seconds
+                assert (await auth.token() == token) is is_first
+
+
+async def test_a_refused_token_is_renewed_once() -> None:
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        canned = Canned(result(TASK), refused(), result(TASK), refused(), refused(), result(TASK))
+        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+            await client.get('t')
+            await client.get('t')
+            assert len(issuer.granted) == 2
+            with pytest.raises(UnauthenticatedError):
+                await client.get('t')
+            assert len(issuer.granted) == 3
+            await client.get('t')
+    sent = tokens(canned)
+    assert [sent.index(token) for token in sent] == [0, 0, 2, 2, 4, 4]
+    assert len(issuer.granted) == 3
+
+
+async def test_requests_at_the_same_time_share_a_renewal() -> None:
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        canned = Canned(result(TASK), *[refused()] * 5, result(TASK))
+        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+            await client.get('t')
+            await asyncio.gather(*[client.get('t') for _ in range(5)])
+    assert len(issuer.granted) == 2
+
+
+async def test_a_card_behind_the_sign_in_is_read_with_a_token() -> None:
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        canned = Canned(result(TASK), card=refused())
+        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+            with pytest.raises(CardRefused, match='HTTP 401'):
+                await client.get('t')
+        assert len(issuer.granted) == 3
+    sent = [headers.get('authorization') for _, _, headers, _ in canned.requests]
+    # Each of the two well-known places: without a token, with a token, and with a renewed token. Then the URL itself.
+    assert [sent.index(token) for token in sent] == [0, 1, 2, 0, 2, 5, 0]
+
+
+EVIL = 'https://evil.example.com'
+HOSTILE: dict[str, dict[str, Any]] = {
+    'OpenID Connect': {'openIdConnectSecurityScheme': {'openIdConnectUrl': f'{EVIL}{OPENID}'}},
+    'OAuth 2': {'oauth2SecurityScheme': {'flows': {}, 'oauth2MetadataUrl': f'{EVIL}{OAUTH}'}},
+    'A2A 0.3': {'type': 'openIdConnect', 'openIdConnectUrl': f'{EVIL}{OPENID}'},
+    'no URL': {'openIdConnectSecurityScheme': {'openIdConnectUrl': 'http://[nonsense'}},
+}
+
+
+@pytest.mark.parametrize('scheme', HOSTILE.values(), ids=HOSTILE)
+async def test_an_agent_of_another_issuer_gets_no_token(scheme: dict[str, Any]) -> None:
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        canned = Canned(result(TASK), card={**CARD, 'securitySchemes': {'theirs': scheme}})
+        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+            with pytest.raises(CardRefused, match='asks for tokens of another issuer than') as error:
+                await client.send('hello')
+        assert issuer.paths == []
+    assert SECRET not in str(error.value)
+    assert tokens(canned) == []
+
+
+async def test_an_agent_that_also_takes_bearer_tokens_of_any_issuer_gets_a_token() -> None:
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        schemes = {'theirs': HOSTILE['OpenID Connect'], 'any': {'httpAuthSecurityScheme': {'scheme': 'Bearer'}}}
+        canned = Canned(result(TASK), card={**CARD, 'securitySchemes': schemes})
+        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+            await client.get('t')
+    assert len(tokens(canned)) == 1
+
+
+async def test_the_token_endpoint_of_a_card_gets_no_secret() -> None:
+    async with asyncio.timeout(LIMIT), issuing() as issuer, issuing() as evil:
+        flows = {'clientCredentials': {'tokenUrl': f'{evil.url}/token', 'scopes': {'all': 'Everything'}}}
+        card = {**CARD, 'securitySchemes': {'theirs': {'oauth2SecurityScheme': {'flows': flows}}}}
+        async with A2AClient(Canned(result(TASK), card=card).app, auth=robot(issuer)) as client:
+            await client.get('t')
+        assert evil.paths == []
+    assert issuer.granted == [(GRANT, BASIC)]
+
+
+def metadata(**changes: Any) -> Callable[[TokenIssuer], Any]:
+    return lambda issuer: issuer.metadata.update(changes)
+
+
+def answer(path: str, status: int, body: Any) -> Callable[[TokenIssuer], Any]:
+    return lambda issuer: issuer.answers.update({path: (status, body)})
+
+
+def token(**changes: Any) -> Callable[[TokenIssuer], Any]:
+    usual = {'access_token': 'the-token', 'token_type': 'bearer'}
+    return answer('/token', 200, usual | changes)
+
+
+NONSENSE: dict[str, tuple[Callable[[TokenIssuer], Any], str]] = {
+    'another issuer': (metadata(issuer=EVIL), 'its metadata names another issuer'),
+    'no endpoint': (metadata(token_endpoint=None), "'None' is not an https URL"),
+    'an endpoint without TLS': (metadata(token_endpoint='http://evil.example.com/token'), 'is not an https URL'),
+    'no metadata': (answer(OPENID, 404, {}), 'HTTP 404'),
+    'a redirect': (answer(OPENID, 302, {}), 'HTTP 404'),
+    'metadata without JSON': (answer(OPENID, 200, b'<html>'), 'expected value'),
+    'metadata in a list': (answer(OPENID, 200, []), 'the document is not a JSON object'),
+    'too much': (answer(OPENID, 200, b' ' * 300_000), 'more than 262144 bytes'),
+    'a token without JSON': (answer('/token', 200, b'the-token'), 'expected'),
+    'no token': (token(access_token=None), 'the answer has no access token'),
+    'a token with a header': (token(access_token='a\r\nX-Evil: b'), 'the answer has no access token'),
+    'a long token': (token(access_token='a' * 20_000), 'the answer has no access token'),
+    'another type': (token(token_type='DPoP'), 'the access token is no bearer token'),
+    'no type': (token(token_type=None), 'the access token is no bearer token'),
+    'a lifetime of words': (token(expires_in='soon'), 'the lifetime of the access token is no number of seconds'),
+    'a lifetime in a list': (token(expires_in=[60]), 'the lifetime of the access token is no number of seconds'),
+    'a negative lifetime': (token(expires_in=-1), 'the lifetime of the access token is no number of seconds'),
+    'a long lifetime': (token(expires_in=10**400), 'the lifetime of the access token is no number of seconds'),
+    'an endless lifetime': (token(expires_in=1e999), 'the lifetime of the access token is no number of seconds'),
+}
+
+
+@pytest.mark.parametrize(('change', 'reason'), NONSENSE.values(), ids=NONSENSE)
+async def test_a_broken_issuer_is_an_error_and_the_agent_gets_nothing(
+    change: Callable[[TokenIssuer], Any], reason: str
+) -> None:
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        change(issuer)
+        canned = Canned(result(TASK))
+        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+            with pytest.raises(RemoteProtocolError, match='has sent no usable answer: ') as error:
+                await client.send('hello')
+    assert reason in str(error.value)
+    assert SECRET not in repr(error.value)
+    assert tokens(canned) == []
+
+
+async def test_an_issuer_that_is_down_is_an_error() -> None:
+    canned = Canned(result(TASK))
+    async with A2AClient(canned.app, auth=robot('http://127.0.0.1:1')) as client:
+        with pytest.raises(RemoteUnavailable, match=r'The issuer http://127\.0\.0\.1:1 cannot be reached'):
+            await client.get('t')
+    assert tokens(canned) == []
+
+
+async def test_requests_at_the_same_time_wait_once_for_an_issuer_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        hanging.append(reader)
+
+    hanging: list[asyncio.StreamReader] = []
+    loop, limit = asyncio.get_running_loop(), LIMIT / 30
+    time = loop.time
+    monkeypatch.setattr(loop, 'time', lambda: time() + 2 * limit * bool(hanging))  # the limit is over at once
+    monkeypatch.setattr(issuer_requests, 'TIME', limit)
+    monkeypatch.setattr(issuer_requests, 'SILENCE', LIMIT)
+    async with asyncio.timeout(LIMIT), listening(hang) as port:
+        auth = robot(f'http://127.0.0.1:{port}')
+        results = await asyncio.gather(*[auth.token() for _ in range(20)], return_exceptions=True)
+    assert {str(result) for result in results} == {f'The issuer {auth.issuer} cannot be reached (TimeoutError).'}
+    assert len(hanging) == 1
+
+
+async def test_requests_at_the_same_time_share_the_refusal_of_a_token_and_later_requests_ask_again() -> None:
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        issuer.answers['/token'] = (401, {'error': 'invalid_client'})
+        auth = robot(issuer)
+        results = await asyncio.gather(*[auth.token() for _ in range(20)], return_exceptions=True)
+        assert [type(result) for result in results] == 20 * [TokenRefused]
+        assert len(issuer.granted) == 1
+        del issuer.answers['/token']
+        first = await auth.token()
+        [second] = {*await asyncio.gather(*[auth.token(first) for _ in range(20)])}
+        assert (second != first, len(issuer.granted)) == (True, 3)
+
+
+async def test_a_request_without_callers_ends_with_the_last_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        auth = robot(issuer)
+        reached = asyncio.Event()
+
+        async def unanswered(*_: object, **__: object) -> tuple[int, bytes]:
+            reached.set()
+            return await asyncio.Future()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(client_credentials, 'fetch', unanswered)
+            patch.setattr(client_credentials, 'fetch_json', unanswered)
+            calls = [asyncio.ensure_future(auth.token()) for _ in range(3)]
+            await reached.wait()
+            [fetch] = [task for task in asyncio.all_tasks() if 'ClientCredentials._ask' in repr(task)]
+            for call in calls:
+                call.cancel()
+            results = await asyncio.gather(*calls, fetch, return_exceptions=True)
+            assert [type(result) for result in results] == 4 * [asyncio.CancelledError]
+        assert await auth.token()
+        assert len(issuer.granted) == 1
+
+
+async def test_calls_whose_token_is_refused_at_the_same_time_share_the_next_request() -> None:
+    async def after_a_refusal(auth: ClientCredentials) -> str:
+        return await auth.token(await auth.token())
+
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        auth = robot(issuer)
+        [value] = {*await asyncio.gather(after_a_refusal(auth), after_a_refusal(auth), after_a_refusal(auth))}
+        assert (value, len(issuer.granted)) == (await auth.token(), 2)
+
+
+async def test_a_request_that_is_cancelled_leaves_the_token_to_the_other_requests() -> None:
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        auth = robot(issuer)
+        requests = [asyncio.ensure_future(auth.token()) for _ in range(3)]
+        await asyncio.sleep(0)
+        requests[0].cancel()
+        cancelled, *values = await asyncio.gather(*requests, return_exceptions=True)
+        assert isinstance(cancelled, asyncio.CancelledError)
+        assert values == 2 * [await auth.token()]
+        assert len(issuer.granted) == 1
+
+
+@pytest.mark.parametrize(
+    ('body', 'code'),
+    [
+        ({'error': 'invalid_client', 'error_description': SECRET}, r' \(invalid_client\)\.'),
+        ({'error': SECRET}, r'HTTP 401\.'),
+        (b'<html>', r'HTTP 401\.'),
+    ],
+    ids=['code', 'text', 'HTML'],
+)
+async def test_an_issuer_that_refuses_the_client_is_an_error_without_its_words(body: Any, code: str) -> None:
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        issuer.answers['/token'] = (401, body)
+        canned = Canned(result(TASK))
+        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+            with pytest.raises(TokenRefused, match=code) as error:
+                await client.send('hello')
+        assert len(issuer.granted) == 1
+    assert SECRET not in repr(error.value)
+    assert tokens(canned) == []
+
+
+@pytest.mark.parametrize('path', [OPENID, '/token'])
+async def test_a_message_waits_for_an_issuer_that_is_busy(path: str) -> None:
+    async with asyncio.timeout(LIMIT), issuing() as issuer:
+        issuer.busy[path] = 3
+        canned = Canned(stream({'task': TASK}))
+        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+            with pytest.raises(RemoteUnavailable, match='has answered with HTTP 503'):
+                await client.get('t')
+            assert issuer.busy == {path: 2}
+            await client.send('hello')
+        assert issuer.busy == {path: 0}
+    assert len(tokens(canned)) == 1
+
+
+def test_tokens_serve_several_event_loops_and_no_secret_is_shown() -> None:
+    canned = Canned(result(TASK))
+
+    async def main() -> None:
+        async with asyncio.timeout(LIMIT), issuing() as issuer:
+            auth.issuer = issuer.url
+            async with A2AClient(canned.app, auth=auth) as client:
+                await client.get('t')
+
+    auth = robot('http://127.0.0.1:1')
+    asyncio.run(main())
+    asyncio.run(main())
+    first, second = tokens(canned)
+    assert first == second
+    assert SECRET not in repr(auth)
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'reason'),
+    [
+        (('http://login.example.com', 'robot', SECRET), 'is not an https URL'),
+        (('login.example.com', 'robot', SECRET), 'is not an https URL'),
+        (('https://login.example.com?realm=1', 'robot', SECRET), 'without user, query and fragment'),
+        (('https://ann:secret@login.example.com', 'robot', SECRET), 'without user, query and fragment'),
+        (('https://login.example.com', '', SECRET), 'needs a client_id and a client_secret'),
+        (('https://login.example.com', 'robot', ''), 'needs a client_id and a client_secret'),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: tuple[str, str, str], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        ClientCredentials(*arguments)

@@ -1,0 +1,568 @@
+"""Agents that are called over gRPC: ours, the official SDK's, and servers that answer wrongly or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Generator
+from functools import partial
+from typing import Any
+
+import httpx2
+import pytest
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2
+from grpc import StatusCode
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import (
+    TLS,
+    A2AClient,
+    A2AToolset,
+    Access,
+    BearerAuth,
+    CardRefused,
+    Push,
+    RemoteAgent,
+    RemoteUnavailable,
+    serve,
+    serve_grpc,
+    to_a2a,
+)
+from pydantic_ai_a2a.client import grpc_transport
+from pydantic_ai_a2a.client.http_connections import NotConnected, Silent
+from pydantic_ai_a2a.client.interfaces import choose
+from pydantic_ai_a2a.errors import (
+    A2AError,
+    InternalError,
+    InvalidParamsError,
+    MethodNotFoundError,
+    NotFoundError,
+    OverloadedError,
+    PayloadTooLargeError,
+    QuotaExceededError,
+    RemoteProtocolError,
+    TaskNotFoundError,
+    UnauthenticatedError,
+    UnsupportedOperationError,
+)
+from pydantic_ai_a2a.wire.extensions.own_extensions import EVENT_ID, EVENT_IDS_URI
+from pydantic_ai_a2a.wire.protocol.received_cards import read_card
+
+from ..bounds import LIMIT
+from ..listening import listening
+from ..server.grpc.certificates import LOCAL, Authority
+from ..tables import each_case
+from .agents.agents import caller
+from .canned import TASK, WORKING, answering, because, card_of, only, status, written
+from .peers import ANSWER, Peer, Talker, calling, official, text_of
+from .proxy import cutting
+from .test_client_credentials import robot
+from .token_issuer import issuing
+
+TOKEN = 'the-token-of-ann-1234'
+
+
+def guarded(talker: Talker) -> Any:
+    push = Push(private_hosts=['127.0.0.1'])
+    access = Access(extended_card={'description': 'More.'})
+    auth = BearerAuth({TOKEN: 'ann'})
+    return to_a2a(talker.agent, auth=auth, push=push, access=access, lifespan=partial(serve_grpc, port=0))
+
+
+@pytest.mark.parametrize(
+    'peer',
+    [Peer(guarded, {'binding': 'GRPC', 'auth': TOKEN}), Peer(partial(official, binding='GRPC', version='1.0'), {})],
+    ids=['ours', 'official'],
+)
+async def test_webhooks_and_the_extended_card(peer: Peer) -> None:
+    async with calling(peer) as (client, _):
+        task: Any = (await client.send('hello', metadata={'n': 1.5}, accepted_output_modes=['text/plain'])).outcome
+        url = 'http://127.0.0.1:9/hook'
+        authentication: Any = {'scheme': 'Bearer', 'credentials': 'x'}
+        created = await client.create_push_config(task['id'], {'id': 'a', 'url': url, 'authentication': authentication})
+        assert created == await client.get_push_config(task['id'], 'a')
+        assert created.get('authentication') == authentication
+        assert [config.get('id') for config in await client.list_push_configs(task['id'])] == ['a']
+        await client.delete_push_config(task['id'], 'a')
+        assert await client.list_push_configs(task['id']) == []
+        assert (await client.extended_card())['name'] == 'talker'
+
+
+async def test_an_agent_that_offers_only_grpc_is_found_by_its_url() -> None:
+    talker = Talker()
+    app = to_a2a(talker.agent, auth=BearerAuth({TOKEN: 'ann'}), lifespan=partial(serve_grpc, port=0))
+    with serve(app) as server:
+        async with asyncio.timeout(LIMIT), A2AClient(server.url, auth=TOKEN, binding='GRPC') as client:
+            task: Any = (await client.send('hello')).outcome
+            assert text_of(task) == ANSWER
+            listed = [task.task_id async for task in client.list()]
+        async with asyncio.timeout(LIMIT), A2AClient(server.url, binding='GRPC') as client:
+            with pytest.raises(UnauthenticatedError) as refused:
+                await client.get(task['id'])
+    assert listed == [task['id']]
+    assert refused.value.correlation_id
+    assert refused.value.headers['Www-Authenticate'] == 'Bearer realm="a2a"'
+
+
+async def test_remote_agents_and_tools_are_called_over_grpc() -> None:
+    app = to_a2a(Agent(TestModel(custom_output_text='sunny'), name='weather'))
+    async with asyncio.timeout(LIMIT), serve_grpc(app, port=0) as state:
+        card = card_of(state['grpc_address'])
+        assert (await RemoteAgent(card).run('Rome?')).output == 'sunny'
+        async with RemoteAgent(card).run_stream('Rome?') as run:
+            assert await run.get_output() == 'sunny'
+        answered = await caller(toolsets=[A2AToolset(card)]).run('Rome?')
+    assert answered.output == 'sunny'
+
+
+async def test_headers_and_credentials_are_metadata_and_other_headers_stay_out() -> None:
+    class Counted(httpx2.Auth):
+        def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+            request.headers['X-Flow'] = 'first'
+            response = yield request
+            if response.status_code == 401:
+                request.headers['X-Flow'] = 'second'
+                yield request
+
+    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        if dict(context.invocation_metadata()).get('x-flow') == 'first':
+            await context.abort(StatusCode.UNAUTHENTICATED, 'Again.')
+        yield written('Task', TASK)
+
+    seen: list[dict[str, Any]] = []
+    async with answering(answers) as server:
+        for auth in (TOKEN, ('ann', 'secret'), Counted()):
+            async with A2AClient(server.card, headers={'X-Team': 'blue'}, auth=auth) as client:
+                await client.get('t')
+            seen.append(server.calls[-1][1])
+    assert [one.pop('authorization', one.get('x-flow')) for one in seen] == [
+        f'Bearer {TOKEN}',
+        'Basic YW5uOnNlY3JldA==',
+        'second',
+    ]
+    assert seen[0].keys() == {'a2a-version', 'user-agent', 'x-team'}
+    assert (seen[0]['a2a-version'], seen[0]['x-team']) == ('1.0', 'blue')
+
+
+async def test_a_refused_token_of_an_issuer_is_fetched_again() -> None:
+    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        if len(server.calls) == 1:
+            await context.abort(StatusCode.UNAUTHENTICATED, 'Expired.')
+        yield written('StreamResponse', {'task': TASK})
+
+    async with (
+        issuing() as issuer,
+        answering(answers) as server,
+        A2AClient(server.card, auth=robot(issuer)) as client,
+    ):
+        assert [update.state async for update in client.stream('hello')] == ['completed']
+    tokens = [metadata['authorization'] for _, metadata in server.calls]
+    assert len(issuer.granted) == len(set(tokens)) == 2
+
+
+async def test_a_message_with_its_tenant_and_extensions_reaches_the_agent() -> None:
+    requests: list[bytes] = []
+
+    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        requests.append(request)
+        yield written('SendMessageResponse', {'task': TASK})
+
+    async with answering(answers) as server, A2AClient(server.card | {'capabilities': {}}) as client:
+        await client.send([{'text': 'hi'}, {'data': {'n': [1, None]}}], extensions=['urn:a', 'urn:b'])
+        with pytest.raises(UnsupportedOperationError, match=r'SendMessageRequest has values that protobuf'):
+            await client.send([{'data': 10**400}])
+    [request] = requests
+    message = grpc_transport.MethodMessages(grpc_transport.methods()['SendMessage'], 100).read(request)
+    assert (message['tenant'], message['message']['parts'][1]) == ('blue', {'data': {'n': [1, None]}})
+    assert server.calls[0][1]['a2a-extensions'] == 'urn:a, urn:b'
+
+
+async def test_the_message_of_an_agent_without_tasks() -> None:
+    reply = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
+    async with answering(only('StreamResponse', {'message': reply})) as server, A2AClient(server.card) as client:
+        answered: Any = (await client.send('hello')).outcome
+    assert answered['parts'] == [{'text': 'Hi.'}]
+
+
+async def test_numbered_events_resume_a_stream_that_is_cut() -> None:
+    with serve(to_a2a(Talker().agent, lifespan=partial(serve_grpc, port=0))) as server:
+        async with A2AClient(server.url) as client:
+            card: Any = await client.card()
+        [interface] = [each for each in card['supported_interfaces'] if each['protocol_binding'] == 'GRPC']
+        async with (
+            asyncio.timeout(LIMIT),
+            cutting(f'http://{interface["url"]}', share=0.6, seed=3) as (url, cutter),
+            A2AClient(card | {'supported_interfaces': [{**interface, 'url': url}]}, timeout=LIMIT) as client,
+        ):
+            for n in range(10):
+                updates = [update async for update in client.stream(f'hello {n}')]
+                assert text_of(updates[-1].task) == ANSWER
+                assert 'metadata' not in str([update.event for update in updates])
+        async with A2AClient(server.url) as client:
+            assert len([task async for task in client.list()]) == 10
+    assert cutter.cuts
+
+
+@each_case('event_id', ['3', 'a\ndata: {}', 3.0, None])
+async def test_other_metadata_of_an_event_are_kept(event_id: Any) -> None:
+    metadata = {'team': 'blue', EVENT_IDS_URI: {EVENT_ID: event_id}}
+    event = {'task': {**TASK, 'metadata': metadata}}
+    async with answering(only('StreamResponse', event)) as server, A2AClient(server.card) as client:
+        [update] = [update async for update in client.stream('hello')]
+    assert update.task is not None
+    assert update.task.get('metadata') == {'team': 'blue'}
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@each_case(
+    'code, text, details, error',
+    [
+        (StatusCode.NOT_FOUND, 'None.', [because('TASK_NOT_FOUND')], TaskNotFoundError),
+        (StatusCode.NOT_FOUND, 'None.', [], MethodNotFoundError),
+        (StatusCode.UNIMPLEMENTED, 'None.', [], MethodNotFoundError),
+        (StatusCode.INVALID_ARGUMENT, 'Bad.', [because('INVALID_PARAMS')], InvalidParamsError),
+        (StatusCode.FAILED_PRECONDITION, 'No.', [because('UNSUPPORTED_OPERATION')], UnsupportedOperationError),
+        (StatusCode.RESOURCE_EXHAUSTED, 'Slowly.', [], QuotaExceededError),
+        (StatusCode.RESOURCE_EXHAUSTED, 'Much.', [because('INVALID_REQUEST')], PayloadTooLargeError),
+        (StatusCode.RESOURCE_EXHAUSTED, 'SERVER: Received message larger than max (5 vs. 4)', [], PayloadTooLargeError),
+        (StatusCode.UNAVAILABLE, 'Busy.', [because('UNAVAILABLE')], OverloadedError),
+        (StatusCode.INTERNAL, 'Oh.', [because('INTERNAL_ERROR')], InternalError),
+        (StatusCode.DATA_LOSS, 'Oh.', [], A2AError),
+    ],
+    ids=lambda value: value.name if isinstance(value, StatusCode) else '',
+)
+async def test_a_refusal_is_the_error_of_the_other_bindings(
+    code: StatusCode, text: str, details: list[Message], error: type[A2AError]
+) -> None:
+    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        await context.abort(*status(code, text, *details))
+        yield b''
+
+    async with answering(answers) as server, A2AClient(server.card) as client:
+        with pytest.raises(error, match=re.escape(text)) as refused:
+            await client.get('t')
+    assert refused.type in (error, NotFoundError)
+
+
+async def test_a_refusal_has_its_bad_fields_and_the_time_to_wait() -> None:
+    violation = error_details_pb2.BadRequest.FieldViolation(field='id', description='Too long.')
+    bad = error_details_pb2.BadRequest(field_violations=[violation])
+
+    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        code, text, trailing = status(StatusCode.INVALID_ARGUMENT, 'Bad.', because('INVALID_PARAMS'), bad)
+        await context.abort(code, text, (*trailing, ('retry-after', '7'), ('x-correlation-id', 'c-1')))
+        yield b''
+
+    async with answering(answers) as server, A2AClient(server.card) as client:
+        with pytest.raises(InvalidParamsError) as refused:
+            await client.get('t')
+    assert [(each.field, each.description) for each in refused.value.violations] == [('id', 'Too long.')]
+    assert (refused.value.retry_after, refused.value.correlation_id) == (7, 'c-1')
+
+
+@pytest.mark.parametrize('details', [b'\xff', b'\x1a\x0a\x0a\x08a.b/none.'], ids=['broken', 'unknown'])
+async def test_details_that_cannot_be_read_leave_the_status(details: bytes) -> None:
+    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        await context.abort(StatusCode.PERMISSION_DENIED, 'Not you.', (('grpc-status-details-bin', details),))
+        yield b''
+
+    async with answering(answers) as server, A2AClient(server.card) as client:
+        with pytest.raises(A2AError, match=r'Not you\.') as refused:
+            await client.get('t')
+    assert refused.value.http_status == 403
+
+
+# --- lost calls -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_cannot_be_reached_is_named_and_found_when_it_is_back() -> None:
+    async with answering(only('Task', TASK)) as server, A2AClient(server.card, timeout=LIMIT) as client:
+        await client.get('t')
+        port = int(server.card['supportedInterfaces'][0]['url'].rpartition(':')[2])
+    async with asyncio.timeout(LIMIT), A2AClient(server.card, timeout=LIMIT) as client:
+        for _ in range(2):
+            with pytest.raises(NotConnected, match=rf'grpc://127.0.0.1:{port}/GetTask cannot be reached'):
+                await client.get('t')
+        async with answering(only('Task', TASK), port=port):
+            assert (await client.get('t')).task_id == 't'
+
+
+async def test_a_server_that_takes_a_connection_and_is_silent_is_given_up() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with (
+        asyncio.timeout(LIMIT),
+        listening(silent) as port,
+        A2AClient(card_of(f'127.0.0.1:{port}'), timeout=0.2) as client,
+    ):
+        with pytest.raises(NotConnected, match='cannot be reached'):
+            await client.get('t')
+
+
+@each_case(
+    'code, text',
+    [
+        (StatusCode.UNAVAILABLE, 'Socket closed'),
+        (StatusCode.CANCELLED, ''),
+        (StatusCode.INTERNAL, 'Received RST_STREAM with error code 2'),
+    ],
+)
+async def test_a_call_that_is_lost_may_have_started_a_task(code: StatusCode, text: str) -> None:
+    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        await context.abort(code, text)
+        yield b''
+
+    async with answering(answers) as server, A2AClient(server.card, timeout=LIMIT) as client:
+        with pytest.raises(RemoteUnavailable, match=r'has cut the connection.* may have been started'):
+            await client.send('hello')
+    assert len(server.calls) == 1
+
+
+async def test_a_call_has_the_deadline_of_the_time_limit() -> None:
+    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        remaining.append(context.time_remaining())
+        yield written('Task', TASK)
+
+    remaining: list[float] = []
+    async with answering(answers) as server, A2AClient(server.card, timeout=LIMIT) as client:
+        await client.get('t')
+    assert 0 < remaining[0] < 1.1 * LIMIT  # gRPC rounds deadlines up
+
+
+async def test_a_silent_agent_is_called_over_another_connection_next() -> None:
+    peers: list[str] = []
+
+    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        peers.append(context.peer())
+        if len(peers) == 1:
+            await asyncio.Event().wait()
+        yield written('Task', TASK)
+
+    async with answering(answers) as server, A2AClient(server.card, timeout=1.0) as client:
+        with pytest.raises(Silent, match=r'silent for 1 seconds'):
+            await client.get('t')
+        await client.get('t')
+    assert len(set(peers)) == 2
+
+
+@pytest.mark.parametrize('begins', [True, False])
+async def test_a_silent_stream_lasts_while_its_server_is_alive(begins: bool) -> None:
+    asked: list[None] = []
+    enough = asyncio.Event()
+
+    async def alive() -> None:
+        asked.append(None)
+        if len(asked) == 2:
+            enough.set()
+
+    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        if begins:
+            yield written('StreamResponse', {'task': WORKING})
+        await enough.wait()
+        yield written('StreamResponse', {'task': TASK})
+
+    async with answering(answers, alive) as server, A2AClient(server.card, timeout=1.0) as client:
+        states = [update.state async for update in client.stream('hello')]
+    assert states == [*(['working'] if begins else []), 'completed']
+    assert [name for name, _ in server.calls] == ['SendStreamingMessage']
+
+
+async def test_a_stream_of_a_server_that_shows_no_life_is_given_up() -> None:
+    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b''
+
+    async with answering(answers, asyncio.Event().wait) as server, A2AClient(server.card, timeout=1.0) as client:
+        with pytest.raises(RemoteUnavailable, match=r'silent for 1 seconds.* may have been started'):
+            await client.send('hello')
+
+
+async def test_a_stream_that_is_refused_late_is_refused_by_its_error() -> None:
+    asked = asyncio.Event()
+
+    async def alive() -> None:
+        asked.set()
+
+    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        await asked.wait()
+        await context.abort(*status(StatusCode.INVALID_ARGUMENT, 'Bad.', because('INVALID_PARAMS')))
+        yield b''
+
+    async with answering(answers, alive) as server, A2AClient(server.card, timeout=1.0) as client:
+        with pytest.raises(InvalidParamsError, match=r'Bad\.'):
+            await client.send('hello')
+
+
+@pytest.mark.parametrize('begins', [True, False])
+async def test_a_caller_who_leaves_a_stream_ends_the_call(begins: bool) -> None:
+    reached, left = asyncio.Event(), asyncio.Event()
+
+    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        try:
+            if begins:
+                yield written('StreamResponse', {'task': WORKING})
+            reached.set()
+            await asyncio.Event().wait()
+        finally:
+            left.set()
+
+    async with answering(answers) as server, A2AClient(server.card) as client:
+        sending = asyncio.ensure_future(client.send('hello'))
+        await reached.wait()
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        await left.wait()
+
+
+# --- answers that are not A2A -----------------------------------------------------------------------------------------
+
+
+@each_case(
+    'messages, text',
+    [
+        ([b'\xff\xff'], 'cannot be read'),
+        ([written('Task', {**TASK, 'id': 'x' * 3000})], 'cannot be read'),
+        ([written('Task', {**TASK, 'metadata': {'n': [0] * 400}})], 'cannot be read'),
+        ([written('Task', {'id': 't'})], r'not answered in the form of A2A: status'),
+    ],
+    ids=['no message', 'too long', 'too many values', 'no task'],
+)
+async def test_an_answer_that_is_not_a2a(messages: list[bytes], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_transport, 'MAX_ANSWER', 2000)
+    monkeypatch.setattr(grpc_transport, 'MAX_VALUES', 300)
+
+    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        for message in messages:
+            yield message
+
+    async with answering(answers) as server, A2AClient(server.card) as client:
+        with pytest.raises(RemoteProtocolError, match=text):
+            await client.get('t')
+
+
+async def test_an_empty_event_of_a_stream_is_not_a2a() -> None:
+    async with answering(only('StreamResponse', {})) as server, A2AClient(server.card) as client:
+        with pytest.raises(RemoteProtocolError, match='exactly one of task'):
+            await client.send('hello')
+
+
+async def test_a_long_answer_is_read_in_a_thread() -> None:
+    text = 'x' * 300_000
+    artifact = {'artifactId': 'a', 'parts': [{'text': text}]}
+    async with answering(only('Task', {**TASK, 'artifacts': [artifact]})) as server, A2AClient(server.card) as client:
+        assert text_of((await client.get('t')).outcome) == text
+
+
+# --- the interface of a card ------------------------------------------------------------------------------------------
+
+
+@each_case(
+    'card_url, url, called',
+    [
+        ('http://127.0.0.1:8000/', '127.0.0.1:50051', 'grpc://127.0.0.1:50051'),
+        ('http://localhost:8000/', '[::1]:50051', 'grpc://localhost:50051'),
+        ('http://127.0.0.1:8000/', 'https://localhost:50051', 'grpcs://127.0.0.1:50051'),
+        ('http://agent.example/', 'agent.example:50051', 'grpc://agent.example:50051'),
+        ('http://agent.example/', '0.0.0.0:50051', 'grpc://agent.example:50051'),
+        ('https://agent.example/', 'agent.example:50051', 'grpcs://agent.example:50051'),
+        ('https://agent.example/', 'agent.example', 'grpcs://agent.example:443'),
+        ('https://agent.example/', 'https://agent.example/a2a', 'grpcs://agent.example:443'),
+        ('https://agent.example/', 'dns:///agent.example:50051', 'grpcs://agent.example:50051'),
+        ('https://agent.example/', 'http://localhost:50051', 'grpcs://agent.example:50051'),
+        ('https://agent.example/', 'grpcs://api.example:50051', 'grpcs://api.example:50051'),
+        (None, 'agent.example:50051', 'grpcs://agent.example:50051'),
+        (None, 'localhost:50051', 'grpc://localhost:50051'),
+        (None, 'http://agent.example', 'grpc://agent.example:80'),
+        (None, 'user:secret@agent.example:50051', 'grpcs://agent.example:50051'),
+    ],
+)
+def test_the_url_of_an_interface_of_grpc(card_url: str | None, url: str, called: str) -> None:
+    chosen = choose(
+        read_card(card_of(url)), card_url, binding=None, version=None, trusted_origins=['grpcs://api.example:50051']
+    )
+    assert (chosen.url, chosen.binding, chosen.version, chosen.tenant) == (called, 'GRPC', '1.0', 'blue')
+
+
+@each_case(
+    'card_url, url, text',
+    [
+        ('https://agent.example/', 'http://agent.example:50051', 'another origin, grpc://agent.example:50051'),
+        ('https://agent.example/', 'api.example:50051', 'another origin, grpcs://api.example:50051'),
+        ('http://agent.example/', 'api.example:50051', 'another origin, grpcs://api.example:50051'),
+        ('http://127.0.0.1:8000/', '192.168.0.1:50051', 'another origin, grpcs://192.168.0.1:50051'),
+        ('https://agent.example/', 'unix:/run/agent.sock', 'another origin'),
+        ('https://agent.example/', 'ftp://agent.example:50051', 'another origin, ftp://agent.example:50051'),
+        ('https://agent.example/', 'agent.example:port', 'another origin'),
+    ],
+)
+def test_an_interface_of_grpc_at_another_origin_is_refused(card_url: str, url: str, text: str) -> None:
+    with pytest.raises(CardRefused, match=text):
+        choose(read_card(card_of(url)), card_url, binding=None, version=None, trusted_origins=())
+
+
+def test_grpc_is_called_only_if_there_is_no_other_binding_or_it_is_chosen() -> None:
+    interfaces = [
+        {'url': 'http://agent.example/', 'protocolBinding': binding, 'protocolVersion': version}
+        for binding, version in [('GRPC', '1.0'), ('HTTP+JSON', '1.0'), ('JSONRPC', '0.3')]
+    ]
+    card = read_card({**card_of(''), 'supportedInterfaces': interfaces})
+    older = read_card({**card_of(''), 'supportedInterfaces': [{**interfaces[0], 'protocolVersion': '0.3'}]})
+    for binding, called in [(None, 'HTTP+JSON'), ('GRPC', 'GRPC')]:
+        assert choose(card, None, binding=binding, version=None, trusted_origins=()).binding == called
+    with pytest.raises(CardRefused, match=r'It names: GRPC 0\.3\.'):
+        choose(older, None, binding=None, version=None, trusted_origins=())
+
+
+async def test_an_http_client_does_not_call_over_grpc() -> None:
+    async with httpx2.AsyncClient() as http, A2AClient(card_of('127.0.0.1:9'), http_client=http) as client:
+        with pytest.raises(CardRefused, match='Leave `http_client` out'):
+            await client.send('hello')
+
+
+@pytest.mark.parametrize('trusted', [True, False])
+async def test_tls_trusts_the_authorities_of_http(
+    trusted: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path, 'authority')
+    pair = authority.sign('server', *LOCAL)
+    if trusted:
+        monkeypatch.setenv('SSL_CERT_FILE', str(authority.file))
+    tls = TLS(certificate=pair.certificate, key=pair.key)
+    async with (
+        asyncio.timeout(LIMIT),
+        serve_grpc(Agent(TestModel()), port=0, tls=tls) as state,
+        A2AClient(card_of(f'https://{state["grpc_address"]}'), timeout=LIMIT) as client,
+    ):
+        with pytest.raises(TaskNotFoundError if trusted else NotConnected):
+            await client.get('t')
+
+
+WITHOUT = """
+import asyncio, sys
+
+sys.modules['grpc'] = None
+
+from pydantic_ai_a2a import A2AClient, CardRefused
+
+interface = {'url': 'agent.example:50051', 'protocolBinding': 'GRPC', 'protocolVersion': '1.0'}
+try:
+    asyncio.run(A2AClient({'name': 'agent', 'supportedInterfaces': [interface]}).send('hello'))
+except CardRefused as error:
+    print(error)
+"""
+
+
+def test_without_the_extra_the_refusal_names_the_extra() -> None:
+    done = subprocess.run([sys.executable, '-c', WITHOUT], capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert done.stdout.endswith(
+        "over gRPC, which needs the extra `grpc`: pip install 'pydantic-ai-a2a[grpc]', in a checkout '.[grpc]'\n"
+    )

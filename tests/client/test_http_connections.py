@@ -1,0 +1,407 @@
+"""Connections of a client: silence, broken bytes and TLS, an app of this process, several event loops, and traces."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from fasta2a.schema import AgentCard
+from opentelemetry import baggage
+from opentelemetry.context import attach, detach
+from opentelemetry.sdk.trace import TracerProvider
+from pydantic_ai import Agent
+from pydantic_ai.agent import WrapperAgent
+from pydantic_ai.models.test import TestModel
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pydantic_ai_a2a import A2AClient, ClientCredentials, RemoteProtocolError, RemoteUnavailable, serve, to_a2a
+from pydantic_ai_a2a.client import asgi_transport
+from pydantic_ai_a2a.errors import MethodNotFoundError
+from pydantic_ai_a2a.wire.extensions.own_extensions import REPLAY
+
+from ..bounds import LIMIT
+from ..long import size
+from .canned import CARD, TASK, WORKING, Canned, card_for, refusal, result, stream
+from .peers import ANSWER, Talker, fasta2a, official, ours, text_of
+from .proxy import cutting
+
+
+async def test_an_agent_of_this_process_is_served_for_as_long_as_its_client_is_open() -> None:
+    async with asyncio.timeout(LIMIT), A2AClient(Talker().agent) as client:
+        assert text_of((await client.send('hello')).outcome) == ANSWER
+
+
+async def test_agent_with_a_method_to_a2a_of_its_own_is_served_by_the_package() -> None:
+    class Foreign(WrapperAgent[Any, Any]):
+        def to_a2a(self) -> None:
+            raise AssertionError
+
+    async with asyncio.timeout(LIMIT), A2AClient(Foreign(Talker().agent)) as client:
+        assert text_of((await client.send('hello')).outcome) == ANSWER
+
+
+async def test_an_app_that_runs_already_is_called_and_stays_open() -> None:
+    app = to_a2a(Talker().agent)
+    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+        for _ in range(2):
+            async with A2AClient(app) as client:
+                assert text_of((await client.send('hello')).outcome) == ANSWER
+
+
+def test_a_client_has_connections_in_each_event_loop() -> None:
+    with serve(Talker().agent) as server:
+        client = A2AClient(server.url)
+
+        async def once() -> str:
+            async with asyncio.timeout(LIMIT), client:
+                return text_of((await client.send('hello')).outcome)
+
+        assert [asyncio.run(once()) for _ in range(2)] == [ANSWER] * 2
+
+
+@pytest.mark.parametrize('over_http', [True, False])
+async def test_an_agent_that_is_silent_is_given_up(over_http: bool) -> None:
+    talker = Talker()
+    app = to_a2a(talker.agent)
+    async with asyncio.timeout(LIMIT):
+        with serve(app) as server:
+            async with A2AClient(server.url if over_http else app, timeout=0.2) as client:
+                await carded(client)
+                while 'was silent for 0.2 seconds' not in await lost(client):
+                    pass  # a slow machine takes longer for the connection
+                talker.opened.set()
+
+
+async def lost(client: A2AClient) -> str:
+    """Why the stream of a message is given up."""
+    with pytest.raises(RemoteUnavailable) as error:
+        async for _ in client.stream('wait'):
+            pass
+    return str(error.value)
+
+
+async def test_an_answer_whose_compression_is_broken() -> None:
+    broken = Response(b'no gzip', headers={'content-encoding': 'gzip'}, media_type='application/json')
+    async with A2AClient(Canned(broken).app) as client:
+        with pytest.raises(RemoteProtocolError, match='has sent an answer that cannot be read'):
+            await client.get('t')
+
+
+async def test_a_server_without_tls_has_no_certificate() -> None:
+    with serve(Agent(TestModel())) as server:
+        async with asyncio.timeout(LIMIT), A2AClient(server.url.replace('http://', 'https://')) as client:
+            with pytest.raises(RemoteUnavailable, match='its TLS certificate or protocol is not accepted'):
+                await client.card()
+
+
+async def test_a_span_of_the_caller_goes_with_each_request() -> None:
+    canned = Canned(result(TASK))
+    tracer = TracerProvider().get_tracer('caller')
+    async with A2AClient(canned.app) as client:
+        with tracer.start_as_current_span('outer') as span:
+            await client.get('t')
+        trace = f'{span.get_span_context().trace_id:032x}'
+        assert [headers['traceparent'].split('-')[1] for _, _, headers, _ in canned.requests] == [trace] * 2
+        await client.get('t')
+    assert 'traceparent' not in canned.requests[-1][2]
+
+
+async def test_the_baggage_of_the_caller_goes_with_each_request_but_not_what_pydantic_ai_notes_in_it() -> None:
+    canned = Canned(result(TASK))
+    noted = baggage.set_baggage('gen_ai.agent.name', 'travel')
+    async with A2AClient(canned.app) as client:
+        await client.get('t')
+        token = attach(baggage.set_baggage('team', 'blue', noted))
+        await client.get('t')
+        detach(token)
+    assert [headers.get('baggage') for _, _, headers, _ in canned.requests] == [None, None, 'team=blue']
+
+
+async def test_a_bearer_token_goes_with_each_request() -> None:
+    canned = Canned(result(TASK))
+    async with A2AClient(canned.app, auth='the-token', headers={'x-team': 'blue'}) as client:
+        await client.get('t')
+    assert [headers['authorization'] for _, _, headers, _ in canned.requests] == ['Bearer the-token'] * 2
+    assert [headers['x-team'] for _, _, headers, _ in canned.requests] == ['blue'] * 2
+
+
+async def test_user_name_and_password_go_with_each_request() -> None:
+    canned = Canned(result(TASK))
+    async with A2AClient(canned.app, auth=('ann', 'secret')) as client:
+        await client.get('t')
+    assert {headers['authorization'] for _, _, headers, _ in canned.requests} == {'Basic YW5uOnNlY3JldA=='}
+
+
+async def test_a_server_that_lacks_streams_says_so() -> None:
+    async with A2AClient(Canned(refusal(-32601), card=card_for(protocolVersion='0.3')).app) as client:
+        with pytest.raises(MethodNotFoundError):
+            async for _ in client.stream('hello'):
+                pass
+
+
+async def test_empty_events_and_other_artifacts_are_passed_over() -> None:
+    chunk = {'taskId': 't', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'one'}]}}
+    other = {**chunk, 'artifact': {'artifactId': 'b', 'parts': [{'text': 'two'}]}}
+    again = {**other, 'artifact': {'artifactId': 'b', 'parts': [{'text': 'three'}]}}
+    events = [{'artifactUpdate': update} for update in (chunk, other, again)]
+    canned = Canned(stream({'task': WORKING}, 'event: ping\ndata:\n\n', *events, {'task': TASK}))
+    async with A2AClient(canned.app) as client:
+        updates = [update async for update in client.stream('hello')]
+    tasks: list[Any] = [update.task for update in updates]
+    assert [text_of({'artifacts': [artifact]}) for artifact in tasks[-2]['artifacts']] == ['one', 'three']
+
+
+async def test_an_app_that_breaks_before_its_answer() -> None:
+    async def broken(scope: Scope, receive: Receive, send: Send) -> None:
+        raise LookupError('inside')
+
+    async def mute(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+
+    async with A2AClient(broken) as client:
+        with pytest.raises(LookupError, match='inside'):
+            await client.card()
+    async with A2AClient(mute) as client:
+        with pytest.raises(RemoteUnavailable, match='has cut the connection'):
+            await client.card()
+
+
+async def test_a_reader_that_leaves_ends_an_app_that_has_more_to_send() -> None:
+    canned = Canned(result(TASK))
+    ended = asyncio.Event()
+    event = b'data: ' + json.dumps({'jsonrpc': '2.0', 'id': 1, 'result': {'task': WORKING}}).encode() + b'\n\n'
+
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['method'] == 'GET':
+            await canned.app(scope, receive, send)
+            return
+        headers = [(b'content-type', b'text/event-stream')]
+        await send({'type': 'http.response.start', 'status': 200, 'headers': headers})
+        try:
+            while True:
+                await send({'type': 'http.response.body', 'body': event, 'more_body': True})
+        finally:
+            ended.set()
+
+    async with asyncio.timeout(LIMIT), A2AClient(endless) as client:
+        async with aclosing(client.stream('hello')) as updates:
+            assert (await anext(updates)).task is not None
+        assert ended.is_set()
+
+
+async def test_an_app_that_does_not_start_is_an_error_of_its_own() -> None:
+    @asynccontextmanager
+    async def broken(app: Starlette) -> AsyncGenerator[None]:
+        raise LookupError('no database')
+        yield
+
+    client = A2AClient(Starlette(lifespan=broken))
+    with pytest.raises(LookupError, match='no database'):
+        await client.__aenter__()
+
+
+async def test_a_client_that_is_entered_twice_stays_open_until_the_last_exit() -> None:
+    async with asyncio.timeout(LIMIT), A2AClient(Talker().agent) as client:
+        async with client:
+            assert text_of((await client.send('hello')).outcome) == ANSWER
+        assert text_of((await client.send('hello')).outcome) == ANSWER
+
+
+async def test_a_task_that_takes_longer_than_the_timeout_is_followed_to_its_end() -> None:
+    card = {**CARD, 'capabilities': {'extensions': [REPLAY]}}
+    canned = Canned(result({'task': WORKING}), result(TASK), card=card)
+    silences: list[str] = []
+
+    async def silent_at_first(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['method'] == 'POST' and not silences:
+            silences.append(scope['path'])
+            raise httpx2.ReadTimeout('silent')
+        await canned.app(scope, receive, send)
+
+    async with A2AClient(silent_at_first, timeout=LIMIT) as client:
+        task: Any = (await client.send('hello')).outcome
+        assert task['status']['state'] == 'completed'
+    assert canned.methods == ['SendMessage', 'GetTask']
+    assert canned.requests[-2][3]['params']['configuration'] == {'returnImmediately': True}
+
+
+@pytest.mark.parametrize(
+    'options',
+    [
+        {'headers': {'x-key': 'secret\nx-admin: 1'}},
+        {'headers': {'x-key': 'sécret'}},
+        {'headers': {'x key': 'secret'}},
+        {'auth': 'secret\n'},
+    ],
+)
+def test_a_header_that_http_does_not_allow_is_refused_at_once(options: Any) -> None:
+    with pytest.raises(ValueError, match='has characters that HTTP does not allow in a header') as refused:
+        A2AClient('http://agent.example', **options)
+    assert 'secret' not in str(refused.value)
+
+
+@pytest.mark.parametrize('auth', ['secret', ClientCredentials('https://issuer.example', 'id', 'secret')], ids=repr)
+def test_a_token_in_headers_beside_auth_is_refused_at_once(auth: Any) -> None:
+    with pytest.raises(ValueError, match='Leave one out') as refused:
+        A2AClient('http://agent.example', headers={'Authorization': 'Bearer secret'}, auth=auth)
+    assert 'secret' not in str(refused.value)
+
+
+class BadAuth(httpx2.Auth):
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response]:
+        request.headers['authorization'] = 'Bearer secret\n'
+        yield request
+
+
+async def test_a_header_of_an_authentication_that_http_does_not_allow_is_no_cut_connection() -> None:
+    with serve(Talker().agent) as server:
+        async with asyncio.timeout(LIMIT), A2AClient(server.url, auth=BadAuth()) as client:
+            with pytest.raises(
+                ValueError, match='HTTP does not allow a header that `auth` or `http_client` adds'
+            ) as bad:
+                await client.card()
+    assert server.url in str(bad.value)
+    assert bad.value.__suppress_context__
+
+
+async def test_an_app_that_ignores_its_cancellation_does_not_keep_its_caller(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(asgi_transport, 'STOP_TIME', 0.0)
+    released, ended = asyncio.Event(), asyncio.Event()
+    canned = Canned(result(TASK))
+
+    async def stubborn(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['method'] == 'GET':
+            await canned.app(scope, receive, send)
+            return
+        while not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await released.wait()
+        ended.set()
+
+    async with asyncio.timeout(LIMIT), A2AClient(stubborn, timeout=0.1) as client:
+        await carded(client)
+        with pytest.raises(RemoteUnavailable, match='was silent'):
+            await client.get('t')
+        assert 'An app in this process goes on with POST /rpc although its caller has left.' in caplog.text
+        released.set()
+        await ended.wait()
+
+
+# --- connections that are cut at random places: every artifact is complete and comes once, and no task runs twice
+
+
+async def answer(client: A2AClient, n: int, *, stream: bool, resend: bool = False) -> Any:
+    """The task of one message, by a stream for each second one."""
+    if not stream:
+        return (await client.send(f'hello {n}')).outcome
+    task: Any = None
+    async for update in client.stream(f'hello {n}', resend=resend):
+        task = update.task
+    return task
+
+
+async def carded(client: A2AClient) -> None:
+    """Fetch the card, over cut connections or on a slow machine."""
+    while True:
+        try:
+            await client.card()
+        except RemoteUnavailable:
+            continue
+        return
+
+
+@pytest.mark.long
+async def test_over_a_bad_network_every_task_of_ours_runs_once_and_is_complete() -> None:
+    tasks = size(40, 500)
+    talker = Talker()
+    app = ours(talker)
+    with serve(app) as server:
+        async with asyncio.timeout(LIMIT), cutting(server.url, share=0.6, seed=1) as (url, cutter):
+            async with A2AClient(url, timeout=LIMIT) as client:
+                await carded(client)
+                answered = [await answer(client, n, stream=n % 2 == 0) for n in range(tasks)]
+                assert cutter.cuts > tasks / 3
+            assert [text_of(task) for task in answered] == [ANSWER] * tasks
+            assert len({task['id'] for task in answered}) == tasks
+        async with A2AClient(server.url) as client:
+            assert len([task async for task in client.list()]) == tasks
+
+
+async def card_with(url: str, server_url: str) -> AgentCard:
+    """The card of a server, with the proxy in the place of the server."""
+    async with A2AClient(server_url) as client:
+        card = await client.card()
+    [interface, *_] = card.get('supported_interfaces', [])
+    interface['url'] = url + urlsplit(interface['url']).path.removeprefix('/')
+    return card
+
+
+def official_at_root(talker: Talker) -> ASGIApp:
+    return official(talker, 'JSONRPC', '1.0')
+
+
+@pytest.mark.long
+@pytest.mark.parametrize('app', [official_at_root, fasta2a], ids=['official', 'fasta2a'])
+async def test_over_a_bad_network_every_started_task_of_others_is_complete(app: Any) -> None:
+    tasks = size(20, 100)
+    with serve(app(Talker()), anonymous=True) as server:
+        async with asyncio.timeout(LIMIT), cutting(server.url, share=0.6, seed=2) as (url, cutter):
+            card = await card_with(url, server.url)
+            answered: list[Any] = []
+            lost = 0
+            async with A2AClient(card, timeout=LIMIT) as client:
+                while len(answered) < tasks:
+                    try:
+                        answered.append(await answer(client, len(answered), stream=True))
+                    except RemoteUnavailable:  # a task that may have been started
+                        lost += 1
+            assert cutter.cuts > lost > 0
+            assert [text_of(task) for task in answered] == [ANSWER] * tasks
+
+
+async def test_a_request_without_an_answer_is_not_sent_again_to_an_agent_that_would_run_it_twice() -> None:
+    with serve(official_at_root(Talker()), anonymous=True) as server:
+        async with asyncio.timeout(LIMIT), cutting(server.url, share=1, seed=4) as (url, _):
+            card = await card_with(url, server.url)
+            async with A2AClient(card, timeout=LIMIT) as client:
+                answers = await asyncio.gather(*(client.send('hello') for _ in range(20)), return_exceptions=True)
+            lost = [error for error in answers if isinstance(error, RemoteUnavailable)]
+            assert any('may have been started' in str(error) for error in lost)
+
+
+async def test_an_agent_that_is_gone_is_given_up() -> None:
+    server = serve(Agent(TestModel()))
+    async with asyncio.timeout(LIMIT):
+        async with A2AClient(server.url) as client:
+            card = await client.card()
+        server.close()
+    async with asyncio.timeout(LIMIT), A2AClient(card, timeout=0.3) as client:
+        with pytest.raises(RemoteUnavailable, match='cannot be reached'):
+            await client.send('hello')
+        with pytest.raises(RemoteUnavailable, match='cannot be reached'):
+            await client.get('task')
+
+
+async def test_a_client_that_gives_up_names_the_task_that_may_go_on() -> None:
+    canned = Canned(stream({'task': WORKING}), Response('', 502))
+    async with A2AClient(canned.app, timeout=1.0) as client:
+        with pytest.raises(RemoteUnavailable, match='The task t may go on: read it with `get`') as lost:
+            await client.send('Hello.')
+        assert lost.value.task_id == 't'
+
+
+async def test_a_client_that_gives_up_before_the_task_is_named_says_that_it_may_have_been_started() -> None:
+    async with A2AClient(Canned(Response('', 502)).app, timeout=1.0) as client:
+        with pytest.raises(RemoteUnavailable, match=r'The task may have been started: `list` has it then\.') as lost:
+            await client.send('Hello.', resend=True)
+        assert lost.value.task_id is None

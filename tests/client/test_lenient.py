@@ -1,0 +1,141 @@
+"""Answers of other servers that are not quite A2A: what is needed is read, and the rest is left out with a warning."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from starlette.responses import Response
+
+from pydantic_ai_a2a.client.answer_content import content_of
+from pydantic_ai_a2a.errors import TaskNotFoundError
+from pydantic_ai_a2a.wire.protocol import lenient_reading
+
+from ..tables import each_case
+from .canned import CARD, TASK, WORKING, Canned, result, stream
+from .test_wrong_answers import calling
+
+OLDER: dict[str, Any] = {
+    'name': 'older',
+    'protocolVersion': '0.3.0',
+    'url': 'http://agent.example/rpc',
+    'capabilities': {'streaming': True},
+}
+DONE: dict[str, Any] = {'id': 't', 'contextId': 'c', 'status': {'state': 'completed'}}
+
+
+def artifact(*parts: Any, artifact_id: str = 'a') -> dict[str, Any]:
+    return {'artifactId': artifact_id, 'parts': [*parts]}
+
+
+async def sent(*answers: Response, card: Any = CARD) -> Any:
+    async with calling(Canned(*answers, card=card)) as client:
+        return (await client.send('hello')).outcome
+
+
+@each_case(
+    'raw',
+    ['-_-_', '-_8', '+/8=', '+/8', 'AAEC\nAwQF\n'],
+)
+async def test_files_in_every_spelling_of_base64_are_the_same_bytes(raw: str) -> None:
+    file = {'kind': 'file', 'file': {'bytes': raw, 'mimeType': 'application/zip'}}
+    task = await sent(result({'kind': 'task', **DONE, 'artifacts': [artifact(file)]}), card=OLDER)
+    expected = {'-_-_': b'\xfb\xff\xbf', 'AAEC\nAwQF\n': bytes(range(6))}.get(raw, b'\xfb\xff')
+    assert content_of(task).data == expected
+
+
+async def test_a_task_of_0_3_without_its_kind_and_in_an_unknown_state_is_followed() -> None:
+    unknown = {**DONE, 'status': {'state': 'unknown'}}
+    task = await sent(result(unknown), result({**DONE, 'kind': 'task'}), card=OLDER)
+    assert task['status']['state'] == 'completed'
+
+
+async def test_bare_events_of_0_3_are_known_by_their_fields() -> None:
+    ids = {'taskId': 't', 'contextId': 'c'}
+    pieces = [
+        {**DONE, 'status': {'state': 'submitted'}},
+        {**ids, 'artifact': artifact({'text': 'Hello'})},
+        {**ids, 'status': {'state': 'completed'}, 'final': True},
+    ]
+    task = await sent(stream(*pieces), card=OLDER)
+    assert task['artifacts'][0]['parts'] == [{'text': 'Hello'}]
+    message = await sent(result({'role': 'agent', 'parts': [{'text': 'Hi'}]}), card=OLDER)
+    assert (message['message_id'], message['parts']) == ('', [{'text': 'Hi'}])
+
+
+async def test_what_nothing_needs_is_left_out_with_a_warning_that_names_it(caplog: pytest.LogCaptureFixture) -> None:
+    lenient_reading.warn_once.cache_clear()
+    status: Any = {'state': 'TASK_STATE_COMPLETED', 'message': {'role': 'ROLE_AGENT', 'parts': [{'text': 'Half.'}, {}]}}
+    history: list[Any] = [{'role': 'ROLE_AGENT', 'parts': []}, {}]
+    faulty = {**TASK, 'status': status, 'history': history, 'metadata': 'x'}
+    with caplog.at_level(logging.WARNING, 'pydantic_ai_a2a'):
+        task = await sent(result({'task': faulty}))
+    assert content_of(task) == 'Half.'
+    assert task['history'] == [{'role': 'agent', 'message_id': '', 'parts': []}]
+    assert 'metadata' not in task
+    [warning] = caplog.messages
+    assert warning == (
+        'http://agent.example/rpc has sent a value that cannot be read, and that is left out:'
+        ' task.status.message.parts.1: must hold exactly one of text, raw, url and data'
+    )
+
+
+async def test_a_stream_may_end_with_a_carriage_return() -> None:
+    events = [{'task': WORKING}, {'task': TASK}]
+    lines = [f'data: {json.dumps({"jsonrpc": "2.0", "id": 1, "result": event})}\r\r' for event in events]
+    canned = Canned(stream(*lines))
+    async with calling(canned) as client:
+        states = [update.state async for update in client.stream('hello')]
+    assert states == ['working', 'completed']
+    assert canned.methods == ['SendStreamingMessage']
+
+
+async def test_a_stream_may_be_answered_with_one_event_as_json() -> None:
+    canned = Canned(result({'task': WORKING}), result(TASK))
+    async with calling(canned) as client:
+        states = [update.state async for update in client.stream('hello')]
+    assert states == ['working', 'completed']
+    assert canned.methods == ['SendStreamingMessage', 'GetTask']
+
+
+async def test_a_snapshot_without_artifacts_keeps_what_was_streamed() -> None:
+    ids = {'taskId': 't', 'contextId': 'c'}
+    piece = {'artifactUpdate': {**ids, 'artifact': artifact({'text': 'Hello'})}}
+    task = await sent(stream({'task': WORKING}, piece, {'task': TASK}))
+    assert content_of(task) == 'Hello'
+    emptied = await sent(stream({'task': WORKING}, piece, {'task': {**TASK, 'artifacts': []}}))
+    assert content_of(emptied) == ''
+
+
+async def test_the_answers_of_the_conformance_tests_for_clients_are_read() -> None:
+    """Those of CLIENT-PARSE-001 to 006 of the A2A conformance test specification (ACTS)."""
+    task = await sent(result({'task': {**TASK, 'artifacts': [artifact({'text': 'hello world'})]}}))
+    assert (task['id'], task['context_id'], task['status']['state']) == ('t', 'c', 'completed')
+    assert len(task['artifacts']) == 1
+    reply: Any = {'messageId': 'msg-001', 'role': 'ROLE_AGENT', 'parts': [{'text': 'I can help with that'}]}
+    message = await sent(result({'message': reply}))
+    assert (message['message_id'], message['role'], len(message['parts'])) == ('msg-001', 'agent', 1)
+    asking = {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': reply}
+    task = await sent(result({'task': {**TASK, 'status': asking}}))
+    assert (task['status']['state'], task['status']['message']['role']) == ('input-required', 'agent')
+
+    history = [{'role': role, 'parts': [{'text': 'a message without an id'}]} for role in ('ROLE_USER', 'ROLE_AGENT')]
+    found = artifact({'text': 'result text'}), artifact({'data': {'key': 'value'}}, artifact_id='b')
+    # Two of the parts are none of A2A: their artifacts stay.
+    report = {'name': 'report.pdf', 'mediaType': 'application/pdf'}
+    file = artifact({'file': {**report, 'bytes': 'JVBERi0xLjQ='}}, artifact_id='c')
+    url = artifact({'fileUrl': {**report, 'url': 'https://example.com/report.pdf'}}, artifact_id='d')
+    gone = {'code': -32001, 'message': 'Task not found', 'data': {'taskId': 'nonexistent-task-id'}}
+    canned = Canned(
+        result({**TASK, 'artifacts': found, 'history': history}),
+        result({**TASK, 'artifacts': [*found, file, url]}),
+        Response(json.dumps({'jsonrpc': '2.0', 'id': 'req-004', 'error': gone}), media_type='application/json'),
+    )
+    async with calling(canned) as client:
+        task = (await client.get('t')).outcome
+        assert (len(task.get('artifacts', [])), len(task.get('history', []))) == (2, 2)
+        assert len((await client.get('t')).outcome.get('artifacts', [])) == 4
+        with pytest.raises(TaskNotFoundError, match='Task not found'):
+            await client.get('t')

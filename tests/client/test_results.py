@@ -1,0 +1,577 @@
+"""What a client gets from an agent: text, data, typed output, files, questions and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import pytest
+from fasta2a.schema import Part
+from pydantic import BaseModel
+from pydantic.errors import PydanticSchemaGenerationError
+from pydantic_ai import (
+    Agent,
+    BinaryContent,
+    DocumentUrl,
+    ImageUrl,
+    ModelRetry,
+    ToolApproved,
+    ToolDenied,
+    UploadedFile,
+    UserError,
+)
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    StructuredContent,
+    TextContent,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import (
+    A2AClient,
+    A2AError,
+    AuthRequired,
+    InputRequired,
+    RemoteError,
+    RemoteProtocolError,
+    Results,
+    to_a2a,
+)
+from pydantic_ai_a2a.client.message_content import message_of
+from pydantic_ai_a2a.errors import UnsupportedOperationError
+from pydantic_ai_a2a.testing import Answers
+from pydantic_ai_a2a.wire.extensions.schemas_extension import SCHEMAS_URI
+
+from ..bounds import LIMIT
+from .agents.agents import pizzeria
+from .canned import CARD, TASK, Canned, result, stream
+
+
+class City(BaseModel):
+    name: str
+    founded: date
+
+
+@dataclass
+class Order:
+    item: str
+    count: int = 1
+
+
+PARIS = {'name': 'Paris', 'founded': '0250-01-01'}
+PHOTO = BinaryContent(b'png', media_type='image/png', identifier='photo.png')
+
+
+# --- content ----------------------------------------------------------------------------------------------------------
+
+
+def data(value: Any) -> Part:
+    return Part(data=value, media_type='application/json')
+
+
+@pytest.mark.parametrize(
+    ('content', 'parts'),
+    [
+        ('Hello.', [Part(text='Hello.')]),
+        (City(name='Paris', founded=date(250, 1, 1)), [data(PARIS)]),
+        (Order('tea'), [data({'item': 'tea', 'count': 1})]),
+        ({'text': 'is data'}, [data({'text': 'is data'})]),
+        ([1, 2, None], [data([1, 2, None])]),
+        ([{'row': 1}, {'row': 2}], [data([{'row': 1}, {'row': 2}])]),
+        (PHOTO, [Part(raw='cG5n', media_type='image/png', filename='photo.png')]),
+        (ImageUrl('https://example.com/a.png'), [Part(url='https://example.com/a.png', media_type='image/png')]),
+        (
+            ['Compare.', Order('tea'), {'row': 1}, [2], DocumentUrl('https://example.com/a.pdf')],
+            [
+                Part(text='Compare.'),
+                data({'item': 'tea', 'count': 1}),
+                data({'row': 1}),
+                data([2]),
+                Part(url='https://example.com/a.pdf', media_type='application/pdf'),
+            ],
+        ),
+        ([TextContent('Hi'), StructuredContent({'row': 1})], [Part(text='Hi'), data({'row': 1})]),
+        ([Part(text='Hi'), Part(data=1)], [Part(text='Hi'), Part(data=1)]),
+        ([], []),
+        ({'role': 'user', 'parts': [Part(text='Hi')]}, [Part(text='Hi')]),
+        ({'name': 'car', 'parts': ['door']}, [data({'name': 'car', 'parts': ['door']})]),
+    ],
+)
+def test_a_message_takes_text_data_files_and_lists_of_them(content: Any, parts: list[Part]) -> None:
+    assert message_of(content)['parts'] == parts
+
+
+@pytest.mark.parametrize('content', [3, None, b'bytes', {1}, City, UploadedFile('id', 'openai'), ['Hi', 3]])
+async def test_a_message_takes_nothing_else(content: Any) -> None:
+    with pytest.raises(TypeError, match='A message takes a text, data '):
+        await A2AClient('http://localhost:1').send(content)
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+async def answered(*parts: dict[str, Any], output_type: Any = None, **fields: Any) -> Any:
+    artifacts = [{'artifactId': 'a', 'name': 'result', 'parts': [*parts]}] if parts else []
+    async with A2AClient(Canned(result({'task': {**TASK, 'artifacts': artifacts, **fields}})).app) as client:
+        return await client.send('Hello.', output_type=output_type, resend=True)
+
+
+SCHEMA = {'json_schema': {'type': 'object'}}
+
+
+@pytest.mark.parametrize(
+    ('parts', 'text', 'value', 'output'),
+    [
+        ([{'text': 'Ha'}, {'text': '!'}], 'Ha!', None, 'Ha!'),
+        ([{'data': {'result': PARIS}, 'metadata': SCHEMA}], None, PARIS, PARIS),
+        ([{'data': [1]}, {'data': 2}], '[1]\n2', [[1], 2], [[1], 2]),
+        ([{'text': 'See:'}, {'data': 2}], 'See:\n2', 2, ['See:', 2]),
+        ([{'data': 'abc'}, {'text': 'See:'}], 'abc\nSee:', 'abc', ['abc', 'See:']),
+        ([], '', None, ''),
+    ],
+)
+async def test_an_answer_is_text_data_and_output(
+    parts: list[dict[str, Any]], text: str | None, value: Any, output: Any
+) -> None:
+    answer = await answered(*parts)
+    assert (answer.state, answer.task_id, answer.context_id) == ('completed', 't', 'c')
+    assert (answer.data, answer.output, answer.waiting) == (value, output, None)
+    assert text is None or answer.text == text
+    assert answer.task['id'] == answer.outcome['id'] == 't'
+    assert repr(answer).startswith("RemoteResult(state='completed', text='")
+
+
+async def test_files_of_an_answer() -> None:
+    answer = await answered(
+        {'text': 'Here.'},
+        {'raw': 'cG5n', 'mediaType': 'image/png', 'filename': 'photo.png'},
+        {'url': 'https://example.com/a.pdf', 'mediaType': 'application/pdf'},
+    )
+    photo, paper = answer.files
+    assert (photo.data, photo.media_type, paper.url) == (b'png', 'image/png', 'https://example.com/a.pdf')
+    assert answer.text == 'Here.\n[photo.png: image/png]\nhttps://example.com/a.pdf'
+    broken = await answered({'raw': '?'})
+    with pytest.raises(RemoteProtocolError, match='not base64'):
+        print(broken.files)
+
+
+TYPED: list[tuple[Any, list[dict[str, Any]], Any]] = [
+    (City, [{'data': {'result': PARIS}, 'metadata': SCHEMA}], City.model_validate(PARIS)),
+    (City, [{'text': 'Of course:'}, {'data': PARIS}], City.model_validate(PARIS)),
+    (City, [{'text': '{"name": "Paris", "founded": "0250-01-01"}'}], City.model_validate(PARIS)),
+    (list[int], [{'data': [1, 2]}], [1, 2]),
+    (list[int], [{'data': 1}, {'data': 2}], [1, 2]),
+    (City | str, [{'text': 'Of course:'}, {'data': PARIS}], City.model_validate(PARIS)),
+    (list[BinaryContent], [{'raw': 'cG5n', 'mediaType': 'application/zip'}], None),
+    (int, [{'text': '42'}], 42),
+    (str, [{'data': {'a': 1}}], '{"a":1}'),
+    (BinaryContent, [{'text': 'Here.'}, {'raw': 'cG5n', 'mediaType': 'application/zip'}], b'png'),
+]
+
+
+@pytest.mark.parametrize(('output_type', 'parts', 'output'), TYPED)
+async def test_an_answer_in_the_wanted_type(output_type: Any, parts: list[dict[str, Any]], output: Any) -> None:
+    answer = await answered(*parts, output_type=output_type)
+    found = answer.output
+    assert found is answer.output
+    if output is None:
+        assert found == answer.files
+    else:
+        assert output == (found.data if isinstance(found, BinaryContent) else found)
+
+
+async def test_an_answer_of_another_type() -> None:
+    wrong = await answered({'data': {'name': 'Paris', 'founded': 'long ago'}}, output_type=City)
+    with pytest.raises(RemoteError, match='The answer does not fit City: founded: Input should be a valid date'):
+        print(wrong.output)
+    nested = await answered({'text': 'Of course:'}, {'data': [PARIS, {'name': 1}]}, output_type=list[City])
+    with pytest.raises(RemoteError, match=r'fit list\[City\]: 1.name: .* valid string; 1.founded: Field required\.'):
+        print(nested.output)
+    prose = await answered({'text': 'In Paris.'}, output_type=City)
+    with pytest.raises(RemoteError, match=r'fit City: Invalid JSON: .* The agent said .In Paris'):
+        print(prose.output)
+
+
+async def test_a_type_without_a_schema_is_refused_before_the_message_is_sent() -> None:
+    canned = Canned()
+    async with A2AClient(canned.app) as client:
+        with pytest.raises(PydanticSchemaGenerationError):
+            await client.send('Hello.', output_type=Canned)
+    assert canned.methods == []
+
+
+async def test_an_answer_that_the_card_does_not_declare() -> None:
+    schema = {'type': 'object', 'properties': {'founded': {'type': 'integer'}}}
+    capabilities = {'extensions': [{'uri': SCHEMAS_URI, 'params': {'outputSchema': schema}}]}
+    artifacts = [{'artifactId': 'a', 'name': 'result', 'parts': [{'data': {'result': PARIS}, 'metadata': SCHEMA}]}]
+    async with A2AClient(
+        Canned(result({'task': {**TASK, 'artifacts': artifacts}}), card={**CARD, 'capabilities': capabilities}).app
+    ) as client:
+        with pytest.raises(RemoteError, match='does not fit the outputSchema of its card: result'):
+            print((await client.send('Paris?', resend=True)).output)
+
+
+@pytest.mark.parametrize(
+    ('state', 'says'),
+    [
+        ('FAILED', 'The remote task t is failed. No.'),
+        ('REJECTED', 'The remote task t is rejected. No.'),
+        ('WORKING', 'The remote task t is working. No.'),
+        ('INPUT_REQUIRED', 'The remote task t waits for an answer: No.'),
+    ],
+)
+async def test_a_task_that_has_not_completed_has_no_output(state: str, says: str) -> None:
+    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'No.'}]}
+    status = {'status': {'state': f'TASK_STATE_{state}', 'message': message}}
+    canned = Canned(result({'task': {**TASK, **status}}))
+    async with A2AClient(canned.app) as client:
+        answer = await client.send('Hello.', return_immediately=True)
+        assert answer.text == 'No.'
+        with pytest.raises(RemoteError) as failed:
+            print(answer.output)
+        assert str(failed.value) == says
+        with pytest.raises(RemoteError, match=says):
+            await client.send_text('Hello.', return_immediately=True)
+
+
+@pytest.mark.parametrize(('version', 'binding'), [('1.0', 'JSONRPC'), ('1.0', 'HTTP+JSON'), ('0.3', 'JSONRPC')])
+async def test_a_task_that_is_returned_at_once_writes_its_text_for_who_subscribes_later(
+    version: Any, binding: Any
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield 'It '
+        begun.set()
+        await go_on.wait()
+        yield 'is sunny.'
+
+    async def whole(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        begun.set()
+        await go_on.wait()
+        return ModelResponse(parts=[TextPart('It is sunny.')])
+
+    app = to_a2a(Agent(FunctionModel(whole, stream_function=stream)), results=Results(interval=0))
+    async with A2AClient(app, version=version, binding=binding) as client, asyncio.timeout(LIMIT):
+        task: Any = (await client.send('hello', return_immediately=True)).outcome
+        await begun.wait()
+        texts: list[str] = []
+        async for update in client.subscribe(task['id']):
+            go_on.set()
+            texts.append(update.result.text)
+    assert (texts[0], texts[-1]) == ('It ', 'It is sunny.')
+
+
+async def test_an_agent_that_answers_without_a_task() -> None:
+    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
+    async with A2AClient(Canned(result({'message': message})).app) as client:
+        answer = await client.send('Hello.', resend=True)
+        assert (answer.text, answer.output, answer.data, answer.files) == ('Hi.', 'Hi.', None, [])
+        assert (answer.task, answer.state, answer.context_id, answer.pending) == (None, None, None, [])
+        with pytest.raises(RemoteError, match='The agent has answered with a message, without a task'):
+            print(answer.task_id)
+        with pytest.raises(UserError, match='There is nothing to answer'):
+            await answer.answer('Yes.')
+        assert await client.send_text('Hello.', context_id=answer.context_id, resend=True) == 'Hi.'
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_text_of_a_stream_comes_in_pieces_whose_sum_is_the_text() -> None:
+    async def words(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        for word in ('One', ' two', ' three'):
+            yield word
+
+    def whole(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[TextPart('One two three')])
+
+    async with A2AClient(to_a2a(Agent(FunctionModel(whole, stream_function=words)))) as client:
+        pieces = [piece async for piece in client.stream_text('Count.')]
+        assert ''.join(pieces) == await client.send_text('Count.') == 'One two three'
+        assert len(pieces) > 1
+        updates = [update async for update in client.stream('Count.')]
+    assert repr(updates[0]) == "Update(task, state='submitted')"
+    texts = [repr(update) for update in updates if 'artifact_update' in update.event]
+    assert texts[0] == "Update(artifact_update, state='working', text='One')"
+    assert updates[-1].result.text == 'One two three'
+
+
+def artifact(text: str, **fields: Any) -> dict[str, Any]:
+    chunk = {'artifactId': 'a', 'parts': [{'text': text}]}
+    return {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': chunk, **fields}}
+
+
+DONE: dict[str, Any] = {'statusUpdate': {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}}}
+SAID = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
+STATUS = {'statusUpdate': {**DONE['statusUpdate'], 'status': {'state': 'TASK_STATE_COMPLETED', 'message': SAID}}}
+
+
+@pytest.mark.parametrize(
+    ('events', 'pieces'),
+    [
+        (
+            [artifact('Dra'), artifact('ft', append=True), artifact(''), artifact('Text'), DONE],
+            ['Dra', 'ft', '\n\nText'],
+        ),
+        ([STATUS], ['Hi.']),
+        ([{'message': SAID}], ['Hi.']),
+        ([artifact('Text'), STATUS], ['Text']),
+    ],
+    ids=['replaced', 'in the status', 'without a task', 'beside a status'],
+)
+async def test_the_text_of_streams_of_other_servers(events: Sequence[dict[str, Any]], pieces: list[str]) -> None:
+    async with A2AClient(Canned(stream(*events)).app) as client:
+        assert [piece async for piece in client.stream_text('Hello.')] == pieces
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+
+def clerk(*calls: tuple[str, dict[str, Any]]) -> Agent:
+    """An agent that calls the tools at once, and answers with their results."""
+
+    def call(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        returns = [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+        if returns:
+            return ModelResponse(parts=[TextPart(', '.join(returns))])
+        return ModelResponse(parts=[ToolCallPart(*call, f'call-{n}') for n, call in enumerate(calls)])
+
+    agent = Agent(FunctionModel(call), name='clerk')
+
+    @agent.tool_plain(requires_approval=True)
+    def delete_file(path: str) -> str:
+        return f'{path} is deleted'
+
+    @agent.tool_plain
+    def ask(what: str) -> str:
+        raise InputRequired(f'Which {what}?', {'type': 'string'})
+
+    return agent
+
+
+A, B = ('delete_file', {'path': 'a'}), ('delete_file', {'path': 'b'})
+ASK = ('ask', {'what': 'pizza'})
+
+
+async def test_an_approval_from_code() -> None:
+    async with A2AClient(clerk(A)) as client:
+        asked = await client.send('Go.', metadata={'n': 1})
+        [call] = asked.pending
+        assert (asked.state, call['tool'], call.get('args')) == ('input-required', 'delete_file', {'path': 'a'})
+        assert asked.text == call['text']
+        done = await asked.approve()
+        assert (done.state, done.text, done.task_id) == ('completed', 'a is deleted', asked.task_id)
+        assert (await (await client.send('Go.')).approve(args={'path': 'c'})).text == 'c is deleted'
+        assert (await (await client.send('Go.')).deny('Keep it.')).text == 'Keep it.'
+        assert (await (await client.send('Go.')).deny()).text == 'The tool call was denied.'
+
+
+async def test_empty_reason_counts_as_no_reason() -> None:
+    async with A2AClient(clerk(A, ASK)) as client:
+        asked = await client.send('Go.')
+        delete, question = (call['id'] for call in asked.pending)
+        done = await asked.answer({delete: ToolDenied(''), question: ModelRetry('')})
+    assert done.text == 'The tool call was denied., No answer was given.'
+
+
+async def test_a_message_names_earlier_tasks_and_the_answer_to_its_question_does_not() -> None:
+    async with A2AClient(clerk(A)) as client:
+        first = await (await client.send('Go.')).approve()
+        asked = await client.send('Once more.', reference_task_ids=[first.task_id])
+        done = await asked.approve()
+    history = [] if done.task is None else done.task.get('history', [])
+    names = [message.get('reference_task_ids') for message in history if message['role'] == 'user']
+    assert names == [[first.task_id], None]
+
+
+async def test_calls_are_decided_one_by_one_or_together() -> None:
+    async with A2AClient(clerk(A, B, ASK)) as client:
+        asked = await client.send('Go.')
+        first, second, question = (call['id'] for call in asked.pending)
+        with pytest.raises(UserError, match='`args` are of one call'):
+            await asked.approve(args={'path': 'c'})
+        with pytest.raises(UserError, match="The remote task has no pending call 'x', only"):
+            await asked.approve(call_id='x')
+        left = await asked.approve(call_id=first, args={'path': 'c'})
+        assert [call['id'] for call in left.pending] == [second, question]
+        left = await left.deny('No.', call_id=second)
+        done = await left.answer('salami', call_id=question)
+        assert done.text == 'c is deleted, No., salami'
+        asked = await client.send('Go.')
+        left = await asked.approve()
+        assert [call['kind'] for call in left.pending] == ['question']
+        with pytest.raises(UserError, match='An approval is no answer'):
+            await left.approve()
+        assert (await left.answer('salami')).text == 'a is deleted, b is deleted, salami'
+        asked = await client.send('Go.')
+        first, second, question = (call['id'] for call in asked.pending)
+        answers = {first: True, second: ToolDenied('No.'), question: 'none'}
+        assert (await asked.answer(answers)).text == 'a is deleted, No., none'
+        assert (await (await client.send('Go.')).deny('No.')).state == 'completed'
+
+
+async def test_the_question_of_the_agent_itself() -> None:
+    async with A2AClient(pizzeria()) as client:
+        asked = await client.send('Go.')
+        assert (asked.text, asked.pending) == ('Which pizza?', [])
+        done = await asked.answer('Salami')
+        assert (done.output, done.task_id) == ('With salami.', asked.task_id)
+        assert (await (await client.send('Go.')).deny()).state == 'canceled'
+
+
+async def test_an_approval_is_no_answer_to_a_question() -> None:
+    async with A2AClient(clerk(A, ASK)) as client:
+        asked = await client.send('Go.')
+        question = asked.pending[1]['id']
+        for answer in (asked.approve(call_id=question), asked.answer(ToolApproved(), call_id=question)):
+            with pytest.raises(UserError, match='An approval is no answer'):
+                await answer
+
+
+async def test_false_answers_a_question_for_a_boolean() -> None:
+    agent = Agent(FunctionModel(once('sure')), name='asker')
+
+    @agent.tool_plain
+    def sure() -> str:
+        raise InputRequired('Are you sure?', {'type': 'boolean'})
+
+    async with A2AClient(agent) as client:
+        assert (await (await client.send('Go.')).answer(False)).text == 'False'
+
+
+def once(tool: str) -> Any:
+    def call(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        returns = [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+        return ModelResponse(parts=[TextPart(returns[0]) if returns else ToolCallPart(tool, {})])
+
+    return call
+
+
+async def test_the_options_of_a_message_hold_for_its_answers() -> None:
+    agent = Agent(FunctionModel(cities), output_type=City, name='mapper')
+
+    @agent.tool_plain(requires_approval=True)
+    def look() -> str:
+        return 'Paris'
+
+    async with A2AClient(agent) as client:
+        asked = await client.send('Go.', output_type=City, accepted_output_modes=['application/json'])
+        assert (await asked.approve(max_wait=LIMIT)).output == City.model_validate(PARIS)
+
+
+def cities(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    if any(isinstance(part, ToolReturnPart) for part in messages[-1].parts):
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, PARIS)])
+    return ModelResponse(parts=[ToolCallPart('look', {})])
+
+
+async def test_a_sign_in_is_said_to_be_done_or_is_denied() -> None:
+    signed_in: list[bool] = []
+    agent = Agent(FunctionModel(once('mail')), name='post')
+
+    @agent.tool_plain
+    def mail() -> str:
+        if not signed_in:
+            raise AuthRequired('Please sign in.')
+        return 'Lunch?'
+
+    async with A2AClient(agent) as client:
+        asked = await client.send('Go.')
+        assert (asked.state, asked.text) == ('auth-required', 'Please sign in.')
+        assert (await (await client.send('Go.')).deny()).state == 'canceled'
+        signed_in.append(True)
+        assert (await asked.approve()).text == 'Lunch?'
+
+
+async def test_the_answers_of_a_test_work_with_any_client() -> None:
+    async with A2AClient(clerk(A, ASK)) as client:
+        answers = Answers({'delete_file': ToolApproved(override_args={'path': 'c'}), 'ask': 'salami'})
+        assert (await answers.complete(await client.send('Go.'))).text == 'c is deleted, salami'
+
+
+async def test_another_client_answers_the_tasks_that_wait() -> None:
+    async with A2AClient(app := to_a2a(clerk(A))) as client, A2AClient(app) as approver:
+        asked = await client.send('Go.')
+        [waiting] = [listed async for listed in approver.list(state='input-required')]
+        assert waiting.task_id == asked.task_id
+        await waiting.approve()
+        assert (await client.get(asked.task_id)).text == 'a is deleted'
+
+
+# --- conversations ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_conversation_keeps_its_context_and_answers_questions() -> None:
+    async with A2AClient(pizzeria()) as client:
+        chat = client.conversation()
+        assert chat.context_id is None
+        asked = await chat.send('Go.')
+        assert chat.context_id == asked.context_id
+        done = await chat.send('Salami')
+        assert (done.text, done.task_id) == ('With salami.', asked.task_id)
+        assert await chat.send_text('And now?') == 'With salami.'
+        assert ''.join([piece async for piece in chat.stream_text('Once more?')]) == 'With salami.'
+        assert len([listed async for listed in client.list(context_id=chat.context_id)]) == 3
+        left = client.conversation()
+        async for _ in left.stream('Go.'):
+            break  # the conversation is known from the first event on
+        assert left.context_id not in (None, chat.context_id)
+
+
+async def test_a_conversation_goes_on_after_its_question_was_answered_otherwise() -> None:
+    async with A2AClient(clerk(A)) as client:
+        chat = client.conversation()
+        asked = await chat.send('Go.')
+        await asked.approve()
+        again = await chat.send('Go.')
+        assert (again.state, again.context_id) == ('input-required', chat.context_id)
+        await again.deny()
+        updates = [update async for update in chat.stream('Go.')]
+        assert (updates[-1].state, updates[-1].context_id) == ('input-required', chat.context_id)
+        await client.cancel(updates[-1].result.task_id)
+        with pytest.raises(A2AError):  # the caller has named the task
+            await chat.send('Go.', task_id=asked.task_id)
+        with pytest.raises(A2AError):
+            await anext(chat.stream('Go.', task_id=asked.task_id))
+
+
+async def test_a_conversation_forgets_a_task_only_once_it_no_longer_waits() -> None:
+    async with A2AClient(app := to_a2a(pizzeria())) as client:
+        chat = client.conversation()
+        asked = await chat.send('Go.')
+        with pytest.raises(UnsupportedOperationError, match='takes no tools of clients'):
+            await chat.send('Salami', tools=[])
+        assert (await chat.send('Salami')).task_id == asked.task_id
+        other = client.conversation()
+        gone = await other.send('Go.')
+        await app.erase_task(gone.task_id)
+        assert (await other.send('Go.')).task_id != gone.task_id
+
+
+async def test_a_listed_task_has_its_answer_only_with_its_artifacts() -> None:
+    async with A2AClient(Agent(TestModel(custom_output_text='Ha!'))) as client:
+        await client.send('Hello.')
+        [bare] = [listed async for listed in client.list()]
+        [whole] = [listed async for listed in client.list(include_artifacts=True)]
+        assert whole.output == whole.text == 'Ha!'
+        assert repr(bare) == f"RemoteResult(state='completed', task_id={bare.task_id!r})"
+        for attribute in ('output', 'text', 'data', 'files'):
+            with pytest.raises(RemoteError, match='listed without its artifacts'):
+                getattr(bare, attribute)
+
+
+async def test_a_conversation_without_an_answer_stays_as_it_was() -> None:
+    async with A2AClient(Canned(result({})).app) as client:
+        chat = client.conversation('c')
+        with pytest.raises(RemoteProtocolError):
+            await anext(chat.stream('Hello.'))
+        assert chat.context_id == 'c'

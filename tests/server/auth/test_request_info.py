@@ -1,0 +1,34 @@
+"""A request that came over another transport than HTTP, as functions and classes of `auth=` see it."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.requests import Request
+
+from pydantic_ai_a2a import Caller, RequestInfo, StarletteAuth
+from pydantic_ai_a2a.server.auth.authenticator import CallableAuth
+
+REQUEST = RequestInfo(correlation_id='test', headers=[(b'x-user', b'ann')], query=b'team=writers', address='10.0.0.1')
+
+
+def ann(request: Request) -> Caller | None:
+    assert request.query_params['team'] == 'writers'
+    assert request.client is not None
+    return Caller(id=request.headers['X-User'], tenant=request.client.host)
+
+
+async def test_a_function_gets_a_request_of_starlette_from_any_transport() -> None:
+    assert await CallableAuth(ann, {}).authenticate(REQUEST) == Caller(id='ann', tenant='10.0.0.1')
+
+
+async def test_a_transport_without_addresses_leaves_the_client_out() -> None:
+    assert RequestInfo(correlation_id='test').starlette().client is None
+
+
+async def test_middleware_of_starlette_is_found_over_http_only() -> None:
+    with pytest.raises(RuntimeError, match='AuthenticationMiddleware'):
+        await StarletteAuth().authenticate(REQUEST)
+
+
+def test_credentials_do_not_show_in_the_text_of_a_request() -> None:
+    assert repr(REQUEST) == "RequestInfo(correlation_id='test', address='10.0.0.1')"

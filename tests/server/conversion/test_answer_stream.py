@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+from pydantic_ai import Agent
+from pydantic_ai.messages import (
+    AgentStreamEvent,
+    FinalResultEvent,
+    ModelMessage,
+    ModelResponse,
+    NativeToolCallPart,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+)
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_graph import End
+
+from pydantic_ai_a2a.server.conversion.answer_stream import AnswerStream
+from pydantic_ai_a2a.types import Note, TextDelta
+
+
+def fed(stream: AnswerStream, *events: AgentStreamEvent) -> list[TextDelta]:
+    return [delta for event in events if (delta := stream.feed(event)) is not None]
+
+
+def starts(part: Any, index: int = 0) -> PartStartEvent:
+    return PartStartEvent(index=index, part=part)
+
+
+def adds(text: str, index: int = 0) -> PartDeltaEvent:
+    return PartDeltaEvent(index=index, delta=TextPartDelta(text))
+
+
+async def watched(
+    agent: Agent[None, Any], *, text_output: bool = True
+) -> tuple[list[TextDelta | Note], str | None, Any]:
+    """Everything that a streamed run says, as a runner feeds it, with what was streamed and the output."""
+    stream, said = AnswerStream(text_output), list[TextDelta | Note]()
+    async with agent.iter('Go') as run:
+        node = run.next_node
+        while not isinstance(node, End):
+            if Agent.is_model_request_node(node):
+                async with node.stream(run.ctx) as events:
+                    async for event in events:
+                        if (delta := stream.feed(event)) is not None:
+                            said.append(delta)
+            node = await run.next(node)
+            if Agent.is_call_tools_node(node) and (note := stream.end_response(node.model_response)) is not None:
+                said.append(note)
+    assert run.result is not None
+    return said, stream.streamed, run.result.output
+
+
+def scripted(*responses: Sequence[str | DeltaToolCall]) -> FunctionModel:
+    left = iter(responses)
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        for n, chunk in enumerate(next(left)):
+            yield chunk if isinstance(chunk, str) else {n: chunk}
+
+    return FunctionModel(stream_function=stream)
+
+
+async def test_the_answers_text_comes_in_deltas_of_which_the_first_begins_it() -> None:
+    assert await watched(Agent(scripted(['Hel', 'lo', '!']))) == snapshot(
+        (
+            [TextDelta(text='Hel', first=True), TextDelta(text='lo', first=False), TextDelta(text='!', first=False)],
+            'Hello!',
+            'Hello!',
+        )
+    )
+
+
+async def test_text_beside_a_tool_call_is_a_note_and_the_next_response_begins_anew() -> None:
+    def look() -> str:
+        return 'sun'
+
+    agent = Agent(scripted(['Let me ', 'look.', DeltaToolCall('look', '{}')], ['It is ', 'sunny.']), tools=[look])
+    assert await watched(agent) == snapshot(
+        (
+            [
+                TextDelta(text='Let me ', first=True),
+                TextDelta(text='look.', first=False),
+                Note(text='Let me look.', of_model=True),
+                TextDelta(text='It is ', first=True),
+                TextDelta(text='sunny.', first=False),
+            ],
+            'It is sunny.',
+            'It is sunny.',
+        )
+    )
+
+
+async def test_text_beside_an_output_tool_is_a_note_too() -> None:
+    agent = Agent(scripted(['The sum:', DeltaToolCall('final_result', '{"response": 3}')]), output_type=[int, str])
+    assert await watched(agent) == snapshot(
+        ([TextDelta(text='The sum:', first=True), Note(text='The sum:', of_model=True)], 'The sum:', 3)
+    )
+
+
+async def test_an_agent_that_does_not_answer_in_text_streams_none() -> None:
+    agent = Agent(scripted(['The sum:', DeltaToolCall('final_result', '{"response": 3}')]), output_type=int)
+    assert await watched(agent, text_output=False) == snapshot(([Note(text='The sum:', of_model=True)], None, 3))
+
+
+def test_text_parts_of_one_response_are_one_text() -> None:
+    stream = AnswerStream(True)
+    events = [
+        starts(ThinkingPart('Hm')),
+        PartDeltaEvent(index=0, delta=ThinkingPartDelta(content_delta='m')),
+        starts(TextPart(''), 1),
+        adds('', 1),
+        adds('One', 1),
+        FinalResultEvent(tool_name=None, tool_call_id=None),
+        starts(TextPart(' and two'), 2),
+        adds('.', 2),
+    ]
+    assert (fed(stream, *events), stream.streamed) == snapshot(
+        (
+            [
+                TextDelta(text='One', first=True),
+                TextDelta(text=' and two', first=False),
+                TextDelta(text='.', first=False),
+            ],
+            'One and two.',
+        )
+    )
+
+
+def test_text_after_a_native_tool_begins_anew_as_only_it_is_the_output() -> None:
+    stream = AnswerStream(True)
+    events = [
+        starts(TextPart('I search.')),
+        starts(NativeToolCallPart('web_search', {}), 1),
+        starts(TextPart('Found'), 2),
+    ]
+    assert (fed(stream, *events), stream.streamed) == snapshot(
+        ([TextDelta(text='I search.', first=True), TextDelta(text='Found', first=True)], 'Found')
+    )
+
+
+def test_what_was_streamed_stays_until_other_text_replaces_it() -> None:
+    stream = AnswerStream(True)
+    seen = [stream.streamed]
+    stream.feed(starts(TextPart('One')))
+    seen.append(stream.streamed)
+    stream.end_response(ModelResponse([TextPart('One'), ToolCallPart('f')]))
+    seen.append(stream.streamed)
+    stream.feed(starts(TextPart('Two')))
+    seen.append(stream.streamed)
+    assert seen == [None, 'One', 'One', 'Two']
+
+
+def test_a_response_is_a_note_only_with_text_and_a_tool_call() -> None:
+    call = ToolCallPart('f')
+    responses = {
+        'text': [TextPart('Hi')],
+        'call': [call],
+        'blank text and call': [TextPart(' \n'), call],
+        'text and call': [TextPart('Hi'), call],
+        'texts around a call': [TextPart('Hi'), call, TextPart('there')],
+        'text and native call': [TextPart('Hi'), NativeToolCallPart('web_search', {})],
+    }
+    stream = AnswerStream(False)
+    assert {name: stream.end_response(ModelResponse(parts)) for name, parts in responses.items()} == snapshot(
+        {
+            'text': None,
+            'call': None,
+            'blank text and call': None,
+            'text and call': Note(text='Hi', of_model=True),
+            'texts around a call': Note(
+                text="""\
+Hi
+
+there\
+""",
+                of_model=True,
+            ),
+            'text and native call': None,
+        }
+    )
+
+
+@given(st.lists(st.lists(st.text())))
+def test_a_client_that_follows_the_deltas_has_what_was_streamed(responses: list[list[str]]) -> None:
+    stream, client = AnswerStream(True), None
+    for chunks in responses:
+        for delta in fed(stream, starts(TextPart('')), *map(adds, chunks)):
+            client = delta.text if delta.first else f'{client}{delta.text}'
+        stream.end_response(ModelResponse([TextPart(''.join(chunks))]))
+    assert stream.streamed == client

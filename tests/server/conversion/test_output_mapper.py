@@ -1,0 +1,339 @@
+from __future__ import annotations
+
+import base64
+import re
+from functools import partial
+from math import inf, nan
+from typing import Annotated, Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+from pydantic import AfterValidator, BaseModel, PlainSerializer
+from pydantic_ai import Agent, BinaryContent, BinaryImage, StructuredContent
+from pydantic_ai.messages import (
+    AudioMediaType,
+    AudioUrl,
+    DocumentUrl,
+    FilePart,
+    FileUrl,
+    ImageUrl,
+    ModelMessage,
+    ModelResponse,
+    VideoMediaType,
+    VideoUrl,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.profiles import ModelProfile
+
+from pydantic_ai_a2a.server.conversion.artifacts import Artifacts
+from pydantic_ai_a2a.server.conversion.output_mapper import NotFinite, OutputMapper, UnserializableOutput, text_of
+from pydantic_ai_a2a.server.conversion.user_prompts import user_prompt
+from pydantic_ai_a2a.types import Artifact, Message, Part
+
+from .content import EVERYTHING, WEATHER, Color, Point, Weather, artifacts, described, only_part
+
+PNG = b'\x89PNG\r\n\x1a\n'
+
+
+def result(*parts: Any) -> list[Any]:
+    """The artifacts of an output that is one artifact."""
+    return [{'artifact_id': 't.result', 'name': 'result', 'parts': [*parts]}]
+
+
+def test_a_string_is_a_text_part() -> None:
+    assert artifacts(str, 'Hello') == result({'text': 'Hello', 'media_type': 'text/plain'})
+
+
+def test_a_model_is_a_data_part_with_the_schema_of_what_is_sent() -> None:
+    assert only_part([Weather, str], WEATHER) == snapshot(
+        {
+            'data': {'result': {'city': 'Utrecht', 'tempC': 21.5, 'warm': True}},
+            'media_type': 'application/json',
+            'metadata': {
+                'json_schema': {
+                    'properties': {
+                        'city': {'title': 'City', 'type': 'string'},
+                        'tempC': {'title': 'Tempc', 'type': 'number'},
+                        'warm': {'readOnly': True, 'title': 'Warm', 'type': 'boolean'},
+                    },
+                    'required': ['city', 'tempC', 'warm'],
+                    'title': 'Weather',
+                    'type': 'object',
+                },
+                'python_type': 'Weather',
+            },
+        }
+    )
+
+
+def test_a_file_is_a_file_part_with_type_and_name() -> None:
+    assert artifacts(BinaryImage, BinaryImage(PNG, media_type='image/png', identifier='chart')) == result(
+        {'raw': 'iVBORw0KGgo=', 'media_type': 'image/png', 'filename': 'chart.png'}
+    )
+
+
+def test_a_list_of_files_is_as_many_file_parts() -> None:
+    files = [BinaryContent(b'a', media_type='text/plain', identifier='a'), BinaryImage(PNG, media_type='image/png')]
+    assert artifacts(list[BinaryContent], files) == result(
+        {'raw': 'YQ==', 'media_type': 'text/plain', 'filename': 'a.txt'},
+        {'raw': 'iVBORw0KGgo=', 'media_type': 'image/png', 'filename': '4caece.png'},
+    )
+
+
+@pytest.mark.parametrize(
+    ('identifier', 'media_type', 'filename'),
+    [
+        ('chart', 'image/png', 'chart.png'),
+        ('chart.PNG', 'image/png', 'chart.PNG'),
+        ('photo.jpg', 'image/jpeg', 'photo.jpg'),
+        ('paper.v2', 'application/pdf', 'paper.v2.pdf'),
+        ('talk', 'audio/mpeg', 'talk.mp3'),
+        ('drawing', 'image/svg+xml', 'drawing.svg'),
+        ('thing', 'application/x-nothing', 'thing'),
+        (None, 'image/png', 'a9993e.png'),
+    ],
+)
+def test_a_file_name_says_the_type(identifier: str | None, media_type: str, filename: str) -> None:
+    part = only_part(BinaryContent, BinaryContent(b'abc', media_type=media_type, identifier=identifier))
+    assert part.get('filename') == filename
+
+
+def test_files_of_the_response_follow_the_answer() -> None:
+    image = BinaryImage(PNG, media_type='image/png', identifier='chart')
+    assert artifacts(str, 'See the chart', image) == result(
+        {'text': 'See the chart', 'media_type': 'text/plain'},
+        {'raw': 'iVBORw0KGgo=', 'media_type': 'image/png', 'filename': 'chart.png'},
+    )
+
+
+def test_a_file_that_is_the_answer_is_not_repeated() -> None:
+    image = BinaryImage(PNG, media_type='image/png')
+    other = BinaryContent(b'other', media_type='image/png')
+    (artifact,) = artifacts(BinaryImage, image, BinaryContent(PNG, media_type='image/png'), other)
+    assert [part.get('raw') for part in artifact['parts']] == [image.base64, other.base64]
+
+
+def test_several_artifacts_have_names_and_ids_of_their_own() -> None:
+    output = Artifacts(
+        {'raw data': [1, 2]}, summary='Fine', weather=WEATHER, chart=BinaryImage(PNG, media_type='image/png')
+    )
+    assert artifacts(Artifacts, output, BinaryContent(b'x', media_type='text/plain', identifier='log')) == [
+        {
+            'artifact_id': 't.result',
+            'name': 'raw data',
+            'parts': [
+                {
+                    'data': {'result': [1, 2]},
+                    'media_type': 'application/json',
+                    'metadata': {'json_schema': {'items': {}, 'type': 'array'}, 'python_type': 'list'},
+                },
+                {'raw': 'eA==', 'media_type': 'text/plain', 'filename': 'log.txt'},
+            ],
+        },
+        {'artifact_id': 't.result-2', 'name': 'summary', 'parts': [{'text': 'Fine', 'media_type': 'text/plain'}]},
+        {'artifact_id': 't.result-3', 'name': 'weather', 'parts': [only_part(Weather, WEATHER)]},
+        {
+            'artifact_id': 't.result-4',
+            'name': 'chart',
+            'parts': [{'raw': 'iVBORw0KGgo=', 'media_type': 'image/png', 'filename': '4caece.png'}],
+        },
+    ]
+
+
+def test_artifacts_are_a_mapping_and_never_empty() -> None:
+    output = Artifacts({'raw data': [1]}, summary='Fine')
+    assert (dict(output), len(output), output['summary'], repr(output)) == snapshot(
+        ({'raw data': [1], 'summary': 'Fine'}, 2, 'Fine', "Artifacts({'raw data': [1], 'summary': 'Fine'})")
+    )
+    for nothing in (Artifacts, partial(Artifacts, {}), partial(Artifacts, {'': 1})):
+        with pytest.raises(ValueError, match='at least one artifact, and a name for each'):
+            nothing()
+
+
+async def test_an_output_function_may_return_artifacts() -> None:
+    def make(city: str) -> Artifacts:
+        return Artifacts(summary=f'All is well in {city}.', inhabitants=12)
+
+    agent = Agent(TestModel(custom_output_args={'city': 'Ede'}), output_type=make)
+    result = await agent.run('Go')
+    assert agent.output_json_schema() == snapshot(
+        {'additionalProperties': True, 'minProperties': 1, 'propertyNames': {'minLength': 1}, 'type': 'object'}
+    )
+    assert OutputMapper(agent.output_type).artifacts(result.output, artifact_id='r') == snapshot(
+        [
+            {
+                'artifact_id': 'r',
+                'name': 'summary',
+                'parts': [{'text': 'All is well in Ede.', 'media_type': 'text/plain'}],
+            },
+            {
+                'artifact_id': 'r-2',
+                'name': 'inhabitants',
+                'parts': [
+                    {
+                        'data': {'result': 12},
+                        'media_type': 'application/json',
+                        'metadata': {'json_schema': {'type': 'integer'}, 'python_type': 'int'},
+                    }
+                ],
+            },
+        ]
+    )
+
+
+async def test_a_model_may_fill_artifacts_itself() -> None:
+    agent = Agent(TestModel(custom_output_args={'a': 1, 'b': 'text'}), output_type=Artifacts)
+    result = await agent.run('Go')
+    assert result.output == Artifacts(a=1, b='text')
+
+
+async def test_an_image_of_the_model_is_one_file_part() -> None:
+    def draw(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse([FilePart(BinaryImage(PNG, media_type='image/png'))])
+
+    agent = Agent(FunctionModel(draw, profile=ModelProfile(supports_image_output=True)), output_type=BinaryImage)
+    result = await agent.run('Draw')
+    response = result.new_messages()[-1]
+    assert isinstance(response, ModelResponse)
+    parts = OutputMapper(agent.output_type).artifacts(result.output, artifact_id='r', files=response.files)[0]['parts']
+    assert [part.get('media_type') for part in parts] == ['image/png']
+
+
+def fail(value: int) -> int:
+    raise RuntimeError('a secret')
+
+
+@pytest.mark.parametrize(
+    ('output_type', 'output'),
+    [
+        (bytes, b'\xff'),
+        (Any, object()),
+        (Annotated[int, PlainSerializer(fail)], 1),
+        (Annotated[float, AfterValidator(abs)], complex),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_a_clear_error(output_type: Any, output: Any) -> None:
+    with pytest.raises(UnserializableOutput) as refused:
+        artifacts(output_type, output)
+    assert 'secret' not in str(refused.value)
+
+
+class Measured(BaseModel):
+    values: dict[str, float | None]
+    note: Any = None
+    safe: Annotated[float, PlainSerializer(str, when_used='json')] = nan
+
+
+@pytest.mark.parametrize(
+    ('output_type', 'output', 'where'),
+    [
+        (float, nan, 'result'),
+        (list[float | None], [None, 1.0, -inf], 'result[2]'),
+        (Measured, Measured(values={'a': None, 'b': inf}), "result['values']['b']"),
+        (Measured, Measured(values={}, note=[{'x': (1, nan)}]), "result['note'][0]['x'][1]"),
+        (dict[str, Any], {'a': nan}, "result['a']"),
+        (Any, [inf], 'result[0]'),
+        (Any, {'a': {None: 1, nan: 2}}, "result['a'][nan]"),
+        (dict[Any, int], {-inf: 1}, 'result[-inf]'),
+        (Artifacts, Artifacts(good=1.0, bad=nan), 'result'),
+    ],
+)
+def test_a_number_that_json_cannot_hold_is_refused_with_its_place(output_type: Any, output: Any, where: str) -> None:
+    with pytest.raises(NotFinite, match=rf'^{re.escape(where)} of the output is NaN or infinite'):
+        artifacts(output_type, output)
+
+
+def test_null_and_numbers_that_a_serializer_writes_otherwise_are_kept() -> None:
+    output = Measured(values={'a': None, 'b': 1.5}, note={1, 2})
+    [(written, _)] = described(Measured, output)
+    assert written == {'values': {'a': None, 'b': 1.5}, 'note': [1, 2], 'safe': 'nan'}
+    [(written, _)] = described(dict[Any, Any], {None: 1, 1.5: 'None'})
+    assert written == {'None': 1, '1.5': 'None'}
+
+
+@pytest.mark.parametrize(
+    ('file', 'part'),
+    [
+        (ImageUrl('https://x.io/a.png'), {'url': 'https://x.io/a.png', 'media_type': 'image/png'}),
+        (
+            DocumentUrl('https://x.io/a', media_type='application/pdf', identifier='report.pdf'),
+            {'url': 'https://x.io/a', 'media_type': 'application/pdf', 'filename': 'report.pdf'},
+        ),
+        (AudioUrl('https://x.io/a.mp3'), {'url': 'https://x.io/a.mp3', 'media_type': 'audio/mpeg'}),
+        (VideoUrl('https://x.io/a.webm'), {'url': 'https://x.io/a.webm', 'media_type': 'video/webm'}),
+        (DocumentUrl('https://x.io/a'), {'url': 'https://x.io/a'}),
+    ],
+)
+def test_a_file_by_its_url_is_a_url_part(file: FileUrl, part: Part) -> None:
+    assert only_part(type(file), file) == part
+    assert [each['parts'] for each in artifacts(Artifacts, Artifacts(a=file, b=[file, file]))] == [[part], [part] * 2]
+
+
+@pytest.mark.parametrize(
+    ('output_type', 'modes'),
+    [
+        (ImageUrl, ['image/jpeg', 'image/png', 'image/gif', 'image/webp']),
+        (list[ImageUrl | BinaryImage], ['image/jpeg', 'image/png', 'image/gif', 'image/webp']),
+        (DocumentUrl, ['application/octet-stream']),
+        (AudioUrl | None, ['application/json', *get_args(AudioMediaType)]),
+        (list[VideoUrl], [*get_args(VideoMediaType)]),
+        (list[VideoUrl | str], ['application/json']),
+    ],
+)
+def test_files_by_their_urls_have_their_media_types_on_the_card(output_type: Any, modes: list[str]) -> None:
+    assert OutputMapper(output_type).modes == modes
+
+
+def test_output_of_an_undeclared_type_is_written_by_its_own() -> None:
+    def untyped(text: str):
+        return text
+
+    assert described(untyped, Point(1)) == snapshot([({'x': 1, 'y': 0}, 'Point')])
+    assert only_part(BinaryImage, 'no image').get('text') == 'no image'
+
+
+def test_an_empty_list_is_data() -> None:
+    assert described(list[BinaryImage], []) == [([], 'list')]
+
+
+def test_text_is_a_string_that_is_no_enumeration() -> None:
+    assert [text_of(output) for output in ('Hi', '', Color.RED, 1, None, WEATHER)] == ['Hi', '', None, None, None, None]
+
+
+def back(artifact: Artifact) -> Any:
+    """What another agent's model gets when the artifact is sent to it."""
+    return user_prompt(Message(role='user', message_id='m', parts=artifact['parts']), EVERYTHING)
+
+
+@given(st.text())
+def test_text_that_goes_out_comes_in(text: str) -> None:
+    assert back(artifacts(str, text)[0]) == text
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=20,
+    )
+)
+def test_data_that_goes_out_comes_in(value: Any) -> None:
+    (content,) = back(artifacts(Any, value)[0])
+    assert isinstance(content, StructuredContent)
+    assert content.value == {'result': value}
+
+
+@given(
+    st.binary(),
+    st.sampled_from(['image/png', 'application/pdf', 'audio/wav', 'video/mp4']),
+    st.from_regex('[a-z]+', fullmatch=True),
+)
+def test_files_that_go_out_come_in(data: bytes, media_type: str, name: str) -> None:
+    file = BinaryContent.narrow_type(BinaryContent(data, media_type=media_type, identifier=name))
+    (content,) = back(artifacts(BinaryContent, file)[0])
+    assert content == file
+    assert content.identifier == f'{name}.{file.format}'
+    assert base64.b64encode(content.data).decode() == file.base64

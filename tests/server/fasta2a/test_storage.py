@@ -1,0 +1,332 @@
+"""A user's FastA2A storage as a backend: what the two sides hold when they might differ."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fasta2a.broker import InMemoryBroker
+from fasta2a.schema import Message, Task
+from fasta2a.storage import InMemoryStorage
+from pydantic_ai.messages import ModelMessage
+
+from pydantic_ai_a2a import Retention
+from pydantic_ai_a2a.errors import LeaseLost, OverloadedError, TaskNotFoundError, UnsupportedOperationError
+from pydantic_ai_a2a.server.fasta2a.broker_backend import BrokeredBackend
+from pydantic_ai_a2a.server.fasta2a.shared_tasks import SharedTask, adopt
+from pydantic_ai_a2a.server.fasta2a.storage_backend import FastA2ABackend
+from pydantic_ai_a2a.server.fasta2a.storage_tasks import context_key, owner_of, stored_task
+from pydantic_ai_a2a.server.store.ports import Backend, Claim, Marks, Slot, Status
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.types import TaskHeader, TaskState
+
+from ...app_client import LIMIT
+from ...suites.values import (
+    AT,
+    LEASE,
+    READER_LAG,
+    chunk,
+    claim_one,
+    ending,
+    events,
+    load,
+    message,
+    said,
+    status_event,
+    submit,
+    turn,
+)
+
+Storage = InMemoryStorage[list[ModelMessage]]
+QUESTION = b'{"messageId":"q","role":"ROLE_AGENT","parts":[{"text":"which?"}]}'
+
+
+def backend_of(storage: Storage, **options: Any) -> FastA2ABackend:
+    return FastA2ABackend(storage, MemoryBackend('agent', reader_lag=READER_LAG), **options)
+
+
+def texts(task: Task) -> list[str | None]:
+    return [part.get('text') for each in task.get('history', ()) for part in each['parts']]
+
+
+async def begun(backend: Backend, name: str = 'x') -> Claim:
+    """Send a message, and claim its task."""
+    task_id = (await submit(backend, message('hello', new=name))).header.id
+    return await claim_one(backend, task_id)
+
+
+async def asked(backend: Backend, name: str = 'x', **options: Any) -> str:
+    """Begin a task, and let it wait with a question."""
+    claimed = await begun(backend, name)
+    end = ending(claimed, 'input-required', status_message=QUESTION, **options)
+    await backend.queue.finish(claimed, end)
+    return claimed.header.id
+
+
+@pytest.mark.parametrize('owner', ['/', '/ann', 'acme%3A/', 'acme/bob%3A'])
+@pytest.mark.parametrize('context_id', ['c', 'a:b', 'pydantic_ai_a2a:/ann:c'])
+def test_a_key_stands_for_one_owner_and_one_context(owner: str, context_id: str) -> None:
+    assert owner_of(context_key(owner, context_id)) == (owner, context_id)
+
+
+def test_the_anonymous_owners_contexts_have_their_own_names() -> None:
+    assert context_key('/', 'c') == 'c'
+    assert context_key('/ann', 'c') == 'pydantic_ai_a2a:/ann:c'
+
+
+def test_a_task_of_the_storage_is_read_whatever_it_lacks() -> None:
+    said = Message(role='agent', parts=[{'text': 'hi'}], message_id='m')
+    full: Task = {
+        'id': 't',
+        'context_id': 'c',
+        'status': {'state': 'failed', 'timestamp': '2023-11-14T22:13:20Z', 'message': said},
+        'metadata': {'k': 1},
+        'history': [said, {**said, 'message_id': 'n'}],
+        'artifacts': [
+            {'artifact_id': 'a', 'parts': [{'text': 'old'}]},
+            {'artifact_id': 'a', 'parts': [{'text': 'new'}]},
+        ],
+    }
+    bare: Task = {'id': 't', 'context_id': 'c', 'status': {'state': 'working'}}
+    read = stored_task(full, None, history_length=None, artifacts=True)
+    assert (read.header.status_at, read.header.metadata) == (AT, b'{"k":1}')
+    assert read.header.status_message is not None
+    assert read.history == [read.header.status_message.replace(b'"m"', b'"n"')]
+    assert read.artifacts == [b'{"artifactId":"a","parts":[{"text":"new"}]}']
+    empty = stored_task(bare, None, history_length=0, artifacts=False)
+    assert (empty.header.status_at, empty.history, empty.artifacts) == (0, None, None)
+
+
+async def test_the_message_that_comes_too_late_for_the_queue_is_rejected_in_the_storage() -> None:
+    class Crowded(Storage):
+        async def submit_task(self, context_id: str, message: Message) -> Task:
+            await backend.memory.queue.submit(other, queue_limit=1, idempotency_window=0)
+            return await super().submit_task(context_id, message)
+
+    storage, other = Crowded(), message('other', new='other')
+    backend = backend_of(storage)
+    with pytest.raises(OverloadedError):
+        await submit(backend, message('hello', new='x'), queue_limit=1)
+    assert [task['status']['state'] for task in storage.tasks.values()] == ['rejected']
+
+
+async def test_a_question_is_in_the_history_once_it_is_no_longer_the_status() -> None:
+    storage = Storage()
+    backend = backend_of(storage)
+    task_id = await asked(backend)
+    waiting = await load(backend, task_id, None)
+    assert waiting.header.status_message == QUESTION
+    assert len(waiting.history or ()) == 1
+    await submit(backend, message('this', to=task_id))
+    assert texts(storage.tasks[task_id]) == ['hello', 'which?', 'this']
+    continued = await load(backend, task_id, None)
+    assert (continued.header.state, continued.header.queued, len(continued.history or ())) == ('working', True, 3)
+    assert storage.tasks[task_id]['status']['state'] == 'submitted'  # the only state that FastA2A's workers begin
+
+
+async def test_a_waiting_task_that_is_canceled_leaves_its_turn_in_the_context() -> None:
+    storage = Storage()
+    backend = backend_of(storage)
+    task_id = await asked(backend, messages=turn('hello', 'which?'))
+    assert storage.contexts == {}
+    await backend.queue.cancel(task_id, None, at=AT)
+    assert [said(context) for context in storage.contexts.values()] == [['hello', 'which?']]
+    assert storage.tasks[task_id]['status']['state'] == 'canceled'
+
+
+async def test_a_waiting_task_that_expires_has_failed_in_the_storage_too_when_its_listener_is_called() -> None:
+    storage = Storage()
+    expired: list[tuple[str, str]] = []
+    backend = backend_of(storage)
+    task_id = await asked(backend)
+
+    def on_expired(header: TaskHeader, failure: str, failure_id: str) -> None:
+        expired.append((failure, storage.tasks[header.id]['status']['state']))
+
+    waits = Retention(waiting=timedelta(seconds=1))
+    swept = await backend.housekeeping.sweep(waits, at=AT + 5_000, on_expired=on_expired)
+    task = storage.tasks[task_id]
+    assert expired == [('expired', 'failed')]
+    other_id = await asked(backend, 'y')
+    await backend.housekeeping.sweep(waits, at=AT + 5_000)
+    assert storage.tasks[other_id]['status']['state'] == 'failed'
+    assert (swept.rows, task['status']['state'], texts(task)[-1]) == (1, 'failed', 'The task waited too long.')
+
+
+async def test_the_end_of_an_expired_task_is_written_again_if_the_storage_failed() -> None:
+    class Failing(Storage):
+        async def update_task(self, task_id: str, state: TaskState, *args: Any, **options: Any) -> Task:
+            if state == 'failed' and faults:
+                raise faults.pop()
+            return await super().update_task(task_id, state, *args, **options)
+
+    faults: list[Exception] = [ConnectionError(), ConnectionError()]
+    storage, expired = Failing(), list[str]()
+    backend = backend_of(storage)
+    tasks = [await asked(backend, name) for name in 'xyz']
+    del storage.tasks[tasks[2]]
+
+    def on_expired(header: TaskHeader, failure: str, failure_id: str) -> None:
+        expired.append(header.id)
+
+    waits = Retention(waiting=timedelta(seconds=1))
+    for written in (tasks[2:], [*tasks[2:], *tasks[:2]]):
+        await backend.housekeeping.sweep(waits, at=AT + 5_000, on_expired=on_expired)
+        assert expired == written
+    assert [storage.tasks[task_id]['status']['state'] for task_id in tasks[:2]] == ['failed', 'failed']
+    assert backend.own_messages == {}
+
+
+async def test_a_message_for_which_there_is_no_memory_leaves_nothing_in_the_storage() -> None:
+    backend = FastA2ABackend(storage := Storage(), MemoryBackend('agent', reader_lag=READER_LAG, max_bytes=100_000))
+    task_id = await asked(backend)
+    for large in (message(new='y'), message(to=task_id)):
+        with pytest.raises(OverloadedError):
+            await submit(backend, replace(large, size=100_000))
+    assert {name: texts(task) for name, task in storage.tasks.items()} == {task_id: ['hello', 'which?']}
+
+
+async def test_a_task_that_is_canceled_while_the_storage_begins_another_is_not_claimed() -> None:
+    class Begins(Storage):
+        async def update_task(self, task_id: str, state: TaskState, *args: Any, **options: Any) -> Task:
+            if state == 'working' and task_id != second:
+                await backend.queue.cancel(second, None, at=AT)
+            return await super().update_task(task_id, state, *args, **options)
+
+    backend = backend_of(storage := Begins())
+    first, second, third = [(await submit(backend, message(new=name))).header.id for name in 'xyz']
+    claims = await backend.queue.claim(Slot('holder', LEASE), at=AT, limit=2)
+    assert [each.header.id for each in claims] == [first]
+    assert (await load(backend, second, None)).header.state == 'canceled'
+    assert {task_id: task['status']['state'] for task_id, task in storage.tasks.items()} == {
+        first: 'working',
+        second: 'canceled',
+        third: 'submitted',
+    }
+
+
+async def test_what_the_agent_says_on_the_way_is_in_the_history() -> None:
+    storage = Storage()
+    backend = backend_of(storage)
+    claimed = await begun(backend)
+    task_id = claimed.header.id
+    n = claimed.header.last_event + 1
+    await backend.queue.emit(claimed, [status_event(n, 'working')], Status('working', AT, QUESTION))
+    assert texts(storage.tasks[task_id]) == ['hello', 'which?']
+    await backend.queue.cancel(task_id, None, at=AT, force=True)
+    with pytest.raises(LeaseLost):
+        await backend.queue.emit(claimed, [status_event(n + 1, 'working')], Status('working', AT, QUESTION))
+    assert texts(storage.tasks[task_id]) == ['hello', 'which?']
+
+
+async def test_a_task_that_is_gone_from_the_storage_is_let_go() -> None:
+    storage = Storage()
+    backend = backend_of(storage)
+    claimed = await begun(backend)
+    task_id = claimed.header.id
+    await backend.queue.finish(claimed, ending(claimed, 'input-required', messages=turn('hello', 'which?')))
+    await submit(backend, message('this', to=task_id))
+    claimed = await claim_one(backend, task_id)
+    del storage.tasks[task_id]
+    with pytest.raises(LeaseLost):
+        await backend.queue.finish(claimed, ending(claimed))
+    assert await backend.reader.load(task_id, None) is None
+    assert backend.own_messages == {}
+
+
+async def test_the_end_of_a_task_that_its_worker_lost_goes_into_the_log() -> None:
+    storage = Storage()
+    backend = backend_of(storage, worker_writes=True)
+    claimed = await begun(backend)
+    task_id = claimed.header.id
+    assert storage.tasks[task_id]['status']['state'] == 'submitted'
+    del storage.tasks[task_id]
+    await backend.queue.finish(claimed, ending(claimed))
+    assert (await events(backend, task_id))[-1].state == 'completed'
+
+
+async def test_a_reader_that_falls_behind_is_dropped() -> None:
+    backend = backend_of(Storage())
+    claimed = await begun(backend)
+    task_id = claimed.header.id
+    dropped = asyncio.Event()
+    reader = backend.events.subscribe(task_id, dropped.set)
+    reader.start(claimed.header.last_event)
+    for n in range(4):
+        await backend.queue.emit(claimed, [chunk(claimed.header.last_event + 1 + n, 'x' * READER_LAG)])
+        if n == 0:
+            assert len(await reader.next()) == 1
+    async with asyncio.timeout(LIMIT):
+        await dropped.wait()
+    assert (list(await reader.next()), reader.dropped) == ([], True)
+    reader.close()
+
+
+async def test_a_released_task_is_claimed_again() -> None:
+    backend = backend_of(Storage())
+    claimed = await begun(backend)
+    task_id = claimed.header.id
+    assert list((await backend.queue.renew('holder', [task_id, 'other'], lease=LEASE)).lost) == ['other']
+    await backend.queue.release(claimed)
+    assert (await claim_one(backend, task_id, 'another')).fence > claimed.fence
+    assert not await backend.queued()
+    BrokeredBackend(backend, InMemoryBroker()).close()
+
+
+async def test_only_a_task_that_has_not_begun_is_taken_from_another_process() -> None:
+    storage = Storage()
+    backend = backend_of(storage)
+    task = await storage.submit_task(
+        context_key('/ann', 'c'), Message(role='user', parts=[{'text': 'hi'}], message_id='m')
+    )
+    await adopt(backend, task['id'], at=AT)
+    claimed = await claim_one(backend, task['id'])
+    assert (claimed.header.owner, claimed.header.context_id) == ('/ann', 'c')
+    with pytest.raises(UnsupportedOperationError):
+        await adopt(backend, task['id'], at=AT)
+    with pytest.raises(TaskNotFoundError):
+        await adopt(backend, 'unknown', at=AT)
+
+
+async def test_a_task_that_ends_here_is_not_told_by_another_process() -> None:
+    storage = Storage()
+    backend = backend_of(storage)
+    task_id = (await submit(backend, message('hello', new='x'))).header.id
+    followed = SharedTask(backend, task_id)
+    assert not await followed.look(at=AT)
+    claimed = await claim_one(backend, task_id)
+    assert not await followed.look(at=AT)
+    await backend.queue.finish(claimed, ending(claimed))
+    assert await followed.look(at=AT)
+    assert await SharedTask(backend, 'gone').look(at=AT)
+
+
+async def test_a_queue_behind_a_broker_renews_and_releases_what_it_has_handed_out() -> None:
+    backend = BrokeredBackend(MemoryBackend('agent', reader_lag=READER_LAG), InMemoryBroker())
+    await submit(backend, message(new='task'))
+    claimed = await claim_one(backend, 'task')
+    renewed = await backend.queue.renew('holder', ['task', 'another'], lease=LEASE)
+    before = await backend.queue.claim(Slot('other', LEASE), at=AT, limit=1)
+    await backend.queue.release(claimed)
+    [after] = await backend.queue.claim(Slot('other', LEASE), at=AT, limit=1)
+    assert renewed == Marks(lost=['another'], cancel=[])
+    assert before == []
+    assert (after.header.id, after.holder) == ('task', 'other')
+    backend.close()
+
+
+async def test_what_operators_do_to_a_store_a_storage_cannot() -> None:
+    housekeeping = backend_of(Storage()).housekeeping
+    with pytest.raises(UnsupportedOperationError, match='cannot list dead letters'):
+        await housekeeping.dead_letters()
+    with pytest.raises(UnsupportedOperationError, match='cannot show its queue'):
+        await housekeeping.queues(at=0, every=False)
+    with pytest.raises(UnsupportedOperationError, match='cannot pause its queue'):
+        await housekeeping.pause(0)
+    with pytest.raises(UnsupportedOperationError, match='cannot retry tasks'):
+        await housekeeping.retry('t', new_id='u', at=AT)
+    with pytest.raises(UnsupportedOperationError, match='cannot export tasks'):
+        housekeeping.export('/')

@@ -1,0 +1,517 @@
+"""An agent as a worker in a plain FastA2A app, called by FastA2A's own client, whose tests' shapes it keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from fasta2a import FastA2A
+from fasta2a.broker import InMemoryBroker
+from fasta2a.client import A2AClient
+from fasta2a.schema import Artifact, Message, Part, StreamResponse, Task, TaskSendParams, TaskState
+from fasta2a.storage import InMemoryStorage
+from inline_snapshot import snapshot
+from pydantic_ai import Agent
+from pydantic_ai.messages import (
+    BinaryImage,
+    ImageUrl,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ToolCallPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import AgentWorker
+
+from ...app_client import LIMIT
+from ...behaviour.stage import Stage, heard, prompts
+
+Storage = InMemoryStorage[list[ModelMessage]]
+
+
+class Watched(Storage):
+    """FastA2A's storage, which tells when a task has reached a state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed = asyncio.Condition()
+
+    async def update_task(self, task_id: str, state: TaskState, *args: Any, **kwargs: Any) -> Task:
+        task = await super().update_task(task_id, state, *args, **kwargs)
+        async with self._changed:
+            self._changed.notify_all()
+        return task
+
+    async def reached(self, task_id: str, *states: TaskState) -> Task:
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.tasks[task_id]['status']['state'] in states)
+        return self.tasks[task_id]
+
+
+@dataclass
+class Served:
+    """A plain FastA2A app while it runs."""
+
+    client: A2AClient
+    storage: Watched
+    worker: AgentWorker
+
+    async def send(self, text: str = 'hello', **fields: Any) -> Task:
+        response = await self.client.send_message(said(text, **fields))
+        assert 'result' in response
+        assert 'task' in response['result']
+        return response['result']['task']
+
+    async def done(self, task_id: str) -> Task:
+        return await self.storage.reached(task_id, 'completed', 'failed', 'canceled')
+
+    async def stream(self, text: str = 'hello') -> list[StreamResponse]:
+        responses = self.client.stream_message(said(text))
+        return [response['result'] async for response in responses if 'result' in response]
+
+
+def said(text: str, **fields: Any) -> Message:
+    message = Message(role='user', parts=[Part(text=text)], message_id=str(uuid4()))
+    message.update(fields)  # pyright: ignore[reportCallIssue, reportArgumentType] - of a TypedDict's keys
+    return message
+
+
+@asynccontextmanager
+async def serving(agent: Agent[Any, Any], make: Any = AgentWorker, **options: Any) -> AsyncGenerator[Served]:
+    storage, broker = Watched(), InMemoryBroker()
+    worker = make(agent=agent, broker=broker, storage=storage, **options)
+
+    @asynccontextmanager
+    async def lifespan(app: FastA2A) -> AsyncGenerator[None]:
+        async with app.task_manager, agent, worker.run():
+            yield
+
+    app = FastA2A(storage=storage, broker=broker, lifespan=lifespan)
+    http = httpx.AsyncClient(transport=httpx.ASGITransport(app))
+    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app), http:
+        yield Served(A2AClient(http_client=http), storage, worker)
+
+
+def texts(task: Task) -> list[str]:
+    return [part['text'] for artifact in task.get('artifacts', ()) for part in artifact['parts'] if 'text' in part]
+
+
+def answered(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'response': ['foo', 'bar']})])
+
+
+async def test_a_data_answer_has_the_shape_that_fasta2as_own_tests_pin() -> None:
+    async with serving(Agent(FunctionModel(answered), output_type=tuple[str, str])) as served:
+        submitted = await served.send('Hello, world!')
+        await served.done(submitted['id'])
+        response = await served.client.get_task(submitted['id'])
+    assert submitted['status']['state'] == 'submitted'
+    assert 'result' in response
+    task: dict[str, Any] = {**response['result']}
+    assert (task.pop('id'), task.pop('context_id')) == (submitted['id'], submitted['context_id'])
+    assert task.pop('status')['state'] == 'completed'
+    [artifact] = task.pop('artifacts')
+    assert {**artifact, 'artifact_id': '...'} == snapshot(
+        {
+            'artifact_id': '...',
+            'name': 'result',
+            'parts': [
+                {
+                    'metadata': {
+                        'json_schema': {
+                            'type': 'array',
+                            'prefixItems': [{'type': 'string'}, {'type': 'string'}],
+                            'minItems': 2,
+                            'maxItems': 2,
+                        }
+                    },
+                    'data': {'result': ['foo', 'bar']},
+                }
+            ],
+        }
+    )
+    [message] = task.pop('history')
+    assert (message['role'], message['parts'], task) == ('user', [{'text': 'Hello, world!'}], {})
+
+
+async def test_the_answer_streams_as_chunks_and_then_comes_whole() -> None:
+    async with serving(Agent(TestModel(custom_output_text='hello streaming world'))) as served:
+        events = await served.stream()
+    assert 'task' in events[0]
+    assert events[0]['task']['status']['state'] == 'submitted'
+    states = [event['status_update']['status']['state'] for event in events if 'status_update' in event]
+    assert states == ['working', 'completed']
+    *chunks, final = [event['artifact_update'] for event in events if 'artifact_update' in event]
+    assert all((chunk.get('append'), chunk.get('last_chunk')) == (True, False) for chunk in chunks)
+    assert ''.join(part.get('text', '') for chunk in chunks for part in chunk['artifact']['parts']) == (
+        'hello streaming world'
+    )
+    assert (final.get('append'), final.get('last_chunk')) == (False, True)
+    assert final['artifact']['parts'] == [{'text': 'hello streaming world'}]
+    assert {chunk['artifact']['artifact_id'] for chunk in chunks} == {final['artifact']['artifact_id']}
+
+
+async def test_a_model_that_cannot_stream_answers_with_the_whole_alone() -> None:
+    async with serving(Agent(FunctionModel(heard))) as served:
+        events = await served.stream('plain answer')
+    chunks = [event['artifact_update'] for event in events if 'artifact_update' in event]
+    assert [(chunk.get('append'), chunk['artifact']['parts']) for chunk in chunks] == [
+        (False, [{'text': 'plain answer'}])
+    ]
+    assert 'status_update' in events[-1]
+    assert events[-1]['status_update']['status']['state'] == 'completed'
+
+
+async def test_text_before_a_tool_call_is_told_as_a_status_and_replaced_by_the_answer() -> None:
+    async def write(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        if len(messages) == 1:
+            yield 'I look it up.'
+            yield {1: DeltaToolCall('look_up', '{}', tool_call_id='call')}
+        else:
+            yield 'It is 42.'
+
+    agent = Agent(FunctionModel(stream_function=write))
+    agent.tool_plain(name='look_up')(lambda: 42)
+    async with serving(agent) as served:
+        events = await served.stream()
+    updates = [event['artifact_update'] for event in events if 'artifact_update' in event]
+    assert [(update.get('append'), update['artifact']['parts'][0].get('text')) for update in updates] == [
+        (True, 'I look it up.'),
+        (False, 'It is 42.'),
+        (False, 'It is 42.'),
+    ]
+    statuses = [event['status_update']['status'] for event in events if 'status_update' in event]
+    said = [part.get('text') for status in statuses if 'message' in status for part in status['message']['parts']]
+    assert said == ['I look it up.']
+
+
+async def test_five_tasks_run_at_once() -> None:
+    together = asyncio.Barrier(5)
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        await together.wait()
+        return heard(messages, info)
+
+    async with serving(Agent(FunctionModel(answer))) as served:
+        sent = [await served.send(str(n)) for n in range(5)]
+        tasks = [await served.done(task['id']) for task in sent]
+    assert [texts(task) for task in tasks] == [['0'], ['1'], ['2'], ['3'], ['4']]
+
+
+async def test_a_context_is_the_whole_list_of_messages_and_its_tasks_run_in_order() -> None:
+    stage = Stage()
+    async with serving(stage.agent) as served:
+        first = await served.send('one', context_id='c')
+        second = await served.send('two', context_id='c')
+        await stage.reached('one')
+        stage.open('one', 'two')
+        tasks = [await served.done(task['id']) for task in (first, second)]
+    assert [texts(task) for task in tasks] == [['one'], ['one + two']]
+    assert stage.began == ['one', 'two']
+    context = served.storage.contexts['c']
+    assert (prompts(context), [each.kind for each in context]) == (['one', 'two'], ['request', 'response'] * 2)
+
+
+async def test_the_answer_is_in_the_history_as_said_by_the_agent() -> None:
+    async with serving(Agent(FunctionModel(heard))) as served:
+        task = await served.done((await served.send('hello'))['id'])
+    said = [(each['role'], each['parts']) for each in task.get('history', ())]
+    assert said == [('user', [{'text': 'hello'}]), ('agent', [{'text': 'hello'}])]
+
+
+async def test_a_system_prompt_is_kept() -> None:
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        systems = [part.content for each in messages for part in each.parts if isinstance(part, SystemPromptPart)]
+        return ModelResponse(parts=[TextPart(' + '.join(systems))])
+
+    async with serving(Agent(FunctionModel(answer), system_prompt='Be fun!')) as served:
+        task = await served.done((await served.send())['id'])
+    assert texts(task) == ['Be fun!']
+
+
+async def test_a_running_task_and_its_async_tools_are_cancelled() -> None:
+    running, stopped = asyncio.Event(), asyncio.Event()
+    agent = Agent(TestModel())
+
+    @agent.tool_plain
+    async def wait() -> None:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with serving(agent) as served:
+        task = await served.send(context_id='c')
+        await running.wait()
+        await served.worker.broker.cancel_task({'id': task['id']})
+        canceled = await served.done(task['id'])
+        assert stopped.is_set()
+    assert canceled['status']['state'] == 'canceled'
+    assert prompts(served.storage.contexts['c']) == ['hello']
+
+
+async def test_a_task_that_waits_for_its_context_is_cancelled_and_never_starts() -> None:
+    stage = Stage()
+    async with serving(stage.agent) as served:
+        first = await served.send('one', context_id='c')
+        await stage.reached('one')
+        second = await served.send('two', context_id='c')
+        await served.worker.broker.cancel_task({'id': second['id']})
+        stage.open('one', 'two')
+        tasks = [await served.done(task['id']) for task in (first, second)]
+    assert [task['status']['state'] for task in tasks] == ['completed', 'canceled']
+    assert stage.began == ['one']
+
+
+async def test_cancelling_what_does_not_run_ends_it_unless_it_has_ended() -> None:
+    async with serving(Agent('test')) as served:
+        ended = await served.done((await served.send())['id'])
+        waiting = await served.storage.submit_task('c', said('hello'))
+        for task_id in (ended['id'], waiting['id'], 'unknown'):
+            await served.worker.cancel_task({'id': task_id})
+        states = [served.storage.tasks[task['id']]['status']['state'] for task in (ended, waiting)]
+    assert states == ['completed', 'canceled']
+
+
+class Panic(BaseException):
+    """What compiled code raises; no `Exception`."""
+
+
+async def test_a_failure_says_why_in_general_words_and_the_log_has_the_rest(caplog: pytest.LogCaptureFixture) -> None:
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if prompts(messages) == ['exit']:
+            raise Panic('nobody but the log may read this')
+        if prompts(messages) == ['cancel']:
+            raise asyncio.CancelledError
+        return heard(messages, info)
+
+    async with serving(Agent(FunctionModel(answer))) as served:
+        events = await served.stream('exit')
+        cancelled = await served.done((await served.send('cancel'))['id'])
+        following = await served.done((await served.send('hello'))['id'])
+    assert 'status_update' in events[-1]
+    status = events[-1]['status_update']['status']
+    assert status['state'] == 'failed'
+    assert 'message' in status
+    assert status['message']['parts'] == [{'text': 'The agent failed with an internal error.'}]
+    assert (cancelled['status']['state'], texts(following)) == ('failed', ['hello'])
+    assert 'nobody but the log may read this' in caplog.text
+
+
+async def test_a_message_that_the_agent_cannot_read_fails_with_the_field_at_fault(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(Agent('test')) as served:
+        sent = await served.send(parts=[Part(url='file:///etc/passwd')])
+        failed = await served.done(sent['id'])
+    reason = failed.get('history', [])[-1]
+    assert failed['status']['state'] == 'failed'
+    assert reason['parts'] == [{'text': 'Invalid parameters: history[0].parts[0].url: must be an https URL'}]
+    assert reason.get('metadata') == {'failure': 'bad-input', 'correlationId': sent['id']}
+    assert 'Traceback' not in caplog.text
+
+
+async def test_a_run_that_raises_what_would_end_the_process_fails() -> None:
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise GeneratorExit
+
+    async with serving(Agent(FunctionModel(answer))) as served:
+        failed = await served.done((await served.send('hello'))['id'])
+    assert failed['status']['state'] == 'failed'
+
+
+async def test_ctrl_c_is_not_held_up() -> None:
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise KeyboardInterrupt
+
+    storage = Storage()
+    worker = AgentWorker(agent=Agent(FunctionModel(answer)), broker=InMemoryBroker(), storage=storage)
+    task = await storage.submit_task('c', said('hello'))
+    with pytest.raises(KeyboardInterrupt):
+        await worker.run_task(TaskSendParams(id=task['id'], context_id='c', message=said('hello')))
+
+
+class Full(Storage):
+    """Has no room for the context of a run."""
+
+    async def update_context(self, context_id: str, context: list[ModelMessage]) -> None:
+        raise OSError('SECRET: no space left')
+
+
+async def test_a_storage_that_fails_is_told_as_such() -> None:
+    storage = Full()
+    worker = AgentWorker(agent=Agent('test'), broker=InMemoryBroker(), storage=storage)
+    task = await storage.submit_task('c', said('hello'))
+    await worker.run_task(TaskSendParams(id=task['id'], context_id='c', message=said('hello')))
+    reason = storage.tasks[task['id']].get('history', [])[-1]
+    assert reason['parts'] == [{'text': 'The store of the server failed.'}]
+    assert reason.get('metadata') == {'failure': 'storage', 'correlationId': task['id']}
+
+
+async def test_a_file_keeps_its_media_type() -> None:
+    def draw() -> list[BinaryImage | ImageUrl]:
+        drawing = BinaryImage(b'png', media_type='image/png', identifier='drawing')
+        return [drawing, ImageUrl('https://example.com/a.png')]
+
+    async with serving(Agent(TestModel(), output_type=draw)) as served:
+        task = await served.done((await served.send())['id'])
+    assert [part for each in task.get('artifacts', ()) for part in each['parts']] == [
+        {'raw': 'cG5n', 'media_type': 'image/png', 'filename': 'drawing.png'},
+        {'url': 'https://example.com/a.png', 'media_type': 'image/png'},
+    ]
+
+
+async def test_a_run_that_takes_too_long_has_failed() -> None:
+    agent = Agent(TestModel())
+
+    @agent.tool_plain
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    async with serving(agent, timeout=0.01) as served:
+        task = await served.done((await served.send())['id'])
+    assert task['status']['state'] == 'failed'
+    assert task.get('history', [])[-1]['parts'] == [{'text': 'The task ran out of time.'}]
+
+
+async def test_a_shutdown_ends_what_still_runs() -> None:
+    stage = Stage()
+    async with serving(stage.agent) as served:
+        task = await served.send('one')
+        await stage.reached('one')
+    kept = served.storage.tasks[task['id']]
+    assert kept['status']['state'] == 'failed'
+    assert kept.get('history', [])[-1]['parts'] == [{'text': 'The server shut down before the task was done.'}]
+
+
+async def test_a_task_that_was_begun_or_is_not_there_is_not_run() -> None:
+    async with serving(Agent('test')) as served:
+        task = await served.done((await served.send())['id'])
+        for task_id in (task['id'], 'unknown'):
+            params = TaskSendParams(id=task_id, context_id='c', message=said('again'))
+            with pytest.raises(ValueError, match=r'not found|already been processed'):
+                await served.worker.run_task(params)
+
+
+async def test_an_operation_that_cannot_be_stored_does_not_end_the_worker(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(Agent('test')) as served:
+        await served.worker.broker.run_task(TaskSendParams(id='unknown', context_id='c', message=said('hello')))
+        task = await served.done((await served.send())['id'])
+    assert task['status']['state'] == 'completed'
+    assert 'The storage failed, so task unknown may stay without an end' in caplog.text
+    assert caplog.records[-1].levelno == logging.ERROR
+
+
+class Reading(AgentWorker):
+    """Reads and builds in its own way."""
+
+    def build_message_history(self, history: list[Message]) -> list[ModelMessage]:
+        prompt = [UserPromptPart(part.get('text', '')) for each in history for part in each['parts']]
+        return [
+            ModelRequest(parts=[UserPromptPart('before')]),
+            ModelRequest(parts=[SystemPromptPart('rule'), *prompt, UserPromptPart(['and', 'more'])]),
+        ]
+
+    def build_artifacts(self, result: Any) -> list[Artifact]:
+        built = super().build_artifacts(result)
+        return [{**built[0], 'name': 'mine'}, Artifact(artifact_id='second', parts=[Part(data={'n': 2})])]
+
+
+async def test_a_subclass_reads_and_builds_in_its_own_way() -> None:
+    seen: list[list[ModelMessage]] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        seen.append(messages)
+        return ModelResponse(parts=[TextPart('ok')])
+
+    async with serving(Agent(FunctionModel(answer)), make=Reading) as served:
+        task = await served.done((await served.send('now', context_id='c'))['id'])
+    assert _contents(seen[0]) == ['before', '<system>rule</system>', ['now', 'and', 'more']]
+    assert [(each.get('name'), each['parts']) for each in task.get('artifacts', ())] == [
+        ('mine', [{'text': 'ok'}]),
+        (None, [{'data': {'n': 2}}]),
+    ]
+    assert _contents(served.storage.contexts['c']) == [['now', 'and', 'more']]
+
+
+class Naming(AgentWorker):
+    """Writes numbers in its own way."""
+
+    def build_artifacts(self, result: Any) -> list[Artifact]:
+        return [Artifact(artifact_id='a', parts=[Part(text=f'{result}')])]
+
+
+@pytest.mark.parametrize(
+    ('make', 'requests', 'part'), [(AgentWorker, 2, {'data': {'result': 1.5}}), (Naming, 1, {'text': 'nan'})]
+)
+async def test_a_number_that_json_cannot_hold_is_asked_for_again_unless_the_worker_writes_it(
+    make: type[AgentWorker], requests: int, part: Part
+) -> None:
+    values = iter(['NaN', '1.5'])
+
+    def measure(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, f'{{"response": {next(values)}}}')])
+
+    async with serving(Agent(FunctionModel(measure), output_type=float), make=make) as served:
+        task = await served.done((await served.send('now'))['id'])
+    parts = [each for artifact in task.get('artifacts', ()) for each in artifact['parts']]
+    assert [{name: each.get(name) for name in part} for each in parts] == [part]
+    assert len([*values]) == 2 - requests
+
+
+def _contents(messages: list[ModelMessage]) -> list[Any]:
+    """What users and systems said."""
+    parts = [part for each in messages for part in each.parts]
+    return [part.content for part in parts if isinstance(part, (UserPromptPart, SystemPromptPart))]
+
+
+async def test_a_history_without_a_user_prompt_fails_the_task() -> None:
+    class Silent(AgentWorker):
+        def build_message_history(self, history: list[Message]) -> list[ModelMessage]:
+            return [ModelResponse(parts=[TextPart('nothing')])]
+
+    async with serving(Agent('test'), make=Silent) as served:
+        task = await served.done((await served.send())['id'])
+    assert task['status']['state'] == 'failed'
+
+
+async def test_a_dataclass_may_inherit_from_it() -> None:
+    @dataclass
+    class Named(AgentWorker):
+        name: str
+
+    worker = Named(broker=InMemoryBroker(), storage=Storage(), agent=Agent('test'), name='ann')
+    task = await worker.storage.submit_task('c', said('hello'))
+    await worker.run_task(TaskSendParams(id=task['id'], context_id='c', message=said('hello')))
+    assert (worker.name, worker.options, texts(task)) == ('ann', {}, ['success (no tool calls)'])
+
+
+async def test_the_modes_that_a_client_names_are_honoured() -> None:
+    async with serving(Agent(TestModel(custom_output_text='plain'))) as served:
+        task = await served.storage.submit_task('c', said('hello'))
+        params = TaskSendParams(id=task['id'], context_id='c', message=said('hello'))
+        await served.worker.run_task({**params, 'accepted_output_modes': ['application/json']})
+    assert [part.get('data') for each in task.get('artifacts', ()) for part in each['parts']] == [{'result': 'plain'}]
+
+
+def test_what_is_no_option_of_every_run_is_refused() -> None:
+    with pytest.raises(TypeError, match='message_history'):
+        AgentWorker(
+            agent=Agent('test'),
+            broker=InMemoryBroker(),
+            storage=Storage(),
+            message_history=[],  # pyright: ignore[reportCallIssue]
+        )

@@ -1,0 +1,185 @@
+"""Bad input over gRPC: each call gets a clear error, nothing is stored, and nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from a2a.types import ListTasksRequest, Message, Part, Role, SendMessageRequest
+from google.protobuf.struct_pb2 import Struct, Value
+from google.protobuf.timestamp_pb2 import Timestamp
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import Limits, to_a2a
+from pydantic_ai_a2a.wire.protobuf.method_messages import SERVICE
+
+from ...fixed import fixed
+from .calls import Agent as Caller
+from .calls import Refused, say, serving
+
+AGENT = Agent(TestModel(custom_output_text='The answer.'))
+NO_MESSAGE = 'Invalid request: the bytes must be a lf.a2a.v1.SendMessageRequest, nested at most 100 messages deep'
+SEND = f'/{SERVICE}/SendMessage'
+
+
+@asynccontextmanager
+async def untouched(**options: Any) -> AsyncGenerator[Caller]:
+    """An agent that has no task after the block."""
+    app = to_a2a(AGENT, **options)
+    async with serving(app) as agent:
+        yield agent
+        assert await app.list_tasks() == []
+
+
+def length(size: int) -> bytes:
+    """A size as protobuf writes it."""
+    return bytes([size & 127 | 128]) + length(size >> 7) if size > 127 else bytes([size])
+
+
+def field(number: int, content: bytes) -> bytes:
+    """A field with bytes or a message."""
+    return bytes([number << 3 | 2]) + length(len(content)) + content
+
+
+def deep(depth: int) -> bytes:
+    """A request whose metadata has so many lists in each other."""
+    value = b'\x20\x01'
+    for _ in range(depth):
+        value = field(6, field(1, value))
+    return field(4, field(1, field(1, b'a') + field(2, value))) + say().SerializeToString()
+
+
+NAN = Struct(fields={'a': Value(number_value=float('nan'))})
+REQUESTS: dict[str, bytes] = {
+    'no message': SendMessageRequest().SerializeToString(),
+    'no parts': SendMessageRequest(message=Message(message_id='m', role=Role.ROLE_USER)).SerializeToString(),
+    'empty part': SendMessageRequest(message=Message(role=Role.ROLE_USER, parts=[Part()])).SerializeToString(),
+    'unknown role': SendMessageRequest(message=Message(role=99, parts=[Part(text='a')])).SerializeToString(),  # pyright: ignore[reportArgumentType]
+    'NaN': SendMessageRequest(message=say().message, metadata=NAN).SerializeToString(),
+    'NUL': say('a\0b').SerializeToString(),
+    'infinity': SendMessageRequest(
+        message=Message(role=Role.ROLE_USER, parts=[Part(data=Value(number_value=float('inf')))])
+    ).SerializeToString(),
+    'garbage': b'\xff\xff\xff',
+    'cut': say().SerializeToString()[:-3],
+    'text that is no UTF-8': field(2, field(1, b'\xff')),
+    'deep lists': deep(40),
+    'too deep lists': deep(500),
+}
+
+
+@pytest.mark.parametrize('name', REQUESTS)
+async def test_a_message_that_is_none_is_refused(name: str) -> None:
+    async with untouched() as agent:
+        refused = await agent.raw(SEND, REQUESTS[name])
+        assert isinstance(refused, Refused)
+        assert refused.code == 'INVALID_ARGUMENT', refused
+        assert refused.details[0]['reason'] in ('INVALID_PARAMS', 'INVALID_REQUEST')
+
+
+async def test_unknown_methods_and_services_are_unimplemented() -> None:
+    async with untouched() as agent:
+        paths = ('/lf.a2a.v1.A2AService/Nothing', '/a2a.v1.A2AService/SendMessage', '/grpc.health.v1.Health/Check', '/')
+        codes = [refused.code for path in paths if isinstance(refused := await agent.raw(path, b''), Refused)]
+        assert codes == ['UNIMPLEMENTED'] * 4
+
+
+async def test_a_call_that_ends_without_a_message_is_refused() -> None:
+    async with untouched() as agent:
+        refused = await agent.raw(SEND)
+        assert isinstance(refused, Refused)
+        assert refused[:2] == ('INVALID_ARGUMENT', 'Invalid request: the call ended without a message')
+
+
+async def test_a_message_over_the_limit_is_not_read() -> None:
+    async with untouched(limits=Limits(body=50_000)) as agent:
+        refused = await agent.raw(SEND, say('a' * 60_000).SerializeToString())
+        assert isinstance(refused, Refused)
+        assert refused.code == 'RESOURCE_EXHAUSTED'
+
+
+@pytest.mark.parametrize(
+    'body',
+    [
+        SendMessageRequest(message=Message(parts=[Part()] * 900)).SerializeToString(),
+        field(4, field(1, field(2, field(6, field(1, b'\x20\x01') * 900)))),
+        b'\x9d\x06abcd' * 900,
+        b'\x99\x06abcdefgh' * 900,
+    ],
+    ids=['parts', 'values', 'unknown of 4 bytes', 'unknown of 8 bytes'],
+)
+async def test_a_message_with_too_many_values_is_not_parsed(body: bytes) -> None:
+    async with untouched(limits=fixed(Limits, values=800)) as agent:
+        refused = await agent.raw(SEND, body)
+        assert isinstance(refused, Refused)
+        assert refused[:2] == ('RESOURCE_EXHAUSTED', 'The request holds more than 800 values.')
+
+
+@pytest.mark.parametrize(
+    'body',
+    [
+        b'\x0b' + b'a' * 900,
+        field(2, b'\x0a\xff\xff\xff\x0f' + b'a' * 900),
+        b'\x08' + b'\xff' * 900,
+        b'a' * 900 + b'\x0a',
+    ],
+    ids=['group', 'longer than its message', 'endless number', 'cut'],
+)
+async def test_long_bytes_that_are_no_message_are_refused(body: bytes) -> None:
+    async with untouched(limits=fixed(Limits, values=800)) as agent:
+        refused = await agent.raw(SEND, body)
+        assert isinstance(refused, Refused)
+        assert refused[:2] == ('INVALID_ARGUMENT', NO_MESSAGE)
+
+
+async def test_a_long_message_with_few_values_is_served() -> None:
+    async with serving(to_a2a(AGENT, limits=fixed(Limits, values=800))) as agent:
+        sent = say('a' * 400_000)
+        sent.message.metadata['b'] = 1.5
+        sent.configuration.history_length = 1
+        task = (await agent.call('SendMessage', sent)).task
+    assert [part.text for part in task.artifacts[0].parts] == ['The answer.']
+
+
+async def test_a_time_beyond_all_years_is_refused() -> None:
+    async with untouched() as agent:
+        refused = await agent.refused('ListTasks', ListTasksRequest(status_timestamp_after=Timestamp(seconds=10**17)))
+    assert refused.code == 'INVALID_ARGUMENT'
+
+
+@pytest.mark.parametrize(
+    ('metadata', 'code'),
+    [
+        ([('a2a-version', '1.0, 2.0')], 'INVALID_ARGUMENT'),
+        ([('a2a-version', 'x' * 2_000)], 'FAILED_PRECONDITION'),
+        ([('last-event-id', '9' * 5_000)], 'NOT_FOUND'),
+        ([('a2a-extensions', ',' * 5_000)], 'NOT_FOUND'),
+        ([('traceparent', 'x')], 'NOT_FOUND'),
+        ([('x-any-bin', b'\xff\x00')], 'NOT_FOUND'),
+        ([('x-long', 'x' * 100_000)], 'RESOURCE_EXHAUSTED'),
+    ],
+)
+async def test_strange_metadata_breaks_nothing(metadata: Any, code: str) -> None:
+    async with untouched() as agent:
+        refused = await agent.raw(f'/{SERVICE}/SubscribeToTask', field(2, b'unknown'), metadata=metadata)
+        assert isinstance(refused, Refused)
+        assert refused.code == code
+
+
+async def test_an_answer_that_protobuf_does_not_carry_is_refused_and_the_task_stays() -> None:
+    nested: Any = 'deepest'
+    for _ in range(60):
+        nested = {'a': nested}
+
+    async def produce() -> dict[str, Any]:
+        return nested
+
+    app = to_a2a(Agent(TestModel(), output_type=produce))
+    async with serving(app) as agent:
+        refused = await agent.refused('SendMessage', say())
+        (task,) = await app.list_tasks()
+    assert (refused.code, refused.details[0]['reason']) == ('FAILED_PRECONDITION', 'UNSUPPORTED_OPERATION')
+    assert task['status']['state'] == 'completed'

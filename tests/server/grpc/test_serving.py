@@ -1,0 +1,336 @@
+"""`serve_grpc` and `run(grpc_port=)`: what can be served, and where."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+from a2a.types import GetExtendedAgentCardRequest, GetTaskRequest, TaskState
+from google.protobuf.json_format import MessageToDict
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
+from starlette.applications import Starlette
+
+from pydantic_ai_a2a import A2AApp, Access, APIKeyAuth, TrustedKeys, mount, run, serve_grpc, to_a2a
+from pydantic_ai_a2a.client.card_verifier import CardVerifier
+from pydantic_ai_a2a.server.app.listening_sockets import listen
+from pydantic_ai_a2a.server.app.serve_grpc import GrpcState
+from pydantic_ai_a2a.server.app.uvicorn_server import uvicorn_server
+
+from ...app_client import Client, lifespan
+from ...bounds import LIMIT
+from ...wire.signing.pairs import pem, public_pem
+from .calls import Agent as Caller
+from .calls import say
+
+AGENT = Agent(TestModel(custom_output_text='The answer.'))
+
+
+async def test_an_agent_is_served_without_an_http_server() -> None:
+    async with (
+        serve_grpc(AGENT, port=0) as state,
+        grpc.aio.insecure_channel(state['grpc_address']) as channel,
+    ):
+        task = (await Caller(channel).call('SendMessage', say())).task
+    assert TaskState.Name(task.status.state) == 'TASK_STATE_COMPLETED'
+
+
+async def test_compressed_messages_are_read() -> None:
+    async with (
+        serve_grpc(AGENT, port=0) as state,
+        grpc.aio.insecure_channel(state['grpc_address'], compression=grpc.Compression.Gzip) as channel,
+    ):
+        task = (await Caller(channel).call('SendMessage', say('hello ' * 1000))).task
+    assert TaskState.Name(task.status.state) == 'TASK_STATE_COMPLETED'
+
+
+async def test_as_a_lifespan_it_starts_and_ends_with_the_app() -> None:
+    app = to_a2a(AGENT, lifespan=partial(serve_grpc, port=0))
+    async with lifespan(app):
+        card = (await Client(app).get('/.well-known/agent-card.json')).json
+        (address,) = [each['url'] for each in card['supportedInterfaces'] if each['protocolBinding'] == 'GRPC']
+        port = int(address.removeprefix('testserver:'))
+        async with grpc.aio.insecure_channel(f'127.0.0.1:{port}') as channel:
+            task = (await Caller(channel).call('SendMessage', say())).task
+        same = await Client(app).get_task(task.id)
+    assert same['id'] == task.id
+    card = (await Client(app).get('/.well-known/agent-card.json')).json
+    assert [each['protocolBinding'] for each in card['supportedInterfaces']] == ['JSONRPC', 'HTTP+JSON', 'JSONRPC']
+
+
+async def test_the_signed_card_has_the_grpc_interface_while_grpc_is_served() -> None:
+    key = 'the-key-of-ann-1234'
+    app = to_a2a(
+        AGENT,
+        url='http://127.0.0.1/',
+        auth=APIKeyAuth({key: 'ann'}),
+        access=Access(signing=[pem()], extended_card={'description': 'More.'}),
+    )
+    verifier = CardVerifier(TrustedKeys(keys=[public_pem()]))
+
+    async def bindings() -> list[str]:
+        wire = (await Client(app).get('/.well-known/agent-card.json')).json
+        card = await verifier.content(wire, '')
+        return [interface['protocolBinding'] for interface in card['supportedInterfaces']]
+
+    async with lifespan(app):
+        before = await bindings()
+        async with (
+            serve_grpc(app, port=0) as state,
+            grpc.aio.insecure_channel(state['grpc_address']) as channel,
+        ):
+            assert await bindings() == ['JSONRPC', 'HTTP+JSON', 'GRPC', 'JSONRPC']
+            request = GetExtendedAgentCardRequest()
+            card = await Caller(channel).call('GetExtendedAgentCard', request, metadata=[('x-api-key', key)])
+            assert (await verifier.content(MessageToDict(card), ''))['description'] == 'More.'
+        assert await bindings() == before == ['JSONRPC', 'HTTP+JSON', 'JSONRPC']
+
+
+async def test_a_mounted_app_is_served_by_the_lifespan_of_its_parent() -> None:
+    app = to_a2a(AGENT)
+
+    @asynccontextmanager
+    async def beside(parent: Any) -> AsyncGenerator[Any]:
+        async with serve_grpc(parent, port=0) as state:
+            yield state
+
+    parent = Starlette(lifespan=beside)
+    mount(parent, '/agent', app)
+    async with lifespan(parent):
+        card = (await Client(parent).get('/agent/.well-known/agent-card.json')).json
+    assert [each['protocolBinding'] for each in card['supportedInterfaces']] == [
+        'JSONRPC',
+        'HTTP+JSON',
+        'GRPC',
+        'JSONRPC',
+    ]
+
+
+@pytest.mark.parametrize(
+    ('url', 'declared'),
+    [(None, '[2001:db8::1]'), ('grpc.example.com:443', 'grpc.example.com:443')],
+)
+async def test_the_card_names_the_host_of_the_agent_or_the_given_one(url: str | None, declared: str) -> None:
+    app = to_a2a(AGENT, url='https://[2001:db8::1]/agent/')
+    async with lifespan(app), serve_grpc(app, host='::1', port=0, url=url) as state:
+        card: Any = app.card.public('https://[2001:db8::1]/agent/')
+        port = state['grpc_address'].removeprefix('[::1]:')
+    (address,) = [each['url'] for each in card['supported_interfaces'] if each['protocol_binding'] == 'GRPC']
+    assert address == (declared if url else f'{declared}:{port}')
+
+
+async def test_tenants_have_their_name_on_the_card() -> None:
+    app = to_a2a(AGENT, access=Access(tenants=['acme']))
+    async with lifespan(app), serve_grpc(app, port=0):
+        card = (await Client(app).get('/acme/.well-known/agent-card.json')).json
+    (interface,) = [each for each in card['supportedInterfaces'] if each['protocolBinding'] == 'GRPC']
+    assert interface['tenant'] == 'acme'
+
+
+def two() -> Starlette:
+    parent = Starlette()
+    mount(parent, '/a', to_a2a(AGENT, name='a'))
+    mount(parent, '/b', to_a2a(AGENT, name='b'))
+    return parent
+
+
+@pytest.mark.parametrize(
+    ('app', 'options', 'text'),
+    [
+        (two, {}, r'gRPC serves one agent on a port, and several apps of to_a2a\(\) can be found'),
+        (Starlette, {}, r'gRPC serves one agent on a port, and no app of to_a2a\(\) can be found'),
+        (lambda: to_a2a(AGENT, access=Access(versions=['0.3'])), {}, "gRPC has only A2A 1.0, .*: add '1.0'"),
+        (lambda: to_a2a(AGENT), {'host': '0.0.0.0'}, 'does not authenticate callers'),
+    ],
+    ids=['two apps', 'no app', 'only 0.3', 'everybody'],
+)
+def test_what_cannot_be_served_is_refused(app: Any, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        serve_grpc(app(), **options)
+
+
+def test_a_shared_port_needs_a_kernel_that_shares_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(socket, 'SO_REUSEPORT')
+    with pytest.raises(ValueError, match=r'Several processes cannot share the port of gRPC on this machine'):
+        serve_grpc(AGENT, reuse_port=True)
+
+
+def test_workers_of_uvicorn_are_not_served_on_free_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = to_a2a(AGENT)
+    started_with = {'config': SimpleNamespace(workers=2)}  # as uvicorn starts its workers
+    monkeypatch.setattr(multiprocessing.current_process(), '_kwargs', started_with, raising=False)
+    with pytest.raises(ValueError, match=r'Each of the 2 workers of uvicorn would serve gRPC on another free port'):
+        serve_grpc(app, port=0)
+
+
+@pytest.mark.parametrize('first', [0, 1], ids=['the older ends first', 'the newer ends first'])
+async def test_the_card_lists_a_grpc_server_until_the_end_of_the_last_one(first: int) -> None:
+    app = to_a2a(AGENT)
+    async with lifespan(app):
+        blocks = [serve_grpc(app, port=0), serve_grpc(app, port=0)]
+        addresses = [(await block.__aenter__())['grpc_address'] for block in blocks]
+        assert grpc_places(app) == addresses[1:]
+        await blocks.pop(first).__aexit__(None, None, None)
+        remaining = addresses[1 - first]
+        assert grpc_places(app) == [remaining]
+        async with grpc.aio.insecure_channel(remaining) as channel:
+            task = (await Caller(channel).call('SendMessage', say())).task
+        assert TaskState.Name(task.status.state) == 'TASK_STATE_COMPLETED'
+        await blocks.pop().__aexit__(None, None, None)
+        assert grpc_places(app) == []
+
+
+def grpc_places(app: A2AApp) -> list[str]:
+    """Return the addresses of gRPC servers on the card of an app at 127.0.0.1."""
+    card: Any = app.card.public('http://127.0.0.1/')
+    return [each['url'] for each in card['supported_interfaces'] if each['protocol_binding'] == 'GRPC']
+
+
+async def test_a_port_that_is_taken_is_refused_unless_it_is_shared() -> None:
+    one, other = to_a2a(AGENT), to_a2a(AGENT)
+    async with lifespan(one), serve_grpc(one, port=0) as state:
+        port = int(state['grpc_address'].rpartition(':')[2])
+        with pytest.raises(OSError, match=rf'Cannot listen on 127\.0\.0\.1 port {port} for gRPC'):
+            async with lifespan(other), serve_grpc(other, port=port):
+                pass  # pragma: no cover
+    async with serve_grpc(one, port=0, reuse_port=True) as state:
+        port = int(state['grpc_address'].rpartition(':')[2])
+        async with lifespan(other), serve_grpc(other, port=port, reuse_port=True) as second:
+            assert second == state
+
+
+@pytest.mark.parametrize(
+    ('app', 'options', 'text'),
+    [
+        (two, {}, 'several apps'),
+        (
+            AGENT,
+            {'ssl_certfile': 'cert.pem', 'ssl_keyfile_password': 'secret'},
+            r'grpc_port= cannot be combined with ssl_keyfile_password=: gRPC reads only keys in clear\.',
+        ),
+        (
+            AGENT,
+            {'ssl_context_factory': ssl.create_default_context},
+            r'grpc_port= cannot be combined with ssl_context_factory=: gRPC reads certificates from files only\.',
+        ),
+        (
+            AGENT,
+            {'ssl_certfile': 'cert.pem', 'ssl_cert_reqs': ssl.CERT_REQUIRED},
+            r'ssl_cert_reqs=ssl\.CERT_REQUIRED with grpc_port= needs ssl_ca_certs=',
+        ),
+    ],
+    ids=['several apps', 'password', 'factory', 'no authority'],
+)
+def test_run_refuses_what_grpc_cannot_serve_before_it_listens(app: Any, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        run(app() if app is two else app, port=0, grpc_port=0, **options)
+
+
+@pytest.mark.parametrize('options', [{}, {'ssl_certfile': 'both.pem'}], ids=['plain', 'TLS'])
+def test_run_listens_over_http_before_grpc_starts(options: dict[str, Any]) -> None:
+    with socket.socket() as taken:
+        taken.bind(('127.0.0.1', 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=rf'Cannot listen on 127\.0\.0\.1 port {port}: Address already in use'):
+            run(AGENT, port=port, grpc_port=0, **options)
+
+
+def test_run_ends_the_http_server_if_grpc_cannot_listen() -> None:
+    ended: list[str] = []
+
+    @asynccontextmanager
+    async def beside(app: Any) -> AsyncGenerator[None]:
+        yield
+        ended.append('the lifespan')
+
+    with socket.socket() as taken:
+        taken.bind(('127.0.0.1', 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=rf'Cannot listen on 127\.0\.0\.1 port {port} for gRPC'):
+            run(to_a2a(AGENT, lifespan=beside), port=0, grpc_port=port, log_config=None)
+    assert ended == ['the lifespan']
+
+
+async def test_nobody_connects_over_http_while_grpc_drains() -> None:
+    listener = listen('127.0.0.1', 0)
+    address, refused = listener.getsockname(), asyncio.Event()
+
+    @asynccontextmanager
+    async def beside() -> AsyncGenerator[GrpcState]:
+        yield {'grpc_address': '127.0.0.1:50051'}
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(*address)
+        refused.set()
+
+    server, settled = uvicorn_server(to_a2a(AGENT), listener, None, {'log_config': None}, grpc=beside())
+    async with asyncio.timeout(LIMIT):
+        serving = asyncio.ensure_future(server.serve([listener]))
+        await asyncio.to_thread(settled.wait, LIMIT)
+        server.should_exit = True
+        await serving
+    assert refused.is_set()
+
+
+WITHOUT = """
+import sys
+
+sys.modules['grpc'] = None
+
+from pydantic_ai import Agent
+
+import pydantic_ai_a2a
+from pydantic_ai_a2a import serve_grpc, to_a2a
+
+app = to_a2a(Agent('test'))
+try:
+    serve_grpc(app)
+except ImportError as error:
+    print(error)
+"""
+WITH = """
+import sys
+
+from pydantic_ai import Agent
+
+from pydantic_ai_a2a import run, serve_grpc, to_a2a
+
+to_a2a(Agent('test'))
+serve_grpc(Agent('test'))
+print(sorted({'grpc', 'google.protobuf', 'a2a'} & sys.modules.keys()))
+"""
+
+
+@pytest.mark.parametrize(
+    ('script', 'printed'),
+    [
+        (
+            WITHOUT,
+            "gRPC needs the extra `grpc`: pip install 'pydantic-ai-a2a[grpc]', in a checkout '.[grpc]'\n",
+        ),
+        (WITH, '[]\n'),
+    ],
+    ids=['missing', 'not imported'],
+)
+def test_without_grpc_the_package_works_and_serve_grpc_names_the_extra(script: str, printed: str) -> None:
+    ran = subprocess.run([sys.executable, '-c', script], capture_output=True, text=True, check=False, timeout=LIMIT)
+    assert (ran.stdout, ran.stderr) == (printed, '')
+
+
+async def test_a_call_after_an_unknown_task_still_works() -> None:
+    async with serve_grpc(AGENT, port=0) as state, grpc.aio.insecure_channel(state['grpc_address']) as channel:
+        agent = Caller(channel)
+        assert (await agent.refused('GetTask', GetTaskRequest(id='a'))).code == 'NOT_FOUND'
+        assert (await agent.call('SendMessage', say())).task.id

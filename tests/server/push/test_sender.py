@@ -1,0 +1,332 @@
+"""When deliveries are sent: at once, again, later, or by another process, whatever the wall clocks say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pydantic_ai_a2a import Push
+from pydantic_ai_a2a.clock import SYSTEM, Clock
+from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.server.push.stored_targets import TargetCipher
+from pydantic_ai_a2a.server.push.webhook_sender import WebhookSender, pause_after
+from pydantic_ai_a2a.server.store.ports import Backend, Delivery, Leased, Outbox, PushConfig
+from pydantic_ai_a2a.server.store.sql.webhook_ports import Due, SqlOutbox
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
+from pydantic_ai_a2a.types import PushTarget
+
+from ...app_client import LIMIT
+from ...behaviour.stage import told_in_log, told_to_loop
+from ...clocks import HOUR, SetClock
+from ...fixed import fixed
+from ...suites.push import configs_of, lease, outbox_of
+from ...suites.values import AT, LEASE, OVER, OWNER, READER_LAG, message, status_event, submit
+from ...webhooks import HANGS, Webhook, webhook
+
+pytestmark = pytest.mark.anyio
+LOCAL = fixed(Push, private_hosts=['127.0.0.1'], backoff=0.0001, timeout=LIMIT)
+SEAL = TargetCipher([])
+
+
+def test_pauses_grow_and_end_at_an_hour() -> None:
+    pauses = [pause_after(failures, 1.0, 0.5) for failures in range(1, 9)]
+    assert pauses == [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 3600.0, 3600.0]
+    assert [pause_after(2, 1.0, chance) for chance in (0.0, 1.0)] == [2.0, 6.0]
+    assert pause_after(1, 0.1, 0.5) == 0.1
+
+
+def memory(clock: Clock = SYSTEM) -> MemoryBackend:
+    return MemoryBackend('agent', reader_lag=10_000, clock=clock)
+
+
+@asynccontextmanager
+async def sending(
+    backend: MemoryBackend | SqliteFileBackend,
+    settings: Push = LOCAL,
+    outbox: Outbox | None = None,
+    cipher: TargetCipher = SEAL,
+) -> AsyncGenerator[None]:
+    sender = WebhookSender(outbox or outbox_of(backend), backend.reader, settings, cipher, now=backend.now)
+    async with asyncio.timeout(LIMIT):
+        try:
+            yield
+        finally:
+            await sender.aclose()
+
+
+async def canceled(backend: Backend, hook: Webhook, task_id: str = 't', owner: str = OWNER) -> None:
+    """A task that is canceled, of which the webhook is to be told."""
+    await submit(backend, message(new=task_id, owner=owner))
+    body = SEAL.dump(PushTarget(id='c', url=hook.url))
+    config = PushConfig(id='c', version='fasta2a', takes='artifacts', body=body)
+    await configs_of(backend).create(task_id, owner, config, limit=1)
+    await backend.queue.cancel(task_id, owner, at=AT)
+
+
+async def told(hook: Webhook, count: int = 1) -> list[Any]:
+    return [each.json['statusUpdate']['status']['state'] for each in await hook.got(count)]
+
+
+async def test_what_waits_when_a_sender_begins_is_sent() -> None:
+    backend = memory()
+    async with webhook() as hook:
+        await canceled(backend, hook)
+        async with sending(backend):
+            assert await told(hook) == ['canceled']  # as FastA2A writes it
+
+
+async def test_what_is_stored_from_another_thread_is_sent() -> None:
+    backend = memory()
+    async with webhook() as hook, sending(backend):
+        await asyncio.to_thread(lambda: asyncio.run(canceled(backend, hook)))
+        assert await told(hook) == ['canceled']
+
+
+async def test_a_sender_that_ends_sends_what_is_due_before() -> None:
+    backend = memory()
+    async with webhook() as hook:
+        async with sending(backend):
+            await canceled(backend, hook)
+        assert await told(hook) == ['canceled']
+
+
+async def test_a_sender_that_ends_hands_back_what_nobody_answers() -> None:
+    backend = memory()
+    async with webhook(HANGS) as hook:
+        async with sending(backend):
+            await canceled(backend, hook)
+            [first] = await hook.got(1)
+        [delivery] = (await outbox_of(backend).lease(lease=LEASE, limit=1, held={})).deliveries
+        assert (delivery.id, delivery.failures) == (first.id, 0)
+
+
+async def test_a_sender_that_cannot_hand_back_what_nobody_answers_leaves_it_to_its_lease() -> None:
+    clock = SetClock()
+    backend = memory(clock)
+    with told_to_loop() as told, told_in_log('failed inside the server') as logged:
+        async with webhook(HANGS) as hook, sending(backend, outbox=Breaking(outbox_of(backend), 'release')):
+            await canceled(backend, hook)
+            await hook.got(1)
+    assert (told, logged.is_set()) == ([], True)
+    assert not (await outbox_of(backend).lease(lease=LEASE, limit=1, held={})).deliveries
+    with clock.later():
+        [delivery] = (await outbox_of(backend).lease(lease=LEASE, limit=1, held={})).deliveries
+    assert delivery.failures == 0
+
+
+def test_a_sender_whose_loop_was_closed_is_in_nobodys_way() -> None:
+    backend = memory()
+
+    async def begin() -> None:
+        WebhookSender(outbox_of(backend), backend.reader, LOCAL, SEAL, now=SYSTEM.now)
+
+    async def go_on() -> None:
+        async with webhook() as hook:
+            await canceled(backend, hook)
+            await canceled(backend, hook, 'u')
+            async with sending(backend):
+                assert await told(hook, 2) == ['canceled'] * 2
+
+    asyncio.run(begin())
+    asyncio.run(go_on())
+
+
+async def test_one_that_has_as_many_under_way_as_it_may_takes_more_when_one_ends() -> None:
+    backend, answered = memory(), asyncio.Event()
+    settings = fixed(Push, private_hosts=['127.0.0.1'], at_once=1, timeout=LIMIT)
+    async with webhook(answered) as slow, webhook() as fast, sending(backend, settings):
+        await canceled(backend, slow)
+        await slow.got(1)
+        await canceled(backend, fast, 'u')
+        answered.set()
+        assert await told(fast) == ['canceled']
+
+
+async def test_webhooks_of_one_owner_that_hang_leave_room_for_those_of_others() -> None:
+    backend = memory()
+    settings = fixed(Push, private_hosts=['127.0.0.1'], at_once=4, timeout=LIMIT)
+    async with webhook(HANGS) as slow, webhook() as fast, sending(backend, settings):
+        for n in range(8):
+            await canceled(backend, slow, f'slow {n}')
+        await slow.got(2)
+        for n in range(4):
+            await canceled(backend, fast, f'fast {n}', '/bob')
+        assert await told(fast, 4) == ['canceled'] * 4
+        assert len(slow.received) == 2
+
+
+class Breaking(Outbox):
+    """Loses its store for the first call of one method."""
+
+    def __init__(self, outbox: Outbox, method: str) -> None:
+        self._outbox = outbox
+        self._breaks = {method}
+
+    def _break(self, method: str) -> None:
+        if method in self._breaks:
+            self._breaks.clear()
+            raise StoreUnavailable
+
+    async def lease(self, *, lease: int, limit: int, held: Mapping[str, int]) -> Leased:
+        self._break('lease')
+        return await self._outbox.lease(lease=lease, limit=limit, held=held)
+
+    async def done(self, delivery: Delivery) -> None:
+        self._break('done')
+        await self._outbox.done(delivery)
+
+    async def failed(self, delivery: Delivery, **rest: Any) -> None:
+        await self._outbox.failed(delivery, **rest)
+
+    async def release(self, delivery: Delivery) -> None:
+        self._break('release')
+        await self._outbox.release(delivery)
+
+    async def dead(self, *args: Any, **options: Any) -> Any:
+        return await self._outbox.dead(*args, **options)
+
+    async def retry(self, delivery_id: str) -> None:
+        await self._outbox.retry(delivery_id)
+
+    def listen(self, on_due: Any) -> Any:
+        return self._outbox.listen(on_due)
+
+
+@pytest.mark.parametrize(
+    ('method', 'text'), [('lease', 'The outbox of webhooks could not be read'), ('done', 'failed inside the server')]
+)
+async def test_one_that_loses_its_store_for_a_while_goes_on(method: str, text: str) -> None:
+    backend = memory()
+    with told_in_log(text) as lost:
+        async with webhook() as hook, sending(backend, outbox=Breaking(outbox_of(backend), method)):
+            await canceled(backend, hook)
+            await canceled(backend, hook, 'u')
+            assert await told(hook, 2) == ['canceled'] * 2
+    assert lost.is_set()
+
+
+async def test_what_cannot_be_decrypted_is_not_sent() -> None:
+    backend = memory()
+    settings = Push(private_hosts=['127.0.0.1'], tries=1)
+    sealed = TargetCipher(['A' * 43 + '='])
+    async with webhook() as hook:
+        with told_in_log('no key of Push.keys decrypts the webhook'):
+            await submit(backend, message(new='t'))
+            config = PushConfig(
+                id='c', version='1.0', takes='artifacts', body=sealed.dump(PushTarget(id='c', url=hook.url))
+            )
+            await configs_of(backend).create('t', OWNER, config, limit=1)
+            await backend.queue.cancel('t', OWNER, at=AT)
+            async with sending(backend, settings):
+                pass
+        [dead] = await outbox_of(backend).dead()
+    assert (dead.error, hook.received) == ('no key of Push.keys decrypts the webhook', [])
+
+
+async def test_a_webhook_of_0_3_is_told_of_a_task_that_is_gone_by_then() -> None:
+    """It went while it was under way."""
+    backend = memory()
+    async with webhook() as hook:
+        event = status_event(1, 'completed')
+        status = b'{"state":"TASK_STATE_COMPLETED","timestamp":"2023-11-14T22:13:20.000Z"}'
+        event = event._replace(payload=b'{"statusUpdate":{"taskId":"t","contextId":"c","status":%s}}' % status)
+        body = SEAL.dump(PushTarget(id='c', url=hook.url))
+        config = PushConfig(id='c', version='0.3', takes='statuses', body=body)
+        delivery = Delivery(id='d', task_id='t', owner=OWNER, config=config, event=event, failures=0, place=1, lease=1)
+        async with sending(backend, outbox=Once(outbox_of(backend), delivery)):
+            [received] = await hook.got(1)
+    assert received.json == {
+        'kind': 'task',
+        'id': 't',
+        'contextId': 'c',
+        'status': {'state': 'completed', 'timestamp': '2023-11-14T22:13:20.000Z'},
+    }
+
+
+class Once(Breaking):
+    """Has one delivery."""
+
+    def __init__(self, outbox: Outbox, delivery: Delivery) -> None:
+        super().__init__(outbox, '')
+        self._deliveries = [delivery]
+
+    async def lease(self, *, lease: int, limit: int, held: Mapping[str, int]) -> Leased:
+        deliveries, self._deliveries = self._deliveries, []
+        return Leased(deliveries, None)
+
+
+Open = Callable[[Clock], SqliteFileBackend]
+
+
+@pytest.fixture
+def another(tmp_path: Path) -> Iterator[Open]:
+    """Opens the file once more, as another process would."""
+    opened: list[SqliteFileBackend] = []
+
+    def make(clock: Clock) -> SqliteFileBackend:
+        file = SqliteFile(path=tmp_path / 'agent.db', synchronous='normal')
+        opened.append(SqliteFileBackend(file, 'agent', reader_lag=READER_LAG, clock=clock))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+class Looked(SqlOutbox):
+    """Tells when a sender has asked it for deliveries."""
+
+    def __init__(self, backend: SqliteFileBackend) -> None:
+        super().__init__(backend, Due())
+        self.looked = asyncio.Event()
+
+    async def lease(self, *, lease: int, limit: int, held: Mapping[str, int]) -> Leased:
+        leased = await super().lease(lease=lease, limit=limit, held=held)
+        self.looked.set()
+        return leased
+
+
+async def test_a_process_whose_wall_clock_is_ahead_does_not_send_what_another_process_sends(another: Open) -> None:
+    here, ahead = another(SetClock()), SetClock()
+    there = another(ahead)
+    ahead.wall = HOUR
+    outbox = there.outbox = Looked(there)
+    async with webhook(HANGS) as hook:
+        async with sending(here):
+            await canceled(here, hook)
+            await hook.got(1)
+            async with sending(there):
+                await outbox.looked.wait()
+        assert len(hook.received) == 1
+
+
+async def test_what_a_dead_process_was_sending_is_sent_although_the_wall_clock_is_set_back(another: Open) -> None:
+    clock = SetClock()
+    backend = another(clock)
+    async with webhook() as hook:
+        await canceled(backend, hook)
+        assert len(await lease(backend, lease=OVER)) == 1
+        clock.wall = -HOUR
+        async with sending(backend):
+            await hook.got(1)
+
+
+async def test_a_pause_after_a_failure_ends_although_the_wall_clock_is_set_back(another: Open) -> None:
+    clock = SetClock()
+    backend = another(clock)
+    async with webhook() as hook:
+        await canceled(backend, hook)
+        [delivery] = await lease(backend)
+        await outbox_of(backend).failed(delivery, at=backend.now(), pause=HOUR, error='HTTP 500')
+        clock.wall = -HOUR
+        assert await lease(backend) == []
+        with clock.later():
+            async with sending(backend):
+                await hook.got(1)

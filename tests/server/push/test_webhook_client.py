@@ -1,0 +1,240 @@
+"""One call of a webhook, over real connections."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from pydantic_ai_a2a import Push
+from pydantic_ai_a2a.server.push.webhook_client import Undelivered, WebhookClient
+from pydantic_ai_a2a.types import PushTarget
+
+from ...app_client import LIMIT
+from ...fixed import fixed
+from ...reserved_ports import port_of, reserved_port
+from ...webhooks import HANGS, url_at, webhook
+
+pytestmark = pytest.mark.anyio
+LOCAL = fixed(Push, private_hosts=['127.0.0.1'], timeout=LIMIT)
+
+
+async def post(settings: Push, url: str, **fields: str) -> None:
+    webhooks = WebhookClient(settings)
+    try:
+        await webhooks.post(PushTarget(id='c', url=url, **fields), 'delivery', b'{"a":1}', 'application/a2a+json')
+    finally:
+        await webhooks.close()
+
+
+async def refused(settings: Push, url: str) -> str:
+    with pytest.raises(Undelivered) as error:
+        await post(settings, url)
+    assert 'secret' not in str(error.value)
+    return str(error.value)
+
+
+class Names:
+    """Resolves each name to the next of its lists of addresses."""
+
+    def __init__(self, *answers: Sequence[str]) -> None:
+        self.asked: list[tuple[str, int]] = []
+        self._answers: Iterator[Sequence[str]] = iter(answers)
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        self.asked.append((host, port))
+        return next(self._answers)
+
+
+async def test_what_is_sent_is_the_body_with_its_id_and_the_credentials() -> None:
+    async with webhook(204) as hook:
+        await post(LOCAL, hook.url, token='token', scheme='Basic', credentials='dTpw')
+        [sent] = hook.received
+    assert (sent.line, sent.body) == ('POST /hook?key=secret HTTP/1.1', b'{"a":1}')
+    assert {name: value for name, value in sent.headers.items() if name not in ('content-length', 'host')} == {
+        'content-type': 'application/a2a+json',
+        'accept-encoding': 'identity',
+        'webhook-id': 'delivery',
+        'x-a2a-notification-token': 'token',
+        'authorization': 'Basic dTpw',
+    }
+    assert sent.headers['host'] == f'127.0.0.1:{hook.port}'
+
+
+@pytest.mark.parametrize('fields', [{}, {'scheme': 'Bearer'}, {'credentials': 'x'}])
+async def test_without_credentials_none_are_sent(fields: dict[str, str]) -> None:
+    async with webhook() as hook:
+        await post(LOCAL, hook.url, **fields)
+        assert not {'authorization', 'x-a2a-notification-token'} & hook.received[0].headers.keys()
+
+
+@pytest.mark.parametrize('status', [199, 302, 400, 404, 410, 500, 503])
+async def test_every_answer_but_success_is_a_failure(status: int) -> None:
+    async with webhook(b'HTTP/1.1 %d Answer\r\nContent-Length: 0\r\n\r\n' % status) as hook:
+        said = await refused(LOCAL, hook.url)
+    assert said.startswith('no connection') if status < 200 else said == f'HTTP {status}'
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    async with webhook() as other:
+        answer = b'HTTP/1.1 307 Elsewhere\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n' % other.url.encode()
+        async with webhook(answer) as hook:
+            assert await refused(LOCAL, hook.url) == 'HTTP 307'
+        assert other.received == []
+
+
+async def test_a_webhook_that_does_not_answer_in_time_has_failed() -> None:
+    async with webhook(HANGS) as hook:
+        assert await refused(fixed(Push, private_hosts=['127.0.0.1'], timeout=0.1), hook.url) == 'no answer in time'
+
+
+async def test_the_body_of_an_answer_is_not_waited_for() -> None:
+    async with webhook(b'HTTP/1.1 200 Fine\r\nContent-Length: 1000000000\r\n\r\nand so on') as hook:
+        await post(LOCAL, hook.url)
+
+
+async def test_where_nobody_listens_there_is_no_connection() -> None:
+    with reserved_port() as reserved:
+        url = url_at(port_of(reserved))
+        assert await refused(LOCAL, url) == 'no connection (ConnectError)'
+
+
+async def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with webhook() as proxy, webhook() as hook:
+        for name in ('http_proxy', 'HTTP_PROXY', 'ALL_PROXY'):
+            monkeypatch.setenv(name, f'http://127.0.0.1:{proxy.port}')
+        await post(LOCAL, hook.url)
+        assert (len(proxy.received), len(hook.received)) == (0, 1)
+
+
+async def test_a_name_that_is_private_later_is_not_called_then() -> None:
+    """Whatever it led to when it was registered: what counts are all addresses that it has at each call."""
+    names = Names(['192.0.2.1'], ['127.0.0.1'], ['93.184.216.34', '127.0.0.1'])
+    async with webhook() as hook:
+        settings = fixed(Push, resolve=names)
+        said = [await refused(settings, f'https://rebound.example.com:{hook.port}/') for _ in range(3)]
+        assert (hook.received, said) == ([], ['refused: has an address that is not public'] * 3)
+    assert names.asked == [('rebound.example.com', hook.port)] * 3
+
+
+async def test_a_name_is_resolved_once_and_the_address_that_was_checked_is_called() -> None:
+    names = Names(['127.0.0.1'])
+    async with webhook() as hook:
+        settings = fixed(Push, resolve=names, private_hosts=['hooks.internal'])
+        await post(settings, f'http://hooks.internal:{hook.port}/')
+        assert hook.received[0].headers['host'] == f'hooks.internal:{hook.port}'
+    assert names.asked == [('hooks.internal', hook.port)]
+
+
+async def test_a_name_without_addresses_is_not_called() -> None:
+    assert await refused(fixed(Push, resolve=Names([])), 'https://example.com/') == 'refused: the host has no address'
+
+
+async def test_the_system_resolves_names_unless_told_otherwise() -> None:
+    async with webhook() as hook:
+        await post(Push(private_hosts=['localhost']), f'http://localhost:{hook.port}/')
+        assert hook.received[0].headers['host'] == f'localhost:{hook.port}'
+    assert await refused(Push(), 'https://no-such-host.invalid/') == 'no address (gaierror)'
+
+
+async def test_a_name_that_takes_long_to_look_up_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    def getaddrinfo(*_: object, **__: object) -> NoReturn:
+        asked.set()
+        answers.wait(LIMIT)
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, 'getaddrinfo', getaddrinfo)
+    with ThreadPoolExecutor(1) as others:
+        asyncio.get_running_loop().set_default_executor(others)
+        said = asyncio.ensure_future(refused(Push(), 'https://slow.example.com/'))
+        assert await asyncio.to_thread(asked.wait, LIMIT)
+        answers.set()
+        assert await said == 'no address (gaierror)'
+
+
+async def test_a_name_that_is_still_looked_up_when_its_delivery_has_ended_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, answers = threading.Event(), threading.Event()
+    system = socket.getaddrinfo
+
+    def getaddrinfo(host: str, *rest: Any, **options: Any) -> Any:
+        if host == 'slow.example.com':
+            asked.set()
+            answers.wait(LIMIT)
+        return system('127.0.0.1', *rest, **options)
+
+    monkeypatch.setattr(socket, 'getaddrinfo', getaddrinfo)
+    webhooks = WebhookClient(fixed(Push, private_hosts=['fast.example.com'], at_once=1))
+    async with webhook() as hook:
+        slow, fast = 'https://slow.example.com/', f'http://fast.example.com:{hook.port}/'
+        ended = asyncio.ensure_future(webhooks.post(PushTarget(id='c', url=slow), 'slow', b'{}', 'application/json'))
+        assert await asyncio.to_thread(asked.wait, LIMIT)
+        ended.cancel()
+        await webhooks.post(PushTarget(id='c', url=fast), 'fast', b'{}', 'application/json')
+        assert [each.id for each in hook.received] == ['fast']
+    answers.set()
+    await webhooks.close()
+
+
+@pytest.mark.parametrize('error', [ValueError('secret'), LookupError('secret'), TimeoutError('secret')])
+async def test_whatever_looking_up_a_name_raises_is_a_failure(error: Exception) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        raise error
+
+    assert await refused(fixed(Push, resolve=resolve), 'https://example.com/') == f'no address ({type(error).__name__})'
+
+
+async def test_what_is_no_address_is_not_called() -> None:
+    settings = fixed(Push, resolve=Names(['no address:']), private_hosts=['hooks.internal'])
+    assert await refused(settings, 'http://hooks.internal/') == 'no connection (InvalidURL)'
+
+
+async def test_a_certificate_has_to_be_of_the_name_and_not_of_the_address(tmp_path: Path) -> None:
+    wanted: list[str | None] = []
+    context = certified(tmp_path, 'hooks.internal')
+
+    def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> None:
+        wanted.append(name)
+
+    context.sni_callback = note
+    settings = fixed(Push, resolve=Names(['127.0.0.1']), private_hosts=['hooks.internal'])
+    async with webhook(context=context) as hook:
+        said = await refused(settings, f'https://hooks.internal:{hook.port}/')
+        assert (said, hook.received) == ('no connection (ConnectError)', [])  # nobody we trust has signed it
+    assert wanted == ['hooks.internal']
+
+
+def certified(directory: Path, name: str) -> ssl.SSLContext:
+    """A server's context with a certificate that it has signed itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    path = directory / 'certificate.pem'
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    return context

@@ -1,0 +1,275 @@
+"""Text on its way to a store that takes its time: what is stored together, and what a cancelled run leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from pydantic_ai.usage import RunUsage
+from pydantic_core import from_json
+
+from pydantic_ai_a2a.errors import LeaseLost, StoreFailed, StoreUnavailable
+from pydantic_ai_a2a.server.conversion.failures import Failure
+from pydantic_ai_a2a.server.runs.recorder import Recorder
+from pydantic_ai_a2a.server.store.ports import Checkpoint, Claim, Finish, Status
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.settings import Results
+from pydantic_ai_a2a.store import WrappedQueue
+from pydantic_ai_a2a.types import Artifact, Note, Part, TaskEvent, TextDelta
+
+from ...app_client import LIMIT
+from ...behaviour.queues import StorageError
+from ...suites.values import AT, claim_one, events, expire, message, state_of, submit, turn
+
+
+class Slow(WrappedQueue):
+    """Stores events when the gate is open, and remembers how many at once."""
+
+    def __init__(self, backend: MemoryBackend) -> None:
+        super().__init__(backend.queue)
+        self.gate = asyncio.Event()
+        self.asked = asyncio.Event()
+        self.stored: list[int] = []
+        self.fails = 0
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        self.asked.set()
+        await self.gate.wait()
+        if self.fails:
+            self.fails -= 1
+            raise StorageError
+        await super().emit(claim, events, status, checkpoint)
+        self.stored.append(len(events))
+
+
+@pytest.fixture
+async def backend() -> AsyncIterator[MemoryBackend]:
+    made = MemoryBackend('agent', reader_lag=10**6)
+    async with asyncio.timeout(LIMIT):
+        yield made
+    made.close()
+
+
+async def recording(backend: MemoryBackend, queue: Slow, **options: Any) -> Recorder:
+    await submit(backend, message(new='t'))
+    return Recorder(await claim_one(backend, 't'), queue, lambda: AT, flush_delay=0.001, **options)
+
+
+async def begun(backend: MemoryBackend, queue: Slow, **options: Any) -> Recorder:
+    """A recorder that has stored a first piece, and waits for the store of a second one."""
+    recorder = await recording(backend, queue, **options)
+    queue.gate.set()
+    await recorder.write(delta(0))
+    queue.gate.clear()
+    queue.asked.clear()
+    await recorder.write(delta(1))
+    await queue.asked.wait()
+    return recorder
+
+
+def delta(n: int) -> TextDelta:
+    return TextDelta(f'{n} ', first=n == 0)
+
+
+async def numbers(backend: MemoryBackend) -> list[int]:
+    return [event.n for event in await events(backend, 't')]
+
+
+async def complete(recorder: Recorder) -> None:
+    artifact = Artifact(artifact_id=recorder.artifact_id, parts=[Part(text='all')])
+    await recorder.complete([artifact], answer='all', streamed='all', messages=(), usage=None)
+
+
+async def write_on(recorder: Recorder) -> None:
+    """Write until it fails."""
+    while True:
+        await recorder.write(delta(1))
+        await asyncio.sleep(0)
+
+
+async def test_a_run_waits_for_the_store_of_its_first_piece(backend: MemoryBackend) -> None:
+    queue = Slow(backend)
+    recorder = await recording(backend, queue)
+    writing = asyncio.ensure_future(recorder.write(delta(0)))
+    await queue.asked.wait()
+    assert not writing.done()
+    queue.gate.set()
+    await writing
+    assert queue.stored == [1]
+
+
+async def test_pieces_that_come_while_others_are_stored_go_together(backend: MemoryBackend) -> None:
+    queue = Slow(backend)
+    recorder = await begun(backend, queue)
+    for n in range(2, 6):
+        await recorder.write(delta(n))
+    queue.gate.set()
+    await recorder.write(Note('a note'))
+    assert queue.stored == [1, 1, 5]
+    assert await numbers(backend) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+async def test_a_writer_that_is_too_fast_waits_for_the_store(backend: MemoryBackend) -> None:
+    queue = Slow(backend)
+    recorder = await begun(backend, queue)
+    for n in range(2, 11):
+        await recorder.write(delta(n))
+    waiting = asyncio.ensure_future(recorder.write(TextDelta('x' * 500, first=False)))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    queue.gate.set()
+    await waiting
+    assert queue.stored == [1, 1, 10]
+
+
+async def test_pieces_become_one_but_for_those_that_are_being_stored(backend: MemoryBackend) -> None:
+    queue = Slow(backend)
+    recorder = await begun(backend, queue, results=Results(interval=0.001))
+    for n in range(2, 10):
+        await recorder.write(delta(n))
+    queue.gate.set()
+    await recorder.write(Note('a note'))
+    assert queue.stored == [1, 1, 2]
+    updates = [from_json(event.payload) for event in await events(backend, 't')]
+    texts = [
+        update['artifactUpdate']['artifact']['parts'][0]['text'] for update in updates if 'artifactUpdate' in update
+    ]
+    assert texts == ['0 ', '1 ', '2 3 4 5 6 7 8 9 ']
+
+
+async def test_what_is_not_stored_when_a_run_ends_is_stored_with_its_end(backend: MemoryBackend) -> None:
+    queue = Slow(backend)
+    recorder = await begun(backend, queue)
+    await recorder.write(delta(2))
+    ending = asyncio.ensure_future(complete(recorder))
+    await asyncio.sleep(0)
+    queue.gate.set()
+    await ending
+    assert queue.stored == [1, 1]
+    assert await numbers(backend) == [1, 2, 3, 4, 5, 6]  # working, three pieces, the mark of the last one, completed
+
+
+async def test_a_run_that_is_cancelled_while_something_is_stored_knows_what_was(backend: MemoryBackend) -> None:
+    queue = Slow(backend)
+    recorder = await recording(backend, queue)
+    writing = asyncio.ensure_future(recorder.write(Note('a note')))
+    await queue.asked.wait()
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    ending = asyncio.ensure_future(recorder.cancel((), None))
+    await asyncio.sleep(0)
+    queue.gate.set()
+    await ending
+    assert (await state_of(backend, 't'), await numbers(backend)) == ('canceled', [1, 2, 3])
+
+
+async def test_who_writes_after_something_could_not_be_stored_is_told(backend: MemoryBackend) -> None:
+    queue = Slow(backend)
+    recorder = await begun(backend, queue)
+    queue.fails = 1
+    queue.gate.set()
+    with pytest.raises(StoreFailed):
+        await write_on(recorder)
+    await recorder.fail(Failure('internal', 'It failed.'), 'id')  # with what was not stored then
+    assert await state_of(backend, 't') == 'failed'
+    got = await numbers(backend)
+    assert got == list(range(1, len(got) + 1))
+
+
+async def test_an_error_that_a_cancelled_run_no_longer_waits_for_is_told_to_who_writes_next(
+    backend: MemoryBackend,
+) -> None:
+    queue = Slow(backend)
+    queue.fails = 1
+    recorder = await recording(backend, queue)
+    writing = asyncio.ensure_future(recorder.write(Note('lost')))
+    await queue.asked.wait()
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    queue.gate.set()
+    await recorder.write(Note('kept'))  # waits for the one before
+    with pytest.raises(StoreFailed):
+        await recorder.write(delta(0))
+    assert queue.stored == [1]
+
+
+async def test_a_run_that_fails_before_it_says_anything_stores_its_end_alone(backend: MemoryBackend) -> None:
+    queue = Slow(backend)
+    recorder = await recording(backend, queue)
+    await recorder.fail(Failure('internal', 'It failed.'), 'id')
+    assert (queue.stored, await numbers(backend)) == ([], [1, 2])
+
+
+async def test_a_run_whose_task_was_taken_over_is_told_so(backend: MemoryBackend) -> None:
+    queue = Slow(backend)
+    queue.gate.set()
+    recorder = await recording(backend, queue)
+    await expire(backend, 't')
+    await claim_one(backend, 't', 'thief')
+    with pytest.raises(LeaseLost):
+        await write_on(recorder)
+    with pytest.raises(LeaseLost):
+        await complete(recorder)
+
+
+STEP = Checkpoint(run='t.1', messages=turn('hi', 'step'), usage=RunUsage(requests=1))
+
+
+@pytest.mark.parametrize('flush_delay', [0.0, 0.001])
+@pytest.mark.parametrize(('note', 'last'), [(Note('a note'), 3), (None, 2)])
+async def test_a_step_is_stored_with_what_is_said_of_it_and_after_what_was_said_before(
+    backend: MemoryBackend, flush_delay: float, note: Note | None, last: int
+) -> None:
+    await submit(backend, message(new='t'))
+    recorder = Recorder(await claim_one(backend, 't'), backend.queue, lambda: AT, flush_delay=flush_delay)
+    await recorder.write(delta(0))
+    await recorder.save(STEP, note)
+    assert await numbers(backend) == [*range(1, last + 1)]
+    await expire(backend, 't')
+    assert (await claim_one(backend, 't', 'next')).checkpoint == STEP
+
+
+class Broken(WrappedQueue):
+    """Stores nothing, for one reason."""
+
+    def __init__(self, backend: MemoryBackend, error: Exception) -> None:
+        super().__init__(backend.queue)
+        self.error = error
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        raise self.error
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        raise self.error
+
+
+@pytest.mark.parametrize('flush_delay', [0.0, 0.001])
+@pytest.mark.parametrize(
+    ('error', 'told'),
+    [(LeaseLost(), LeaseLost), (StoreUnavailable(), StoreUnavailable), (StorageError(), StoreFailed)],
+)
+async def test_what_a_store_says_in_its_own_words_stays_and_all_else_is_that_it_failed(
+    error: Exception, told: type[Exception], flush_delay: float, backend: MemoryBackend
+) -> None:
+    await submit(backend, message(new='t'))
+    recorder = Recorder(await claim_one(backend, 't'), Broken(backend, error), lambda: AT, flush_delay=flush_delay)
+    for writing in (recorder.write(Note('so')), recorder.cancel((), None)):
+        with pytest.raises(told) as raised:
+            await writing
+        assert error in (raised.value, raised.value.__cause__)

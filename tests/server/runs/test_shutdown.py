@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import asyncio
+import signal
+from types import FrameType
+
+from pydantic_ai_a2a.server.runs.shutdown import Shutdown
+
+from ...app_client import LIMIT
+
+TERM, INT = signal.SIGTERM, signal.SIGINT
+
+
+class Log(list[str]):
+    """What happens, in order; the server's own handler is the last of a departure."""
+
+    def __init__(self) -> None:
+        self.told = asyncio.Event()
+
+    def shutdown(self, name: str, delay: float) -> Shutdown:
+        loop = asyncio.get_running_loop()
+
+        def drain(at_once: bool) -> None:
+            self.append(f'{name} {"stops" if at_once else "drains"}')
+
+        return Shutdown(loop, delay, announce=lambda: self.append(f'{name} leaves'), drain=drain)
+
+    def server(self, signum: int, frame: FrameType | None) -> None:
+        self.append(f'server gets {signal.Signals(signum).name}')
+        self.told.set()
+
+
+async def settled() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def later(delay: float) -> None:
+    """Wait until all timers of this delay have been called whose start was scheduled before."""
+    loop, called = asyncio.get_running_loop(), asyncio.Event()
+    loop.call_soon_threadsafe(loop.call_later, delay, called.set)
+    async with asyncio.timeout(LIMIT):
+        await called.wait()
+
+
+async def test_without_a_delay_the_server_is_told_at_once() -> None:
+    log = Log()
+    log.shutdown('app', 0.0).before(log.server)(TERM, None)
+    assert log == ['app leaves', 'server gets SIGTERM']
+    await settled()
+    assert log == ['app leaves', 'server gets SIGTERM', 'app drains']
+
+
+async def test_a_second_signal_of_either_kind_ends_the_drain() -> None:
+    log = Log()
+    handler = log.shutdown('app', 0.0).before(log.server)
+    handler(INT, None)
+    handler(TERM, None)
+    await settled()
+    assert log == ['app leaves', 'server gets SIGINT', 'server gets SIGTERM', 'app drains', 'app stops']
+
+
+async def test_with_a_delay_the_app_is_announced_first_and_drains_then() -> None:
+    log = Log()
+    log.shutdown('app', 0.01).before(log.server)(TERM, None)
+    assert log == ['app leaves']
+    async with asyncio.timeout(LIMIT):
+        await log.told.wait()
+    await settled()
+    assert log == ['app leaves', 'server gets SIGTERM', 'app drains']
+
+
+async def test_a_second_signal_of_either_kind_does_not_wait_for_the_delay() -> None:
+    log = Log()
+    shutdown = log.shutdown('app', 0.01)
+    shutdown.before(log.server)(TERM, None)
+    shutdown.before(log.server)(INT, None)
+    assert log == ['app leaves', 'server gets SIGINT']
+    await later(0.01)  # the first one's time is over, and it is told nothing more
+    assert log == ['app leaves', 'server gets SIGINT', 'app drains']
+
+
+async def test_apps_of_one_process_are_announced_together_and_wait_for_the_longest_delay() -> None:
+    log = Log()
+    inner = log.shutdown('inner', 0.01).before(log.server)
+    log.shutdown('outer', 0.0).before(inner)(TERM, None)
+    assert log == ['inner leaves', 'outer leaves']
+    async with asyncio.timeout(LIMIT):
+        await log.told.wait()
+    await settled()
+    assert log == ['inner leaves', 'outer leaves', 'server gets SIGTERM', 'outer drains', 'inner drains']
+
+
+def test_an_app_whose_loop_has_ended_only_passes_the_signal_on() -> None:
+    async def depart() -> tuple[Shutdown, Log]:
+        log = Log()
+        return log.shutdown('app', 60.0), log
+
+    shutdown, log = asyncio.run(depart())
+    shutdown.before(log.server)(TERM, None)
+    assert log == ['app leaves', 'server gets SIGTERM']

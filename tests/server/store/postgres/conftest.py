@@ -1,0 +1,45 @@
+"""Backends of several processes over one PostgreSQL database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pydantic_ai_a2a import Postgres
+from pydantic_ai_a2a.server.store.postgres import backend as postgres_backend
+from pydantic_ai_a2a.server.store.postgres import pool
+from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
+
+from ....suites import READER_LAG
+from ....suites.values import LIMIT
+
+Open = Callable[..., PostgresBackend]
+
+
+@pytest.fixture
+def three_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a call with the `acquire_timeout` of `LIMIT` try three times while its database is away.
+
+    The time of an attempt does not depend on the machine.
+    """
+    times = count(0.0, LIMIT / 2)
+    monkeypatch.setattr(pool, 'time', SimpleNamespace(monotonic=lambda: next(times)))
+
+
+@pytest.fixture
+def another(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    """Opens the database once more, as another process would."""
+    monkeypatch.setattr(postgres_backend, 'shared_pool', pool.SharedPool)
+    backends: list[PostgresBackend] = []
+
+    def make(url: str = postgres_url, namespace: str = 'agent', **options: Any) -> PostgresBackend:
+        backends.append(PostgresBackend(Postgres(url, **options), namespace, reader_lag=READER_LAG))
+        return backends[-1]
+
+    yield make
+    for backend in backends:
+        backend.close()

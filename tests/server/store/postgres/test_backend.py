@@ -1,0 +1,286 @@
+"""One PostgreSQL database and several backends, as several processes have them; and a database that goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import Postgres, to_a2a
+from pydantic_ai_a2a.errors import BackendUnusable, InvalidParamsError, StoreUnavailable
+from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.server.store.sql.transaction import LockTasks, Transaction
+
+from ....postgres import GUARDED, postgres_server
+from ....postgres import Postgres as Server
+from ....suites import READER_LAG
+from ....suites.values import (
+    LEASE,
+    LIMIT,
+    OWNER,
+    chunk,
+    claim,
+    claim_one,
+    ending,
+    message,
+    nothing,
+    run,
+    state_of,
+    submit,
+)
+from ..gates import database
+from .conftest import Open
+
+
+async def test_nothing_is_opened_before_the_first_use(another: Open) -> None:
+    before = {*threading.enumerate()}
+    backend = another()
+    assert {*threading.enumerate()} - before == set()
+    await submit(backend, message(new='t'))
+    [thread] = {*threading.enumerate()} - before
+    backend.close()
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize('used', [True, False])
+async def test_the_thread_uses_the_event_loop_of_uvloop_if_the_process_does(
+    another: Open, monkeypatch: pytest.MonkeyPatch, used: bool
+) -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def new_event_loop() -> asyncio.AbstractEventLoop:
+        loops.append(asyncio.new_event_loop())
+        return loops[-1]
+
+    monkeypatch.setitem(sys.modules, 'uvloop', SimpleNamespace(new_event_loop=new_event_loop) if used else None)
+    await submit(another(), message(new='t'))
+    assert len(loops) == used
+
+
+async def test_a_backend_that_nobody_has_any_longer_closes_its_connections(postgres: Server, postgres_url: str) -> None:
+    backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
+    await submit(backend, message(new='t'))
+    connected = f"SELECT COUNT(*) FROM pg_stat_activity WHERE datname = '{database(postgres_url)}'"
+    assert postgres.run(connected) == ['1']
+    del backend
+    gc.collect()
+    async with asyncio.timeout(LIMIT):
+        while await asyncio.to_thread(postgres.run, connected) != ['0']:  # its server may be about to end it
+            pass
+
+
+@pytest.mark.parametrize('options', [{'listen': False}, {'statement_cache_size': 0}], ids=['deaf', 'pooled'])
+async def test_processes_hear_of_each_other_by_whatever_means(another: Open, options: dict[str, Any]) -> None:
+    here, there = another(**options), another(**options)
+    ready: asyncio.Queue[str | None] = asyncio.Queue()
+    stop = here.listen(ready.put_nowait, nothing)
+    async with asyncio.timeout(LIMIT):
+        await submit(there, message(new='t'))
+        assert await ready.get() is None
+        reader = here.events.subscribe('t', nothing)
+        reader.start(0)
+        while not (claims := await claim(there)):
+            pass
+        assert [event.n for event in await reader.next()] == [1]
+        [claimed] = claims
+        await there.queue.emit(claimed, [chunk(2, 'a'), chunk(3, 'b')])
+        assert [event.n for event in await reader.next()] == [2, 3]
+    reader.close()
+    stop()
+
+
+async def test_readers_miss_nothing_while_nobody_is_told_anything(another: Open, postgres: Server) -> None:
+    here, there = another(), another()
+    await submit(there, message(new='t'))
+    claimed = await claim_one(there, 't')
+    reader = here.events.subscribe('t', nothing)
+    reader.start(0)
+    async with asyncio.timeout(LIMIT):
+        assert [event.n for event in await reader.next()] == [1]
+        for n in range(2, 6):
+            postgres.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+            await there.queue.emit(claimed, [chunk(n, 'a')])
+            assert [event.n for event in await reader.next()] == [n]
+    reader.close()
+
+
+async def test_who_cannot_listen_asks_and_says_so_once(another: Open, caplog: pytest.LogCaptureFixture) -> None:
+    here, there = another(listen_dsn='postgresql://nobody@localhost:1/away'), another()
+    ready: asyncio.Queue[str | None] = asyncio.Queue()
+    stop = here.listen(ready.put_nowait, nothing)
+    await submit(there, message(new='t'))
+    async with asyncio.timeout(LIMIT):
+        for _ in range(3):
+            assert await ready.get() is None
+    stop()
+    assert [record.getMessage()[:36] for record in caplog.records] == ['PostgreSQL sends no notifications, s']
+
+
+@pytest.mark.parametrize('end', ['fast', 'immediate', 'kill'])
+async def test_what_waits_while_the_database_is_started_anew_is_done(end: Any) -> None:
+    with postgres_server() as server:
+        backend = PostgresBackend(Postgres(server.url()), 'agent', reader_lag=READER_LAG)
+        await submit(backend, message(new='t'))
+        claimed = await claim_one(backend, 't')
+        reader = backend.events.subscribe('t', nothing)
+        reader.start(0)
+        assert [event.n for event in await reader.next()] == [1]
+        server.kill() if end == 'kill' else server.stop(end)
+        emitted = asyncio.ensure_future(backend.queue.emit(claimed, [chunk(2, 'a')]))
+        renewed = asyncio.ensure_future(backend.queue.renew('holder', ['t'], lease=LEASE))
+        await asyncio.to_thread(server.start)
+        async with asyncio.timeout(LIMIT):
+            await emitted
+            assert (await renewed).lost == []
+            assert [event.n for event in await reader.next()] == [2]
+            await backend.queue.finish(claimed, ending(claimed, after=2))
+        reader.close()
+        assert await state_of(backend, 't') == 'completed'
+        backend.close()
+
+
+@pytest.mark.usefixtures('three_attempts')
+async def test_a_database_that_stays_away_is_said_to_be(another: Open) -> None:
+    with postgres_server() as server:
+        backend = another(server.url(), acquire_timeout=LIMIT)
+        await submit(backend, message(new='t'))
+        server.stop()
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await submit(backend, message(new='u'))
+            with pytest.raises(StoreUnavailable):
+                await state_of(backend, 't')
+        server.start()
+        assert await state_of(backend, 't') == 'submitted'
+
+
+async def test_a_statement_that_takes_too_long_is_ended(another: Open) -> None:
+    backend, other = another(statement_timeout=2), another()
+    await submit(backend, message(new='t'))
+    held, tried = threading.Event(), threading.Event()
+
+    def hold() -> Transaction[None]:
+        yield LockTasks('agent', ['t'])
+        held.set()
+        tried.wait(LIMIT)
+
+    holding = asyncio.ensure_future(other.write(hold))
+    await asyncio.to_thread(held.wait, LIMIT)
+    with pytest.raises(StoreUnavailable) as cancelled:
+        await backend.queue.cancel('t', OWNER, at=0)
+    assert cancelled.value.busy
+    tried.set()
+    await holding
+    assert await state_of(backend, 't') == 'submitted'
+
+
+@pytest.mark.parametrize(
+    ('url', 'why'),
+    [
+        ('user', 'password authentication failed'),
+        ('database', 'database "missing" does not exist'),
+    ],
+)
+async def test_what_makes_a_database_unusable_is_told_without_the_password(
+    another: Open, postgres: Server, url: str, why: str
+) -> None:
+    postgres.run(f"DROP ROLE IF EXISTS {GUARDED}; CREATE ROLE {GUARDED} LOGIN PASSWORD '{GUARDED}'")
+    wrong = postgres.url(user=GUARDED, password='hunter2') if url == 'user' else postgres.url('missing')
+    with pytest.raises(BackendUnusable, match=why) as raised:
+        await submit(another(wrong), message(new='t'))
+    assert 'hunter2' not in str(raised.value) + repr(Postgres(wrong))
+
+
+async def test_a_user_with_a_password_and_no_right_to_make_a_schema_uses_the_one_that_is_there(
+    another: Open, postgres: Server, postgres_url: str
+) -> None:
+    name = database(postgres_url)
+    postgres.run(f"DROP ROLE IF EXISTS {GUARDED}; CREATE ROLE {GUARDED} LOGIN PASSWORD '{GUARDED}'")
+    guarded = postgres.url(name, GUARDED, GUARDED)
+    with pytest.raises(BackendUnusable, match='permission denied'):
+        await submit(another(guarded), message(new='t'))
+    await submit(another(), message(new='t'))
+    postgres.run(
+        f'GRANT USAGE ON SCHEMA a2a TO {GUARDED};'
+        f'GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA a2a TO {GUARDED}',
+        name,
+    )
+    backend = another(guarded)
+    await run(backend, 't')
+    assert await state_of(backend, 't') == 'completed'
+    postgres.run(f'DROP OWNED BY {GUARDED}', name)
+
+
+async def test_tables_that_are_newer_than_the_package_are_left_alone(
+    another: Open, postgres: Server, postgres_url: str
+) -> None:
+    await submit(another(), message(new='t'))
+    postgres.run('INSERT INTO a2a.a2a_schema VALUES (999, 999)', database(postgres_url))
+    with pytest.raises(BackendUnusable, match=r'written by a newer version .* \(schema 999,'):
+        await submit(another(), message(new='u'))
+
+
+async def test_many_processes_that_start_at_once_make_the_tables_once(another: Open) -> None:
+    await asyncio.gather(*(submit(another(), message(new=f't{n}')) for n in range(5)))
+    assert await state_of(another(), 't4') == 'submitted'
+
+
+async def test_an_id_that_the_database_cannot_keep_is_refused(another: Open) -> None:
+    backend = another()
+    with pytest.raises(InvalidParamsError):
+        await submit(backend, message(new='t', context='c\0'))
+    await submit(backend, message(new='t', context='c'))
+
+
+async def test_agents_may_share_a_database_and_namespaces_may_share_a_process(another: Open) -> None:
+    one, two, schema = another(), another(namespace='other'), another(schema='elsewhere')
+    stops = [each.listen(nothing, nothing) for each in (one, two, schema)]
+    with pytest.raises(BackendUnusable, match=r"namespace 'agent' of the PostgreSQL database .* or database\."):
+        another()
+    for stop in stops:
+        stop()
+
+
+@pytest.mark.parametrize(
+    ('url', 'options', 'why'),
+    [
+        ('mysql://ann:hunter2@host/db', {}, "this one begins with 'mysql'"),
+        ('postgresql+asyncpg://ann:hunter2@host/db', {}, r"begins with 'postgresql\+asyncpg'"),
+        ('postgresql://', {}, 'has the form postgresql://user'),
+        ('postgresql://ann:hunter2@host/a/b', {}, 'has the form postgresql://user'),
+        ('postgresql://ann:hunter2@host/db?pool_size=3', {}, "unknown option 'pool_size'"),
+        ('postgresql://host/db', {'schema': 'A b'}, "schema must be lower case .*, not 'A b'"),
+        ('postgresql://host/db', {'pool_size': 0}, 'pool_size must be more than 0, not 0'),
+        ('postgresql://host/db', {'statement_cache_size': -1}, 'statement_cache_size must be 0 or more, not -1'),
+        ('postgresql://host/db', {'listen_dsn': 'http://host'}, "this one begins with 'http'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_when_the_app_is_made(url: str, options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why) as raised:
+        to_a2a(Agent(TestModel()), backend=Postgres(url, **options))
+    assert 'hunter2' not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ('url', 'place'),
+    [
+        ('postgresql://ann:hunter2@host:5433/db', 'host:5433/db (schema a2a)'),
+        ('postgres:///db?host=/tmp&port=1&password=hunter2', '/tmp:1/db (schema a2a)'),
+    ],
+)
+def test_messages_say_where_the_database_is(url: str, place: str) -> None:
+    assert Postgres(url).place == place
+
+
+def test_that_the_driver_is_missing_is_told_when_the_app_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ('asyncpg', 'pydantic_ai_a2a.server.store.postgres.backend'):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError):
+        to_a2a(Agent(TestModel()), backend='postgresql://host/db')

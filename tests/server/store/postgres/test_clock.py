@@ -1,0 +1,137 @@
+"""Machines whose clocks differ share a PostgreSQL database: the clock of the database counts."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+import pytest
+from pydantic_ai import Agent
+
+from pydantic_ai_a2a import Workers, to_a2a
+from pydantic_ai_a2a.clock import SYSTEM
+from pydantic_ai_a2a.commands.store_options import Store, opened
+from pydantic_ai_a2a.server.store.ports import Slot
+from pydantic_ai_a2a.server.store.postgres import listener
+
+from ....app_client import Client, lifespan, texts
+from ....behaviour.stage import Stage, ended, serving
+from ....postgres import Postgres as Server
+from ....suites.push import lease, register
+from ....suites.values import LEASE, LIMIT, OWNER, message, nothing, submit
+from ..gates import database
+from .conftest import Open
+
+HOUR = 3_600_000
+
+
+def set_clock(server: Server, url: str, hours: int) -> None:
+    """Let the database's clock differ from that of this machine, for whoever connects from now on."""
+    server.run(
+        f"""
+        CREATE SCHEMA IF NOT EXISTS elsewhere;
+        CREATE OR REPLACE FUNCTION elsewhere.clock_timestamp() RETURNS timestamptz LANGUAGE sql
+            AS $$ SELECT pg_catalog.clock_timestamp() + INTERVAL '{hours} hours' $$;
+        ALTER DATABASE {database(url)} SET search_path TO elsewhere, pg_catalog
+        """,
+        database(url),
+    )
+
+
+@pytest.mark.parametrize('hours', [1, -1], ids=['behind', 'ahead'])
+async def test_leases_do_not_depend_on_the_time_that_a_process_was_told(
+    another: Open, postgres: Server, postgres_url: str, hours: int
+) -> None:
+    set_clock(postgres, postgres_url, hours)
+    here, there, stage = another(), another(), Stage()
+    await there.queued()
+    assert abs(there.now() - SYSTEM.now() - hours * HOUR) < HOUR // 2
+    async with serving(stage.agent, backend=here, workers=Workers(lease=300)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+        assert await there.queue.claim(Slot('thief', LEASE), at=there.now(), limit=1) == []
+        connection = await asyncpg.connect(postgres_url)
+        await connection.execute('UPDATE a2a.task SET lease_until = lease_until - 600000')
+        await connection.close()
+        [claimed] = await there.queue.claim(Slot('heir', LEASE), at=there.now(), limit=1)
+        assert claimed.header.id == task['id']
+        await there.queue.release(claimed)
+        stage.open('hi')
+        assert texts(await ended(client, task['id'])) == ['hi']
+
+
+@pytest.mark.parametrize('hours', [1, -1], ids=['ahead', 'behind'])
+async def test_deliveries_do_not_depend_on_the_time_that_a_process_was_told(
+    another: Open, postgres: Server, postgres_url: str, hours: int
+) -> None:
+    here = another()
+    await submit(here, message(new='t'))
+    await register(here, 'c')
+    await here.queue.cancel('t', OWNER, at=here.now())
+    set_clock(postgres, postgres_url, hours)
+    there = another()
+    await there.queued()
+    assert abs(there.now() - here.now() - hours * HOUR) < HOUR // 2
+    assert len(await lease(here)) == 1
+    assert await lease(there) == []
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute('UPDATE a2a.push_config SET due_at = due_at - 3600000')
+    await connection.close()
+    assert len(await lease(there)) == 1
+
+
+async def test_a_command_writes_the_time_of_the_database_from_its_first_write_on(
+    postgres: Server, postgres_url: str
+) -> None:
+    set_clock(postgres, postgres_url, 1)
+    async with opened(Store(None, '', postgres_url, 'agent')) as backend:
+        assert backend.now() - SYSTEM.now() > HOUR // 2
+
+
+async def test_a_server_that_runs_no_tasks_writes_the_time_of_the_database_from_its_first_message_on(
+    another: Open, postgres: Server, postgres_url: str
+) -> None:
+    await another().queued()  # makes the tables
+    set_clock(postgres, postgres_url, 1)
+    app = to_a2a(Agent('test'), backend=another())
+    app.hosting.runs_tasks = False
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        task = await Client(app).send('hi', returnImmediately=True)
+    at = datetime.fromisoformat(task['status']['timestamp'])
+    assert at - datetime.now(UTC) > timedelta(minutes=30)
+
+
+async def test_a_clock_that_is_set_is_noticed_by_who_listens(
+    another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, 'POLL', 0.05)
+    set_clock(postgres, postgres_url, 0)
+    backend = another()
+    stop = backend.listen(nothing, nothing)
+    await backend.queued()
+    assert abs(backend.now() - SYSTEM.now()) < HOUR // 2
+    set_clock(postgres, postgres_url, 1)
+    async with asyncio.timeout(LIMIT):
+        while backend.now() - SYSTEM.now() < HOUR // 2:
+            await backend.queued()
+    stop()
+
+
+@pytest.mark.parametrize('hours', [1, -1])
+async def test_a_reader_elsewhere_is_known_whatever_the_clocks_say(
+    another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    monkeypatch.setattr(listener, 'POLL', 0.05)
+    set_clock(postgres, postgres_url, 0)
+    here, there = another(), another()
+    stop = here.listen(nothing, nothing)
+    monkeypatch.setattr(here.process.peers, 'is_read', nothing)  # so it knows what it reads in the tables
+    await submit(here, message(new='t'))
+    set_clock(postgres, postgres_url, hours)
+    reader = there.events.subscribe('t', nothing)
+    async with asyncio.timeout(LIMIT):
+        while not here.events.watched('t'):
+            await here.queued()
+    reader.close()
+    stop()

@@ -1,0 +1,423 @@
+"""What is left when a connection, a commit or a caller is lost, and when others hold what one wants."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+
+import asyncpg
+import pytest
+
+from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.server.store.ports import Claim
+from pydantic_ai_a2a.server.store.postgres import connect, execution, migration, pool
+from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.server.store.postgres.sql_translation import lock
+from pydantic_ai_a2a.server.store.sql import sweep
+from pydantic_ai_a2a.server.store.sql.transaction import LockName, Transaction, TryNames
+from pydantic_ai_a2a.settings import Retention
+
+from ....postgres import Postgres as Server
+from ....postgres_proxy import proxied
+from ....suites.values import (
+    AT,
+    LIMIT,
+    OWNER,
+    claim,
+    claim_one,
+    conversation,
+    erase,
+    message,
+    nothing,
+    run,
+    state_of,
+    submit,
+    turn,
+)
+from ..gates import database, gate
+from .conftest import Open
+
+EVENTS = 'LOCK TABLE a2a.event IN SHARE MODE'
+"""Keeps others from adding events."""
+LATE = Retention(), AT + 365 * 24 * 3600 * 1000
+
+
+def raise_at_commit(server: Server, url: str, code: str, times: int) -> None:
+    """Let the next commits of changed tasks fail."""
+    server.run(
+        f"""
+        CREATE SEQUENCE a2a.commits;
+        CREATE FUNCTION a2a.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF nextval('a2a.commits') <= {times} THEN RAISE EXCEPTION 'not now' USING ERRCODE = '{code}'; END IF;
+            RETURN NULL;
+        END $$;
+        CREATE CONSTRAINT TRIGGER fail AFTER UPDATE ON a2a.task DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION a2a.fail()
+        """,
+        database(url),
+    )
+
+
+# --- commits that nobody hears of, or that fail -----------------------------------------------------------------------
+
+
+async def test_a_message_whose_commit_nobody_hears_of_is_accepted_once_when_it_is_sent_again(
+    another: Open, postgres_url: str
+) -> None:
+    async with proxied(postgres_url) as proxy:
+        backend = another(proxy.url, statement_cache_size=0)
+        await submit(backend, message('first', new='t'))
+        proxy.when(b'COMMIT\x00', 'lose the answer')
+        with pytest.raises(StoreUnavailable):
+            await submit(backend, message('second', new='u', message_id='m'))
+        again = await submit(backend, message('second', new='v', message_id='m'))
+        assert (again.header.id, again.replayed) == ('u', True)
+        await asyncio.to_thread(backend.close)
+
+
+async def test_what_may_have_been_claimed_by_a_commit_that_nobody_hears_of_is_handed_back(
+    another: Open, postgres_url: str
+) -> None:
+    async with proxied(postgres_url) as proxy:
+        backend = another(proxy.url)
+        await submit(backend, message(new='t'))
+        proxy.when(b'COMMIT\x00', 'lose the answer')
+        with pytest.raises(StoreUnavailable):
+            await claim_one(backend, 't')
+        again = await claim_in_time(another())
+        assert (again.attempt, again.fence) == (1, 2)
+        await asyncio.to_thread(backend.close)
+
+
+async def claim_in_time(backend: PostgresBackend) -> Claim:
+    """The task that is handed back soon."""
+    async with asyncio.timeout(LIMIT):
+        while not (claims := await claim(backend, 'other')):
+            pass
+    return claims[0]
+
+
+@pytest.mark.usefixtures('three_attempts')
+async def test_what_may_have_been_claimed_is_handed_back_however_long_the_database_is_away(
+    another: Open, postgres_url: str
+) -> None:
+    async with proxied(postgres_url) as proxy:
+        backend = another(proxy.url, acquire_timeout=LIMIT)
+        await submit(backend, message(new='t'))
+        for _ in range(2):  # the claim, and what hands it back
+            proxy.when(b'COMMIT\x00', 'lose the answer')
+        with pytest.raises(StoreUnavailable):
+            await claim_one(backend, 't')
+        proxy.refuses = True
+        while not proxy.connected.empty():
+            proxy.connected.get_nowait()
+        async with asyncio.timeout(LIMIT):
+            for _ in range(10):
+                await proxy.connected.get()
+        proxy.refuses = False
+        again = await claim_in_time(another())
+        assert (again.attempt, again.fence) == (1, 2)
+        await asyncio.to_thread(backend.close)
+
+
+async def test_that_nothing_could_be_handed_back_is_logged(
+    another: Open, postgres: Server, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with proxied(postgres_url) as proxy:
+        backend = another(proxy.url)
+        await submit(backend, message(new='t'))
+        postgres.run(
+            """
+            CREATE FUNCTION a2a.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'never'; END $$;
+            CREATE TRIGGER fail BEFORE UPDATE ON a2a.task FOR EACH ROW WHEN (NEW.holder IS NULL)
+                EXECUTE FUNCTION a2a.fail()
+            """,
+            database(postgres_url),
+        )
+        proxy.when(b'COMMIT\x00', 'lose the answer')
+        with pytest.raises(StoreUnavailable):
+            await claim_one(backend, 't')
+        async with asyncio.timeout(LIMIT):
+            while len(caplog.records) < 2:
+                await backend.reader.load('t', None)
+        unavailable, record = caplog.records
+        assert 'is unavailable: ' in unavailable.getMessage()
+        assert (
+            record.getMessage()
+            == 'Tasks whose claim was abandoned could not be released; they run again once their leases expire.'
+        )
+        assert record.exc_info is not None
+        assert str(record.exc_info[1]) == 'never'
+        await asyncio.to_thread(backend.close)
+
+
+async def test_a_commit_that_fails_because_of_others_is_tried_again(
+    another: Open, postgres: Server, postgres_url: str
+) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    raise_at_commit(postgres, postgres_url, code='40001', times=3)
+    claimed = await claim_one(backend, 't')
+    assert (claimed.attempt, claimed.fence) == (1, 1)
+
+
+async def test_a_commit_that_others_are_always_in_the_way_of_fails_in_the_end(
+    another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, 'MOST_CONFLICTS', 2)
+    backend = another()
+    await submit(backend, message(new='t'))
+    raise_at_commit(postgres, postgres_url, code='40001', times=3)
+    with pytest.raises(StoreUnavailable):
+        await claim_one(backend, 't')
+    assert (await claim_one(backend, 't')).fence == 1
+
+
+async def test_a_commit_that_the_database_refuses_is_not_tried_again(
+    another: Open, postgres: Server, postgres_url: str
+) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    raise_at_commit(postgres, postgres_url, code='P0001', times=1)
+    with pytest.raises(asyncpg.RaiseError, match='not now'):
+        await claim_one(backend, 't')
+    assert (await claim_one(backend, 't')).fence == 1
+
+
+async def test_of_two_that_wait_for_each_other_one_is_run_again(
+    another: Open, postgres: Server, postgres_url: str
+) -> None:
+    postgres.run(f"ALTER DATABASE {database(postgres_url)} SET deadlock_timeout = '10ms'")
+    processes, both, runs = [another(), another()], threading.Barrier(2), list[str]()
+
+    def lock_two(names: str) -> Transaction[str]:
+        runs.append(names)
+        yield LockName((names[0],))
+        if len(runs) <= 2:
+            both.wait(LIMIT)
+        yield LockName((names[1],))
+        return names
+
+    writing = (each.write(lock_two, names) for each, names in zip(processes, ('ab', 'ba'), strict=True))
+    assert await asyncio.gather(*writing) == ['ab', 'ba']
+    assert len(runs) == 3
+
+
+async def test_a_statement_sees_what_others_wrote_before_it_whatever_the_database_has_for_a_default(
+    another: Open, postgres: Server, postgres_url: str
+) -> None:
+    def level() -> Transaction[str]:
+        return (yield 'SHOW transaction_isolation', ())[0][0]
+
+    postgres.run(f"ALTER DATABASE {database(postgres_url)} SET default_transaction_isolation = 'serializable'")
+    assert await another().write(level) == 'read committed'
+
+
+# --- callers who go, and others who are in the way --------------------------------------------------------------------
+
+
+async def test_a_claim_of_somebody_who_is_gone_is_handed_back(another: Open, postgres_url: str) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    async with gate(postgres_url, EVENTS) as held:
+        claiming = asyncio.ensure_future(claim_one(backend, 't'))
+        await held.reached()
+        claiming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await claiming
+        await held.open()
+        again = await claim_in_time(another())
+    assert (again.attempt, again.fence) == (1, 2)
+
+
+async def test_who_closes_does_not_wait_long_for_others(
+    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, 'STOP_TIME', 0.5)
+    backend = another()
+    await submit(backend, message(new='t'))
+    async with gate(postgres_url, EVENTS) as held:
+        claiming = asyncio.ensure_future(claim_one(backend, 't'))
+        await held.reached()
+        await asyncio.to_thread(backend.close)
+        with pytest.raises(StoreUnavailable):
+            await claiming
+    assert (await claim_one(another(), 't')).fence == 1
+
+
+async def test_who_closes_does_not_wait_long_for_a_server_that_says_nothing(
+    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, 'STOP_TIME', 0.1)
+    async with proxied(postgres_url) as proxy:
+        backend = another(proxy.url)
+        await submit(backend, message(new='t'))
+        proxy.when(b'X\x00\x00\x00\x04', 'say nothing more')
+        async with asyncio.timeout(LIMIT):
+            await asyncio.to_thread(backend.close)
+
+
+async def test_who_finds_another_one_sweeping_leaves_it_to_them(another: Open, postgres_url: str) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    await run(backend, 't')
+    async with gate(postgres_url, lock(LockName(('agent', 'sweep')))):
+        assert not await backend.housekeeping.sweep(LATE[0], at=LATE[1])
+    assert await backend.housekeeping.sweep(LATE[0], at=LATE[1])
+
+
+async def test_a_context_that_somebody_writes_to_is_not_swept(another: Open, postgres_url: str) -> None:
+    backend = another()
+    await submit(backend, message(new='t', context='c'))
+    await run(backend, 't', messages=turn('hi', 'hello'))
+    async with gate(postgres_url, lock(LockName(('agent', OWNER, 'c')))):
+        await backend.housekeeping.sweep(LATE[0], at=LATE[1])
+        assert await conversation(backend, 'c') == ['hi', 'hello']
+    await backend.housekeeping.sweep(LATE[0], at=LATE[1])
+    assert await conversation(backend, 'c') == []
+
+
+async def test_a_conversation_with_a_newer_turn_is_swept_once_its_context_is_free(
+    another: Open, postgres_url: str
+) -> None:
+    backend = another()
+    for n in range(2):
+        await submit(backend, message(f'{n}', new=f't{n}', context='c', at=AT + n))
+        await run(backend, f't{n}', messages=turn(f'{n}', 'hello'), at=AT + n)
+        await backend.housekeeping.sweep(LATE[0], at=AT + 2)  # lists the conversation by the time of its first turn
+    async with gate(postgres_url, lock(LockName(('agent', OWNER, 'c')))):
+        await backend.housekeeping.sweep(LATE[0], at=LATE[1])
+        assert await conversation(backend, 'c') == ['0', 'hello', '1', 'hello']
+    async with asyncio.timeout(LIMIT):
+        while await backend.housekeeping.sweep(LATE[0], at=LATE[1]):
+            pass
+    assert await conversation(backend, 'c') == []
+
+
+def stopping_before_locks(agent: str, retention: Retention, at: int, most_kept: int) -> Transaction[object]:
+    """A sweep that has chosen two contexts, and waits for the gate before it locks them."""
+    transaction = sweep.sweep(agent, retention, at, most_kept)
+    step = next(transaction)
+    try:
+        while True:
+            if isinstance(step, TryNames) and {len(name) for name in step.names} == {3}:
+                yield LockName(('gate',))
+            step = transaction.send((yield step))
+    except StopIteration as stop:
+        return stop.value
+
+
+async def test_a_context_that_goes_on_while_others_are_swept_is_kept(another: Open, postgres_url: str) -> None:
+    here, there = another(), another()
+    for n in range(2):
+        await submit(here, message(f'{n}', new=f't{n}', context=f'c{n}', at=AT + n))
+        await run(here, f't{n}', messages=turn('hi', 'hello'), at=AT + n)
+    await here.housekeeping.sweep(LATE[0], at=AT + 2)  # lists both conversations
+    async with gate(postgres_url, lock(LockName(('gate',)))) as held:
+        sweeping = asyncio.ensure_future(here.write(stopping_before_locks, 'agent', *LATE, 100))
+        await held.reached()
+        await submit(there, message('more', new='more', context='c1', at=LATE[1]))
+        await run(there, 'more', messages=turn('more', 'said'), at=LATE[1])
+        await held.open()
+        await sweeping
+    assert await conversation(here, 'c0') == []
+    assert await conversation(here, 'c1') == ['hi', 'hello', 'more', 'said']
+
+
+async def test_who_erases_an_owner_waits_for_no_context_once_it_has_locked_the_owner(
+    another: Open, postgres_url: str
+) -> None:
+    backend = another()
+    for n in range(2):
+        await submit(backend, message(new=f't{n}', context=f'c{n}'))
+        await run(backend, f't{n}', messages=turn('hi', 'hello'))
+    async with gate(postgres_url, lock(LockName(('agent', OWNER, 'c1')))) as held:
+        erasing = asyncio.ensure_future(erase(backend))
+        await held.reached()
+        assert not await held.is_taken('agent', OWNER)
+        await held.open()
+        await erasing
+    assert await conversation(backend, 'c1') == []
+
+
+# --- servers that are silent, away, strange or old --------------------------------------------------------------------
+
+
+async def test_a_connection_that_says_nothing_more_is_given_up_for_another_one(
+    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (connect, execution, migration):
+        monkeypatch.setattr(module, 'LATE', 0.1)
+    async with proxied(postgres_url) as proxy:
+        backend = another(proxy.url, statement_timeout=2)
+        await submit(backend, message(new='t'))
+        proxy.when(b'BEGIN', 'say nothing more')
+        assert await state_of(backend, 't') == 'submitted'
+        await asyncio.to_thread(backend.close)
+
+
+async def test_what_the_database_refuses_to_who_listens_is_logged(
+    another: Open, postgres: Server, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    here, there = another(), another()
+    await submit(there, message(new='t'))
+    raise_at_commit(postgres, postgres_url, code='P0001', times=1)
+    postgres.run('ALTER TABLE a2a.task DISABLE TRIGGER fail', database(postgres_url))
+    postgres.run(
+        'CREATE TRIGGER at_once BEFORE INSERT ON a2a.process FOR EACH ROW EXECUTE FUNCTION a2a.fail()',
+        database(postgres_url),
+    )
+    reader = here.events.subscribe('t', nothing)
+    reader.start(0)
+    async with asyncio.timeout(LIMIT):
+        while not caplog.records:
+            await here.reader.load('t', None)
+        claimed = await claim_one(there, 't')
+        assert [event.n for event in await reader.next()] == [claimed.header.last_event]
+    reader.close()
+    [record] = caplog.records
+    assert (record.levelno, record.getMessage()[:36]) == (logging.ERROR, 'Changes of other processes could not')
+
+
+# --- a pooler whose connections change --------------------------------------------------------------------------------
+
+
+async def test_lost_prepared_statements_name_the_setting_for_poolers(
+    another: Open, postgres: Server, postgres_url: str
+) -> None:
+    backend = another(pool_size=2)
+    await submit(backend, message(new='t1'))
+    postgres.run(
+        """
+        CREATE FUNCTION a2a.lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN DEALLOCATE ALL; RETURN NULL; END $$;
+        CREATE TRIGGER lose AFTER INSERT ON a2a.task FOR EACH ROW EXECUTE FUNCTION a2a.lose()
+        """,
+        database(postgres_url),
+    )
+    with pytest.raises(StoreUnavailable) as lost:
+        await asyncio.gather(*(submit(backend, message(new=f't{n}')) for n in range(2, 10)))
+    assert 'statement_cache_size=0' in str(lost.value.__cause__)
+
+
+async def test_reads_commit_and_count_as_no_rollbacks(another: Open, postgres: Server, postgres_url: str) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    committed, rolled_back = ends(postgres, postgres_url)
+    for _ in range(20):
+        await backend.reader.load('t', OWNER)
+    await asyncio.to_thread(backend.close)  # the server counts the transactions of a connection at its end, or later
+    async with asyncio.timeout(LIMIT):
+        while sum(now := await asyncio.to_thread(ends, postgres, postgres_url)) < committed + rolled_back + 20:
+            pass
+    assert now[1] - rolled_back < 20
+
+
+def ends(server: Server, url: str) -> tuple[int, int]:
+    """The numbers of committed and of rolled back transactions of a database."""
+    [row] = server.run(
+        "SELECT xact_commit || ' ' || xact_rollback FROM pg_stat_database WHERE datname = current_database()",
+        database(url),
+    )
+    committed, rolled_back = row.split()
+    return int(committed), int(rolled_back)

@@ -1,0 +1,811 @@
+"""Each function of the database does the same as the generator that it stands for: results and all rows are equal.
+
+Each schedule runs in two schemas of one database: with calls of the functions, and with generators alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+import pytest
+from pydantic_ai.conversation_store import ConversationRecord
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.usage import RunUsage
+
+from pydantic_ai_a2a import Postgres
+from pydantic_ai_a2a.errors import StoreUnavailable, UnsupportedOperationError
+from pydantic_ai_a2a.server.store.ports import (
+    Accepted,
+    Charge,
+    Checkpoint,
+    Claim,
+    Finish,
+    PushConfig,
+    Slot,
+    Status,
+    Submission,
+)
+from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.server.store.postgres.execution import perform
+from pydantic_ai_a2a.server.store.postgres.sql_translation import begin, lock
+from pydantic_ai_a2a.server.store.sql import canceling, claims, filing, finishing
+from pydantic_ai_a2a.server.store.sql import submitting as accept
+from pydantic_ai_a2a.server.store.sql.transaction import ContextKey, LockName, Transaction
+from pydantic_ai_a2a.types import TaskEvent
+
+from ....postgres import Postgres as Server
+from ....postgres_proxy import proxied
+from ....suites import READER_LAG
+from ....suites.credentials import bodies, with_sealed
+from ....suites.values import (
+    AT,
+    LEASE,
+    LIMIT,
+    OVER,
+    OWNER,
+    QUEUE_LIMIT,
+    WINDOW,
+    chunk,
+    claim,
+    claim_one,
+    ending,
+    message,
+    status_event,
+    submit,
+    turn,
+)
+from ..gates import Gate, database, gate
+
+SLOT = Slot('holder', LEASE)
+LONG = 'an id that nobody guesses'
+FIRST, SECOND = turn('one', '1'), turn('two', '2')
+"""Turns of a conversation: all schemas get the same messages with the same times."""
+ARTIFACTS = [('a', b'{"artifactId":"a"}'), ('b', b'{"artifactId":"b"}')]
+USED = RunUsage(requests=1, input_tokens=2)
+WEBHOOK = PushConfig(id='p', version='1.0', takes='statuses', body=b'{}')
+CHECKPOINT = Checkpoint(run='r', messages=FIRST, usage=USED)
+CONTEXT = 'agent', OWNER, 'c'
+
+
+class Stage:
+    """A backend over one schema, and the results of a schedule."""
+
+    def __init__(self, url: str, *, calls: bool) -> None:
+        # Without prepared statements there are no calls.
+        self.settings = Postgres(url, schema='called' if calls else 'stepped', statement_cache_size=200 * calls)
+        self.backend = PostgresBackend(self.settings, 'agent', reader_lag=READER_LAG)
+        self.results: list[Any] = []
+
+    async def note(self, action: Awaitable[Any]) -> Any:
+        """Note the result or the error of an action, and return the result."""
+        try:
+            result = await action
+        except Exception as error:
+            result = None
+            self.results.append((type(error), str(error)))
+        else:
+            self.results.append(result)
+        return result
+
+    async def start(self, submission: Submission, *, queue_limit: int = QUEUE_LIMIT) -> Accepted | None:
+        """Submit a message together with a free slot."""
+        return await self.note(submit(self.backend, submission, queue_limit=queue_limit, slot=SLOT))
+
+    async def claimed(self, submission: Submission) -> Claim:
+        """Start a task, which is claimed at once."""
+        accepted = await self.start(submission)
+        assert accepted is not None
+        assert accepted.claim is not None
+        return accepted.claim
+
+    async def started(self, name: str = 't', context: str = 'c') -> Claim:
+        """Start a plain task, which is claimed at once."""
+        return await self.claimed(message(new=name, context=context))
+
+    async def emit(self, claimed: Claim, *events: TaskEvent) -> None:
+        """Store events of a run."""
+        await self.note(self.backend.queue.emit(claimed, events))
+
+    async def save(
+        self, claimed: Claim, messages: Sequence[ModelMessage], *events: TaskEvent, first: int = 0, taken: int = 0
+    ) -> None:
+        """Store events and a checkpoint of a run."""
+        checkpoint = Checkpoint(run='r', messages=messages, usage=USED, first=first, taken=taken)
+        await self.note(self.backend.queue.emit(claimed, events, checkpoint=checkpoint))
+
+    async def file(self) -> None:
+        """File the tasks that have stopped."""
+        await self.note(self.backend.write(filing.file, 'agent'))
+
+    async def execute(self, statement: str) -> None:
+        """Execute a statement in another session. The schema replaces the field of the statement."""
+        connection = await asyncpg.connect(self.settings.url)
+        await connection.execute(statement.format(self.settings.schema))
+        await connection.close()
+
+    async def end(self, claimed: Claim, end: Finish) -> Claim | None:
+        """End a run."""
+        return await self.note(self.backend.queue.finish(claimed, end))
+
+    @asynccontextmanager
+    async def meeting(self, transaction: Transaction[Any], context: ContextKey | None = None) -> AsyncGenerator[Gate]:
+        """Another session in the middle of a transaction, which has all locks and has done all writes."""
+        connection = await asyncpg.connect(self.settings.url)
+        try:
+            await connection.execute(begin(self.settings, context=context))
+            await perform(connection, transaction)
+            yield Gate(connection)
+        finally:
+            await connection.close()
+
+    async def after(self, other: Gate, action: Awaitable[Any]) -> Any:
+        """Do an action that waits for the other session, whose transaction is then committed."""
+        waiting = asyncio.ensure_future(self.note(action))
+        await other.reached()
+        await other.commit()
+        async with asyncio.timeout(LIMIT):
+            return await waiting
+
+    async def name_deliveries(self) -> None:
+        """Replace the ids of deliveries, which are random."""
+        await self.execute('UPDATE {}.delivery SET id = seq')
+
+    async def rows(self) -> dict[str, list[str]]:
+        """Return all rows of all tables, without times and places in the queue."""
+        schema = self.settings.schema
+        connection = await asyncpg.connect(self.settings.url)
+        tables = await connection.fetch(
+            'SELECT table_name FROM information_schema.tables WHERE table_schema = $1', schema
+        )
+        rows: dict[str, list[str]] = {}
+        for (table,) in tables:
+            rest = "to_jsonb(t) - '{lease_until,queue_seq,counted_at}'::text[]"
+            query = f'SELECT ({rest})::text FROM {schema}.{table} t'
+            rows[table] = sorted(row[0] for row in await connection.fetch(query))
+        await connection.close()
+        return rows
+
+
+Schedule = Callable[[Stage], Awaitable[Any]]
+
+
+def done(claimed: Claim, **options: Any) -> Finish:
+    """Return the end of a run that says something."""
+    return ending(claimed, messages=FIRST, usage=USED, artifacts=ARTIFACTS, **options)
+
+
+# --- schedules of one session -----------------------------------------------------------------------------------------
+
+
+async def a_task_of_all_fields(stage: Stage) -> None:
+    submission = replace(message(new='t', context='c'), request=b'{}', traceparent='00-1-2-01', dialect='0.3')
+    claimed = await stage.claimed(replace(submission, logged=True))
+    end = done(claimed, after=2, metadata=b'{}', history=[('m', b'{}')], status_message=b'{"messageId":"s"}')
+    await stage.end(claimed, replace(end, events=[chunk(2, 'a')]))
+
+
+async def a_conversation(stage: Stage) -> None:
+    await stage.end(*both(await stage.started('t')))
+    await stage.end(*both(await stage.started('u')))
+
+
+def both(claimed: Claim) -> tuple[Claim, Finish]:
+    return claimed, done(claimed)
+
+
+async def a_message_that_is_sent_again(stage: Stage) -> None:
+    for name, text in (('t', 'hello'), ('u', 'hello'), ('v', 'other')):
+        await stage.start(message(text, new=name, message_id='m', context='c'))
+    await submit(stage.backend, message(to='t', message_id='n'))
+    await stage.start(message(new='w', message_id='n'))
+
+
+async def an_anonymous_message_that_is_sent_again(stage: Stage) -> None:
+    first = message(new='t', context='c', owner='/', message_id=LONG)
+    for name, at in (('t', AT), ('u', AT), ('v', AT + WINDOW + 1)):
+        await stage.start(replace(first, task_id=name, at=at))
+    await stage.start(message(new='w', owner='/', message_id='short'))
+
+
+async def a_busy_context(stage: Stage) -> None:
+    for name in ('t', 'u'):
+        await stage.start(message(new=name, context='c'))
+
+
+async def a_full_queue(stage: Stage) -> None:
+    await a_busy_context(stage)
+    await stage.start(message(new='v'), queue_limit=1)
+    await stage.start(message(new='w'), queue_limit=2)
+
+
+async def another_task_that_waits_for_a_slot(stage: Stage) -> None:
+    await submit(stage.backend, message(new='t', owner='/bob'))
+    await stage.start(message(new='u'))
+
+
+async def no_slot(stage: Stage) -> None:
+    await stage.note(submit(stage.backend, message(new='t')))
+
+
+async def tasks_that_wait_in_rounds_and_behind_each_other(stage: Stage) -> None:
+    await stage.start(message(new='runs', context='busy'))
+    for n in range(3):
+        await stage.note(submit(stage.backend, message(new=f'busy {n}', context='busy'), slot=SLOT if n else None))
+        for owner in ('/ada', '/bob')[: 1 + n % 2]:
+            await stage.note(submit(stage.backend, message(new=f'{owner} {n}', owner=owner)))
+    await stage.note(claim(stage.backend, limit=2))
+    await stage.note(submit(stage.backend, message(new='late', owner='/eve')))
+    stage.results += [task.header.id for task in await claim(stage.backend)]
+
+
+async def a_message_that_waits_and_is_sent_again(stage: Stage) -> None:
+    for name, text in (('t', 'hello'), ('t', 'hello'), ('u', 'hello'), ('v', 'other')):
+        await stage.note(submit(stage.backend, message(text, new=name, message_id='m', context='c')))
+    await submit(stage.backend, message('more', to='t', message_id='n'))
+    await stage.note(submit(stage.backend, message('more', new='w', message_id='n')))
+
+
+async def a_message_to_a_context_that_is_erased(stage: Stage) -> None:
+    await stage.backend.housekeeping.set_erasing(OWNER, 'c', until=AT + 1)
+    for name, context in (('t', 'c'), ('u', 'd')):
+        await stage.note(submit(stage.backend, message(new=name, context=context)))
+
+
+async def tasks_that_wait_with_credentials(stage: Stage) -> None:
+    for name in ('t', 'u'):
+        await stage.note(submit(stage.backend, with_sealed(message(new=name, context='c', message_id='m'))))
+    await stage.note(bodies(stage.backend, 'c'))
+
+
+async def submissions_that_are_not_common(stage: Stage) -> None:
+    await stage.start(replace(message(new='t'), refusal=UnsupportedOperationError('No.')))
+    for name in ('u', 'v'):
+        await stage.start(replace(message(new=name), task_limit=1))
+    await stage.start(replace(message(new='w'), push=WEBHOOK, push_limit=1))
+    await stage.start(message('later', to='u'))
+    await stage.name_deliveries()
+
+
+async def a_message_in_mid_run(stage: Stage) -> None:
+    claimed = await stage.started()
+    await submit(stage.backend, message('more', to='t'))
+    following = await stage.end(claimed, done(claimed))
+    assert following is not None
+    await stage.end(following, ending(following, messages=SECOND, artifacts=ARTIFACTS))
+
+
+async def a_message_that_the_run_has_read(stage: Stage) -> None:
+    claimed = await stage.started()
+    await submit(stage.backend, message('more', to='t'))
+    await stage.end(claimed, done(claimed, taken=2))
+
+
+async def a_last_run(stage: Stage) -> None:
+    claimed = await stage.started()
+    await submit(stage.backend, message('more', to='t'))
+    await stage.end(claimed, done(claimed, last=True))
+
+
+async def a_task_behind(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.start(message(new='u', context='c'))
+    await stage.end(claimed, done(claimed))
+
+
+async def a_request_to_cancel(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.note(stage.backend.queue.cancel('t', OWNER, at=AT))
+    await stage.end(claimed, done(claimed))
+
+
+async def a_lost_lease(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.backend.queue.renew('holder', ['t'], lease=OVER)
+    taken = await claim_one(stage.backend, 't', 'other')
+    await stage.end(claimed, done(claimed))
+    await stage.end(taken, done(taken))
+
+
+async def an_end_that_is_sent_again(stage: Stage) -> None:
+    claimed = await stage.started()
+    for _ in range(2):
+        await stage.end(claimed, done(claimed))
+
+
+async def ends_that_are_not_common(stage: Stage) -> None:
+    for state in ('failed', 'input-required', 'canceled'):
+        claimed = await stage.started(state, state)
+        await stage.end(claimed, ending(claimed, state, messages=FIRST))
+    claimed = await stage.started('streamed', 'd')
+    await stage.end(claimed, ending(claimed, messages=FIRST))
+    claimed = await stage.started('paid', 'e')
+    await stage.end(claimed, done(claimed, charges=[Charge('/ada', 1000, AT + 1000, 1, 2, 3)]))
+
+
+async def an_end_after_a_checkpoint(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.backend.queue.emit(claimed, [chunk(2, 'a')], None, CHECKPOINT)
+    await stage.end(claimed, done(claimed, after=2))
+
+
+async def checkpoints_of_a_run(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.save(claimed, FIRST)
+    await stage.save(claimed, SECOND, first=2, taken=1)
+    await stage.save(claimed, FIRST[:1], chunk(2, 'a'), status_event(3, 'working'), first=1)
+    await stage.save(claimed, [], first=1)
+    await stage.end(claimed, done(claimed, after=3))
+
+
+async def a_checkpoint_that_is_sent_again(stage: Stage) -> None:
+    claimed = await stage.started()
+    for events in ((), (chunk(2, 'a'), chunk(3, 'b'))):
+        for _ in range(2):
+            await stage.save(claimed, FIRST, *events)
+
+
+async def a_checkpoint_with_a_status(stage: Stage) -> None:
+    claimed = await stage.started()
+    status = Status('working', AT, b'{"messageId":"s"}')
+    await stage.note(stage.backend.queue.emit(claimed, [], status, CHECKPOINT))
+
+
+async def a_checkpoint_of_a_lost_lease(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.save(claimed, FIRST)
+    await stage.backend.queue.renew('holder', ['t'], lease=OVER)
+    await claim_one(stage.backend, 't', 'other')
+    await stage.save(claimed, SECOND, first=2)
+
+
+async def a_checkpoint_after_a_webhook_in_mid_run(stage: Stage) -> None:
+    claimed = await stage.started()
+    assert stage.backend.push_configs is not None
+    await stage.backend.push_configs.create('t', OWNER, WEBHOOK, limit=1)
+    await stage.save(claimed, FIRST, chunk(2, 'a'))
+    await stage.save(replace(claimed, push=True), SECOND, status_event(3, 'working'), first=2)
+    await stage.name_deliveries()
+
+
+async def tasks_that_are_filed(stage: Stage) -> None:
+    await stage.file()
+    for name, context in (('t', 'c'), ('u', 'c'), ('v', 'd')):
+        await stage.end(*both(await stage.started(name, context)))
+        await stage.file()
+    for state in ('input-required', 'failed'):
+        claimed = await stage.started(state, state)
+        await stage.end(claimed, ending(claimed, state, messages=FIRST))
+    await stage.started('y', 'f')
+    await stage.file()
+
+
+async def tasks_that_are_filed_in_two_batches(stage: Stage) -> None:
+    for name in ('t', 'u', 'v'):
+        await stage.end(*both(await stage.started(name, name)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(filing, 'BATCH', 2)
+        for _ in range(3):
+            await stage.file()
+    assert stage.results[-3:] == [1, 0, 0]
+
+
+async def a_task_in_an_unknown_state_is_not_filed(stage: Stage) -> None:
+    for name in ('t', 'u'):
+        await stage.end(*both(await stage.started(name, name)))
+    await stage.execute("UPDATE {}.task SET state = 'dreaming' WHERE id = 't'")
+    await stage.file()
+    filed = {row['id']: row['filed'] for row in map(json.loads, (await stage.rows())['task'])}
+    assert filed == {'t': 0, 'u': 1}
+
+
+async def an_end_after_a_status_with_a_message(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.backend.queue.emit(claimed, [chunk(2, 'a')], Status('working', AT, b'{"messageId":"s"}'))
+    await stage.end(claimed, done(claimed, after=2))
+
+
+async def a_webhook_in_mid_run(stage: Stage) -> None:
+    claimed = await stage.started()
+    assert stage.backend.push_configs is not None
+    await stage.backend.push_configs.create('t', OWNER, WEBHOOK, limit=1)
+    await stage.end(claimed, done(claimed))
+    await stage.name_deliveries()
+
+
+async def events_of_a_run(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.emit(claimed, chunk(2, 'a'))
+    await stage.emit(claimed, *(chunk(n, 'b') for n in range(3, 303)), status_event(303, 'working'))
+    await stage.end(claimed, done(claimed, after=303))
+
+
+async def events_that_are_sent_again(stage: Stage) -> None:
+    claimed = await stage.started()
+    for _ in range(2):
+        await stage.emit(claimed, chunk(2, 'a'), chunk(3, 'b'))
+
+
+async def no_events(stage: Stage) -> None:
+    await stage.emit(await stage.started())
+
+
+async def events_of_a_lost_lease(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.backend.queue.renew('holder', ['t'], lease=OVER)
+    await claim_one(stage.backend, 't', 'other')
+    await stage.emit(claimed, chunk(2, 'a'))
+
+
+async def events_after_a_webhook_in_mid_run(stage: Stage) -> None:
+    claimed = await stage.started()
+    assert stage.backend.push_configs is not None
+    await stage.backend.push_configs.create('t', OWNER, WEBHOOK, limit=1)
+    await stage.emit(claimed, chunk(2, 'a'))
+    await stage.emit(replace(claimed, push=True), status_event(3, 'working'))
+    await stage.name_deliveries()
+
+
+async def a_conversation_that_another_has_begun(stage: Stage) -> None:
+    claimed = await stage.started()
+    record = ConversationRecord(
+        conversation_id='c', scope=OWNER, head_id=None, revision='r', updated_at=datetime.fromtimestamp(0, UTC)
+    )
+    await stage.backend.conversations(OWNER).write_record(record, expected_revision=None)
+    await stage.end(claimed, done(claimed))
+
+
+async def a_conversation_that_is_erased_in_mid_run(stage: Stage) -> None:
+    await stage.end(*both(await stage.started('t')))
+    claimed = await stage.started('u')
+    await stage.backend.conversations(OWNER).delete_record('c', expected_revision='t.1')
+    await stage.end(claimed, done(claimed))
+
+
+async def tasks_with_credentials(stage: Stage) -> None:
+    claims = [await stage.claimed(with_sealed(message(new=name, context=name))) for name in ('t', 'u', 'v')]
+    await stage.start(with_sealed(message('more', to='v'), 'd'))
+    await stage.note(bodies(stage.backend, 'c'))
+    for claimed, state in zip(claims, ('completed', 'input-required', 'completed'), strict=True):
+        await stage.end(claimed, ending(claimed, state, messages=FIRST, artifacts=ARTIFACTS))
+
+
+async def two_messages_with_the_same_credential(stage: Stage) -> None:
+    for name in ('t', 'u'):
+        await stage.start(with_sealed(message(new=name, context='c', message_id='m')))
+    await stage.note(bodies(stage.backend, 'c'))
+
+
+async def a_busy_context_with_credentials(stage: Stage) -> None:
+    for name in ('t', 'u'):
+        await stage.start(with_sealed(message(new=name, context='c')))
+
+
+# --- schedules of two sessions that meet at a lock --------------------------------------------------------------------
+
+
+def submitting(submission: Submission, slot: Slot | None = None) -> Transaction[Any]:
+    return accept.submit('agent', submission, queue_limit=QUEUE_LIMIT, idempotency_window=WINDOW, slot=slot)
+
+
+async def a_start_behind_another_task(stage: Stage) -> None:
+    await stage.backend.queued()
+    other = message(new='t', context='c')
+    async with stage.meeting(submitting(other), CONTEXT) as gate:
+        await stage.after(gate, submit(stage.backend, message(new='u', context='c'), slot=SLOT))
+
+
+async def a_start_after_the_end_before(stage: Stage) -> None:
+    claimed = await stage.started()
+    async with stage.meeting(finishing.finish('agent', claimed, done(claimed)), CONTEXT) as gate:
+        accepted = await stage.after(gate, submit(stage.backend, message(new='u', context='c'), slot=SLOT))
+    await stage.end(accepted.claim, ending(accepted.claim, messages=SECOND, artifacts=ARTIFACTS))
+
+
+async def a_task_that_waits_after_another_of_the_owner(stage: Stage) -> None:
+    await stage.backend.queued()
+    async with stage.meeting(submitting(message(new='t'))) as gate:
+        await stage.after(gate, submit(stage.backend, message(new='u')))
+
+
+async def two_starts_with_one_message(stage: Stage) -> None:
+    await stage.backend.queued()
+    other = message(new='t', context='c', message_id='m')
+    async with stage.meeting(submitting(other, slot=SLOT), CONTEXT) as gate:
+        again = replace(other, task_id='u', context_id='d')
+        await stage.after(gate, submit(stage.backend, again, slot=SLOT))
+
+
+async def an_end_with_an_unread_message(stage: Stage) -> None:
+    claimed = await stage.started()
+    async with stage.meeting(submitting(message('more', to='t'))) as gate:
+        assert await stage.after(gate, stage.backend.queue.finish(claimed, done(claimed))) is not None
+
+
+async def an_end_with_an_unread_credential(stage: Stage) -> None:
+    claimed = await stage.claimed(with_sealed(message(new='t', context='c')))
+    further = with_sealed(message('more', to='t'), 'd')
+    async with stage.meeting(submitting(further)) as gate:
+        assert await stage.after(gate, stage.backend.queue.finish(claimed, done(claimed))) is not None
+    assert await bodies(stage.backend, 'c', 'd') == [b'c', b'd']
+
+
+async def tasks_whose_conversation_another_changes_are_filed(stage: Stage) -> None:
+    await stage.end(*both(await stage.started('t')))
+    claimed = await stage.started('u')
+    end = ending(claimed, messages=SECOND, artifacts=ARTIFACTS)
+    async with stage.meeting(finishing.finish('agent', claimed, end), CONTEXT) as gate:
+        await stage.file()
+        await gate.commit()
+    await stage.file()
+
+
+async def tasks_that_another_files(stage: Stage) -> None:
+    await stage.end(*both(await stage.started()))
+    async with stage.meeting(filing.file('agent')) as gate:
+        await stage.end(*both(await stage.started('u', 'd')))
+        await stage.file()
+        await gate.commit()
+
+
+async def an_end_before_another_task(stage: Stage) -> None:
+    claimed = await stage.started()
+    other = message(new='u', context='c')
+    async with stage.meeting(submitting(other), CONTEXT) as gate:
+        await stage.after(gate, stage.backend.queue.finish(claimed, done(claimed)))
+
+
+SCHEDULES: Sequence[Schedule] = (
+    a_task_of_all_fields,
+    a_conversation,
+    a_message_that_is_sent_again,
+    an_anonymous_message_that_is_sent_again,
+    a_busy_context,
+    a_full_queue,
+    another_task_that_waits_for_a_slot,
+    no_slot,
+    tasks_that_wait_in_rounds_and_behind_each_other,
+    a_message_that_waits_and_is_sent_again,
+    a_message_to_a_context_that_is_erased,
+    tasks_that_wait_with_credentials,
+    submissions_that_are_not_common,
+    a_message_in_mid_run,
+    a_message_that_the_run_has_read,
+    a_last_run,
+    a_task_behind,
+    a_request_to_cancel,
+    a_lost_lease,
+    an_end_that_is_sent_again,
+    ends_that_are_not_common,
+    an_end_after_a_checkpoint,
+    an_end_after_a_status_with_a_message,
+    a_webhook_in_mid_run,
+    a_conversation_that_another_has_begun,
+    a_conversation_that_is_erased_in_mid_run,
+    tasks_with_credentials,
+    two_messages_with_the_same_credential,
+    a_busy_context_with_credentials,
+    an_end_with_an_unread_credential,
+    a_start_behind_another_task,
+    a_start_after_the_end_before,
+    a_task_that_waits_after_another_of_the_owner,
+    two_starts_with_one_message,
+    an_end_with_an_unread_message,
+    an_end_before_another_task,
+    events_of_a_run,
+    events_that_are_sent_again,
+    no_events,
+    events_of_a_lost_lease,
+    events_after_a_webhook_in_mid_run,
+    checkpoints_of_a_run,
+    a_checkpoint_that_is_sent_again,
+    a_checkpoint_with_a_status,
+    a_checkpoint_of_a_lost_lease,
+    a_checkpoint_after_a_webhook_in_mid_run,
+    tasks_that_are_filed,
+    tasks_that_are_filed_in_two_batches,
+    a_task_in_an_unknown_state_is_not_filed,
+    tasks_whose_conversation_another_changes_are_filed,
+    tasks_that_another_files,
+)
+
+
+async def check(schedule: Schedule, postgres: Server) -> None:
+    """Check that calls and generators have the same results and rows."""
+    with postgres.database('called', 'stepped') as url:
+        stages = [Stage(url, calls=calls) for calls in (True, False)]
+        for stage in stages:
+            await schedule(stage)
+        called, stepped = stages
+        assert called.results == stepped.results
+        assert await called.rows() == await stepped.rows()
+        for stage in stages:
+            await asyncio.to_thread(stage.backend.close)
+
+
+@pytest.mark.parametrize('schedule', SCHEDULES, ids=lambda schedule: schedule.__name__)
+async def test_calls_and_generators_have_the_same_results_and_rows(schedule: Schedule, postgres: Server) -> None:
+    await check(schedule, postgres)
+
+
+WRITES: dict[str, Callable[[Stage, Claim], Awaitable[Any]]] = {
+    'an end': lambda stage, claimed: stage.backend.queue.finish(claimed, done(claimed)),
+    'events': lambda stage, claimed: stage.backend.queue.emit(claimed, [chunk(2, 'a')]),
+    'a checkpoint': lambda stage, claimed: stage.backend.queue.emit(claimed, [], checkpoint=CHECKPOINT),
+}
+OTHERS: dict[str, Callable[[], Transaction[Any]]] = {
+    'a request to cancel': lambda: canceling.cancel('agent', 't', OWNER, at=AT, force=False),
+    'a forced cancel': lambda: canceling.cancel('agent', 't', OWNER, at=AT, force=True),
+    'the claim of another': lambda: claims.claim('agent', Slot('other', LEASE), at=AT, limit=1, task_id='t'),
+}
+
+
+@pytest.mark.parametrize('other', OTHERS)
+@pytest.mark.parametrize('write', WRITES)
+async def test_calls_and_generators_agree_after_a_write_of_another_session(
+    write: str, other: str, postgres: Server
+) -> None:
+    async def schedule(stage: Stage) -> None:
+        claimed = await stage.started()
+        if other == 'the claim of another':
+            await stage.backend.queue.renew('holder', ['t'], lease=OVER)
+        async with stage.meeting(OTHERS[other]()) as gate:  # has the lock of the row alone
+            await stage.after(gate, WRITES[write](stage, claimed))
+
+    await check(schedule, postgres)
+
+
+@contextmanager
+def counted() -> Generator[list[str]]:
+    """Note the statements of all connections."""
+    queries: list[str] = []
+
+    def noted(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(connection: object, query: str, *args: Any, **options: Any) -> Any:
+            queries.append(query)
+            return method(connection, query, *args, **options)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ('execute', 'fetch', 'fetchrow', 'fetchval', 'executemany'):
+            patch.setattr(asyncpg.Connection, name, noted(getattr(asyncpg.Connection, name)))
+        yield queries
+
+
+async def test_a_run_is_started_and_completed_in_one_round_trip_each(postgres_url: str) -> None:
+    stage = Stage(postgres_url, calls=True)
+    await stage.end(*both(await stage.started()))
+    with counted() as queries:
+        await stage.end(*both(await stage.started('u', context='d')))
+    writes = [query for query in queries if 'pg_notify' not in query]
+    assert [query.partition('called.')[2].partition('(')[0] for query in writes] == ['a2a_submit', 'a2a_finish']
+    await asyncio.to_thread(stage.backend.close)
+
+
+async def test_a_batch_of_tasks_is_filed_in_one_round_trip(postgres_url: str) -> None:
+    stage = Stage(postgres_url, calls=True)
+    await stage.end(*both(await stage.started()))
+    with counted() as queries:
+        await stage.file()
+    [query] = queries
+    assert 'called.a2a_file(' in query
+    assert [json.loads(row)['filed'] for row in (await stage.rows())['task']] == [1]
+    await asyncio.to_thread(stage.backend.close)
+
+
+@pytest.mark.parametrize('default', ["isolation = 'repeatable read'", 'read_only = on'])
+async def test_a_database_with_other_defaults_gets_the_generator(
+    default: str, postgres: Server, postgres_url: str
+) -> None:
+    postgres.run(f'ALTER DATABASE "{database(postgres_url)}" SET default_transaction_{default}')
+    stage = Stage(postgres_url, calls=True)
+    claimed = await stage.started()
+    await stage.emit(claimed, chunk(2, 'a'))
+    await stage.end(claimed, done(claimed, after=2))
+    assert stage.results[1:] == [None, None]
+    await asyncio.to_thread(stage.backend.close)
+
+
+# --- calls without an answer ------------------------------------------------------------------------------------------
+
+
+async def test_a_start_whose_answer_is_lost_is_called_again_and_has_started_once(postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy:
+        stage = Stage(proxy.url, calls=True)
+        await stage.started('first', 'd')
+        proxy.when(b'message hello for t', 'lose the answer')
+        claimed = await stage.started()
+        assert (claimed.fence, claimed.header.last_event) == (1, 1)
+        assert await claim(stage.backend, 'other') == []
+        await asyncio.to_thread(stage.backend.close)
+
+
+async def test_a_task_whose_answer_is_lost_is_queued_once(postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy:
+        stage = Stage(proxy.url, calls=True)
+        await stage.note(submit(stage.backend, message(new='first')))
+        for slot in (None, SLOT):
+            proxy.when(b'message hello for t', 'lose the answer')
+            accepted = await submit(stage.backend, message(new=f't {slot}'), slot=slot)
+            assert (accepted.claim, accepted.replayed, accepted.header.queued) == (None, False, True)
+        assert [task.header.id for task in await claim(stage.backend)] == ['first', 't None', f't {SLOT}']
+        assert not await stage.backend.queued()
+        await asyncio.to_thread(stage.backend.close)
+
+
+async def test_an_end_whose_answer_is_lost_is_stored_once(postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy:
+        stage = Stage(proxy.url, calls=True)
+        claimed = await stage.started()
+        await stage.end(*both(await stage.started('u', 'd')))
+        proxy.when(b't.1.0', 'lose the answer')
+        assert await stage.end(claimed, done(claimed)) is None
+        assert stage.results[-1] is None
+        await asyncio.to_thread(stage.backend.close)
+
+
+async def test_events_whose_answer_is_lost_are_stored_once(postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy:
+        stage = Stage(proxy.url, calls=True)
+        claimed = await stage.started()
+        await stage.emit(claimed, chunk(2, 'a'))
+        proxy.when(b'the lost piece', 'lose the answer')
+        await stage.emit(claimed, chunk(3, 'the lost piece'), chunk(4, 'b'))
+        await stage.end(claimed, done(claimed, after=4))
+        assert stage.results[1:] == [None] * 3
+        assert len((await stage.rows())['event']) == 5
+        await asyncio.to_thread(stage.backend.close)
+
+
+@pytest.mark.usefixtures('three_attempts')
+async def test_what_may_have_been_started_is_handed_back_when_the_database_answers_again(postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy:
+        backend = PostgresBackend(Postgres(proxy.url, acquire_timeout=LIMIT), 'agent', reader_lag=READER_LAG)
+        await submit(backend, message(new='first'), slot=SLOT)
+        proxy.when(b'message hello for t', 'lose the answer')
+        waiting = asyncio.create_task(submit(backend, message(new='t'), slot=SLOT))
+        proxy.refuses = True
+        with pytest.raises(StoreUnavailable):
+            await waiting
+        proxy.refuses = False
+        async with asyncio.timeout(LIMIT):
+            while not (claims := await claim(backend, 'other')):
+                pass
+        assert [(each.header.id, each.fence) for each in claims] == [('t', 2)]
+        await asyncio.to_thread(backend.close)
+
+
+async def test_a_start_without_a_connection_leaves_nothing_to_hand_back(postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy:
+        proxy.refuses = True
+        backend = PostgresBackend(Postgres(proxy.url, acquire_timeout=0.1), 'agent', reader_lag=READER_LAG)
+        with pytest.raises(StoreUnavailable):
+            await submit(backend, message(new='t'), slot=SLOT)
+        await asyncio.to_thread(backend.close)
+
+
+async def test_a_call_waits_for_a_lock_as_long_as_a_statement(postgres_url: str) -> None:
+    backend = PostgresBackend(Postgres(postgres_url, statement_timeout=2), 'agent', reader_lag=READER_LAG)
+    await backend.queued()
+    async with gate(postgres_url, lock(LockName(CONTEXT))):
+        with pytest.raises(StoreUnavailable) as refused:
+            await submit(backend, message(new='t', context='c'), slot=SLOT)
+    assert 'lock timeout' in str(refused.value.__cause__)
+    await asyncio.to_thread(backend.close)
+
+
+async def test_a_database_without_the_functions_is_refused(postgres: Server, postgres_url: str) -> None:
+    stage = Stage(postgres_url, calls=True)
+    await stage.backend.queued()
+    postgres.run('DROP FUNCTION called.a2a_submit', database(postgres_url))
+    with pytest.raises(StoreUnavailable) as refused:
+        await submit(stage.backend, message(new='t'), slot=SLOT)
+    assert 'function called.a2a_submit' in str(refused.value.__cause__)
+    await asyncio.to_thread(stage.backend.close)

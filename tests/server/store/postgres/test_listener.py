@@ -1,0 +1,179 @@
+"""A process that listens to a PostgreSQL database: it notices that it is cut off, comes back, and ends in time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pydantic_ai_a2a import Postgres
+from pydantic_ai_a2a.clock import SYSTEM
+from pydantic_ai_a2a.server.store.event_bus import EventBus
+from pydantic_ai_a2a.server.store.ports import Slot
+from pydantic_ai_a2a.server.store.postgres import listener as listener_module
+from pydantic_ai_a2a.server.store.postgres import pool
+from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.server.store.postgres.database_clock import DatabaseClock
+from pydantic_ai_a2a.server.store.sql.peers import Peers
+from pydantic_ai_a2a.types import TaskEvent
+
+from ....postgres_proxy import proxied
+from ....suites import READER_LAG
+from ....suites.values import LEASE, LIMIT, OWNER, claim, ending, message, nothing, run, state_of, submit
+from .conftest import Open
+
+
+async def test_who_listens_finds_out_that_nobody_speaks_any_longer(
+    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener_module, 'POLL', 0.1)
+    async with proxied(postgres_url) as proxy:
+        backend = another(listen_dsn=proxy.url)
+        proxy.when(b'clock_timestamp', 'say nothing more')
+        stop = backend.listen(nothing, nothing)
+        async with asyncio.timeout(LIMIT):
+            for _ in range(2):
+                await proxy.connected.get()
+        stop()
+        await asyncio.to_thread(backend.close)
+
+
+async def test_who_is_cut_off_when_it_begins_to_listen_begins_again(another: Open, postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy:
+        backend = another(listen_dsn=proxy.url)
+        proxy.when(b'LISTEN', 'lose the answer')
+        stop = backend.listen(nothing, nothing)
+        async with asyncio.timeout(LIMIT):
+            for _ in range(2):
+                await proxy.connected.get()
+        stop()
+        await asyncio.to_thread(backend.close)
+
+
+async def test_that_a_database_is_away_is_logged_once_by_who_listens(
+    another: Open, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with proxied(postgres_url) as proxy:
+        proxy.refuses = True
+        backend = another(proxy.url, acquire_timeout=0.01)
+        stop = backend.listen(nothing, nothing)
+        async with asyncio.timeout(LIMIT):
+            for _ in range(10):
+                await proxy.connected.get()
+        stop()
+        await asyncio.to_thread(backend.close)
+    assert [record.getMessage()[:36] for record in caplog.records] == ['PostgreSQL sends no notifications, s']
+
+
+async def test_who_comes_back_after_a_close_hears_of_the_others_again(another: Open) -> None:
+    here, there = another(), another()
+    ready: asyncio.Queue[str | None] = asyncio.Queue()
+    for life in range(2):
+        stop = here.listen(ready.put_nowait, nothing)
+        here.set_idle('holder', idle=True)
+        for n in range(3):
+            async with asyncio.timeout(LIMIT):
+                await submit(there, message(new=f't{life}{n}'))
+                assert await ready.get() is None
+                await run(there, f't{life}{n}')
+            while not ready.empty():
+                ready.get_nowait()
+        stop()
+        await asyncio.to_thread(here.close)
+
+
+async def test_who_listens_ends_although_it_is_woken_at_the_same_moment() -> None:
+    settings = Postgres('postgresql://nobody@localhost:1/away', listen=False)
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        raise AssertionError('nobody reads')
+
+    event_bus = EventBus(read, READER_LAG)
+    listener = listener_module.Listener(settings, 'agent', event_bus=event_bus, peers=Peers(event_bus, SYSTEM.now))
+    connections = pool.PostgresConnections(settings, DatabaseClock())
+    running = asyncio.ensure_future(listener.run(pool.Session(connections, listener.run)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+        listener.wake()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    listener.wake()
+    running.cancel()
+    async with asyncio.timeout(LIMIT):
+        await asyncio.wait([running])
+    assert running.cancelled()
+    connections.loop.call_soon_threadsafe(connections.ending.set)
+    await asyncio.to_thread(connections.thread.join)
+
+
+@pytest.mark.parametrize('sends', [False, True])
+async def test_the_process_of_a_task_hears_at_once_of_a_reader_in_another_process(
+    another: Open, monkeypatch: pytest.MonkeyPatch, sends: bool
+) -> None:
+    monkeypatch.setattr(listener_module, 'POLL', 10 * LIMIT)
+    here, there = another(), another()
+    stop = here.listen(nothing, nothing)
+    await heard(here, there)
+    await submit(here, message('hi', new='t'), slot=Slot('holder', LEASE))
+    assert here.process.peers.private('t')
+    reader = there.events.subscribe('t', nothing)
+    if sends:
+        await submit(there, message('more', to='t'))
+    else:
+        await there.reader.watch('t', OWNER)
+    async with asyncio.timeout(LIMIT):
+        while not here.events.watched('t'):
+            await state_of(here, 't')
+    assert not here.process.peers.private('t')
+    reader.close()
+    stop()
+    for backend in (here, there):
+        await asyncio.to_thread(backend.close)
+
+
+async def test_a_process_looks_for_the_events_after_a_message_once_the_message_is_stored(
+    another: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look before leaves the task alone."""
+    here = another()
+    await submit(here, message('hi', new='t'))
+    reader = here.events.subscribe('t', nothing)
+    storing: list[bool] = []
+    monkeypatch.setattr(here.process, 'wake', lambda: storing.append('t' in here.process.peers.storing))
+    await submit(here, message('more', to='t'))
+    assert storing == [False]
+    reader.close()
+
+
+async def test_the_process_of_a_task_hears_of_a_sender_in_another_process_who_waits_for_it(
+    another: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener_module, 'POLL', 10 * LIMIT)
+    here, there = another(), another()
+    stop = here.listen(nothing, nothing)
+    await heard(here, there)
+    accepted = await submit(here, message('hi', new='t', message_id='m'), slot=Slot('holder', LEASE))
+    assert accepted.claim is not None
+    assert (await submit(there, message('hi', new='u', message_id='m'))).replayed
+    waiting = asyncio.ensure_future(there.events.wait('t', 0))
+    async with asyncio.timeout(LIMIT):
+        while here.process.peers.private('t'):
+            await state_of(here, 't')
+        assert not here.events.watched('t')  # who waits for the end needs no other event
+        await here.queue.finish(accepted.claim, ending(accepted.claim))
+        await waiting
+    stop()
+    for backend in (here, there):
+        await asyncio.to_thread(backend.close)
+
+
+async def heard(here: PostgresBackend, there: PostgresBackend) -> None:
+    """Wait until one backend hears the other one."""
+    await submit(here, message(new='before'))
+    reader = here.events.subscribe('before', nothing)
+    reader.start(0)
+    while not await claim(there):
+        pass
+    async with asyncio.timeout(LIMIT):
+        assert await reader.next()
+    reader.close()

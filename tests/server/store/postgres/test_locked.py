@@ -1,0 +1,231 @@
+"""Tasks and webhooks whose rows another session has locked: they wait, and nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import asyncpg
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.models.function import FunctionModel
+
+from pydantic_ai_a2a import Retention, Workers
+from pydantic_ai_a2a.server.store.ports import Marks, Slot
+from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.server.store.postgres.sql_translation import lock
+from pydantic_ai_a2a.server.store.sql.transaction import LockName
+from pydantic_ai_a2a.types import TaskQuery
+
+from ....app_client import texts
+from ....behaviour.stage import ended, heard, serving
+from ....suites.push import outbox_of, register
+from ....suites.values import (
+    AT,
+    LEASE,
+    LIMIT,
+    OVER,
+    OWNER,
+    claim,
+    claim_one,
+    ending,
+    erase,
+    message,
+    run,
+    submit,
+    sweep,
+)
+from ..gates import gate
+from .conftest import Open
+
+
+def locked(*tasks: str) -> str:
+    """A statement that locks the rows of tasks."""
+    return f'SELECT 1 FROM a2a.task WHERE id IN ({", ".join(map(repr, tasks))}) FOR UPDATE'
+
+
+async def test_a_claim_skips_locked_tasks_and_what_comes_after_them_in_their_contexts(
+    another: Open, postgres_url: str
+) -> None:
+    backend = another()
+    await submit(backend, message(new='lost', context='red'))
+    await claim_one(backend, 'lost', 'gone', lease=OVER)
+    for task_id, context in (('after lost', 'red'), ('queued', 'blue'), ('after queued', 'blue'), ('free', 'green')):
+        await submit(backend, message(new=task_id, context=context))
+    async with gate(postgres_url, locked('lost', 'queued')) as held, asyncio.timeout(LIMIT):
+        assert [each.header.id for each in await claim(backend)] == ['free']
+        for task_id in ('lost', 'after lost', 'queued', 'after queued'):
+            assert await backend.queue.claim(Slot('h', LEASE), at=AT, limit=1, task_id=task_id) == []
+        await held.open()
+    claims = await claim(backend)
+    assert [each.header.id for each in claims] == ['lost', 'queued']
+    for each in claims:
+        await backend.queue.finish(each, ending(each))
+    assert [each.header.id for each in await claim(backend)] == ['after lost', 'after queued']
+
+
+async def test_a_locked_task_holds_up_no_lease_of_another_task(another: Open, postgres_url: str) -> None:
+    backend = another()
+    for task_id in 'abc':
+        await submit(backend, message(new=task_id))
+        await claim_one(backend, task_id, lease=OVER)
+    await backend.queue.cancel('b', None, at=AT, force=True)
+    async with gate(postgres_url, locked('a')) as held, asyncio.timeout(LIMIT):
+        marks = await backend.queue.renew('holder', ['a', 'b', 'c', 'nowhere'], lease=LEASE)
+        assert marks == Marks(lost=['b', 'nowhere'], cancel=[])
+        assert await backend.queue.renew('holder', ['a'], lease=LEASE) == Marks([], [])
+        assert await claim(backend, 'other') == []
+        await held.open()
+    assert [each.header.id for each in await claim(backend, 'other')] == ['a']
+
+
+async def test_that_a_task_is_read_is_told_although_the_task_is_locked(another: Open, postgres_url: str) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    connection = await asyncpg.connect(postgres_url)
+    async with gate(postgres_url, locked('t')), asyncio.timeout(LIMIT):
+        reader = backend.events.subscribe('t', lambda: None)
+        while not await connection.fetchval('SELECT task_id FROM a2a.reader'):
+            pass
+        reader.close()
+    await connection.close()
+
+
+@pytest.mark.slow
+async def test_a_server_starts_and_works_while_the_row_of_a_lost_task_is_locked(
+    another: Open, postgres_url: str
+) -> None:
+    agent = Agent(FunctionModel(heard), name='agent')
+    backend = another()
+    await backend.queued()
+    past = backend.now() - 10 * LEASE
+    await submit(backend, message('lost', new='lost', owner='/', at=past))
+    await claim_one(backend, 'lost', 'gone', at=past, lease=OVER)
+    async with (
+        gate(postgres_url, locked('lost')) as held,
+        serving(agent, backend=postgres_url, workers=Workers(running=1)) as client,
+    ):
+        assert texts(await client.send('one')) == ['one']
+        assert texts(await client.send('two')) == ['two']
+        await held.open()
+        assert texts(await ended(client, 'lost')) == ['lost']
+
+
+async def test_a_sweep_skips_locked_tasks(another: Open, postgres_url: str) -> None:
+    backend = another()
+    for kind in ('free', 'locked'):
+        for what in ('waits', 'ended', 'old'):
+            await submit(backend, message(new=f'{kind} {what}', context=f'{kind} {what}'))
+        await run(backend, f'{kind} waits', 'input-required', at=AT)
+        await run(backend, f'{kind} ended', at=AT + 150_000)
+        await run(backend, f'{kind} old', at=AT)
+    connection = await asyncpg.connect(postgres_url)
+    keep = Retention(events=timedelta(seconds=10), tasks=timedelta(seconds=100), waiting=timedelta(seconds=150))
+
+    async def swept(task: str) -> list[bool]:
+        """Tell which steps of a sweep have been taken with the tasks of a kind."""
+        rows = await connection.fetch('SELECT * FROM a2a.task WHERE id LIKE $1', f'{task} %')
+        tasks = {row['id'].removeprefix(f'{task} '): row for row in rows}
+        return [
+            tasks['waits']['state'] == 'failed',
+            tasks['ended']['events_swept'] == 1,
+            'old' not in tasks,
+        ]
+
+    names = [f'locked {what}' for what in ('waits', 'ended', 'old')]
+    async with gate(postgres_url, locked(*names)) as held, asyncio.timeout(LIMIT):
+        await sweep(backend, keep, at=AT + 200_000)
+        assert (await swept('free'), await swept('locked')) == ([True] * 3, [False] * 3)
+        await held.open()
+    await sweep(backend, keep, at=AT + 200_000)
+    assert await swept('locked') == [True] * 3
+    await connection.close()
+
+
+async def test_transactions_of_one_owner_do_not_wait_for_each_other_because_of_a_total(
+    another: Open, postgres_url: str
+) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+
+    async def total() -> int:
+        return (await backend.reader.list(TaskQuery(owner=OWNER))).total
+
+    canceled = "UPDATE a2a.task SET state = 'canceled', queued = 0"
+    added = (
+        'INSERT INTO a2a.task'
+        ' (agent, id, owner, context_id, state, status_at, queue_seq, dialect, digest, accepted_at, message)'
+        f" VALUES ('agent', 'other', '{OWNER}', 'other', 'completed', {AT}, 9, '1.0', '', {AT}, '')"
+    )
+    async with gate(postgres_url, f'{canceled}; {added}') as held, asyncio.timeout(LIMIT):
+        await submit(backend, message(new='second'))
+        assert not await backend.housekeeping.sweep(Retention(), at=AT)
+        assert await total() == 2
+        await held.commit()
+    assert await total() == 3
+    assert (await backend.reader.list(TaskQuery(owner=OWNER, state='canceled'))).total == 1
+
+
+async def test_an_owner_is_erased_while_another_process_sweeps(another: Open, postgres_url: str) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    await run(backend, 't')
+    async with gate(postgres_url, lock(LockName(('agent', 'sweep')))) as held, asyncio.timeout(LIMIT):
+        assert (await erase(backend)).tasks == 1
+        assert (await backend.reader.list(TaskQuery(owner=OWNER))).total == 0
+        await held.open()
+
+
+TASK = "SELECT 1 FROM a2a.task WHERE id = 't' FOR UPDATE"
+CONFIG = "SELECT 1 FROM a2a.push_config WHERE task_id = 't' FOR UPDATE"
+ANOTHER = (
+    'INSERT INTO a2a.push_config (agent, task_id, owner, id, version, takes, body)'
+    " VALUES ('agent', 't', '/ada', 'another', '1.0', 0, '')"
+)
+DAY = 24 * 3600 * 1000
+NINE_DAYS = Retention(tasks=timedelta(days=9))
+
+
+async def told(backend: PostgresBackend) -> None:
+    """A task that has ended, whose events have been swept, and whose webhook has not been told of it."""
+    await submit(backend, message(new='t'))
+    await register(backend, 'one')
+    await run(backend, 't')
+    await backend.housekeeping.sweep(replace(NINE_DAYS, events=timedelta(seconds=1)), at=AT + DAY)
+
+
+async def rows(url: str, sql: str) -> list[str]:
+    connection = await asyncpg.connect(url)
+    try:
+        return [row[0] for row in await connection.fetch(sql)]
+    finally:
+        await connection.close()
+
+
+async def test_a_webhook_that_is_registered_while_its_task_is_swept_goes_with_it(
+    another: Open, postgres_url: str
+) -> None:
+    backend = another()
+    await told(backend)
+    async with gate(postgres_url, f'{TASK}; {ANOTHER}') as registering:
+        await sweep(backend, NINE_DAYS, at=AT + 10 * DAY)  # leaves the locked task to a later sweep
+        assert await rows(postgres_url, 'SELECT id FROM a2a.task') == ['t']
+        await registering.commit()
+    await sweep(backend, NINE_DAYS, at=AT + 10 * DAY)
+    assert await rows(postgres_url, 'SELECT id FROM a2a.push_config UNION ALL SELECT id FROM a2a.task') == []
+
+
+async def test_who_sweeps_waits_for_who_tells_a_webhook_without_a_lock_on_what_is_told(
+    another: Open, postgres_url: str
+) -> None:
+    backend = another()
+    await told(backend)
+    async with gate(postgres_url, CONFIG) as telling:
+        sweeping = asyncio.ensure_future(sweep(backend, NINE_DAYS, at=AT + 10 * DAY))
+        await telling.reached()
+        assert await rows(postgres_url, 'SELECT task_id FROM a2a.delivery FOR UPDATE NOWAIT') != []
+        await telling.open()
+        await sweeping
+    assert (await outbox_of(backend).lease(lease=LEASE, limit=9, held={})).wait is None
+    assert await rows(postgres_url, 'SELECT id FROM a2a.delivery') == []

@@ -1,0 +1,290 @@
+"""How many notifications and statements the processes of a database send each other: only those that somebody needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+
+import asyncpg
+import pytest
+
+from pydantic_ai_a2a.server.store.ports import Slot, Subscription
+from pydantic_ai_a2a.server.store.postgres import backend as postgres_backend
+from pydantic_ai_a2a.server.store.postgres import listener
+from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.server.store.postgres.sql_translation import channel
+from pydantic_ai_a2a.server.store.sql.database import WorkerCallbacks
+from pydantic_ai_a2a.types import TaskState
+
+from ....suites.values import AT, LEASE, LIMIT, OWNER, chunk, claim, ending, message, nothing, state_of, submit
+from .conftest import Open
+
+SLOT = Slot('holder', LEASE)
+
+
+class Told:
+    """Counts the notifications of each process."""
+
+    def __init__(self, connection: asyncpg.Connection[asyncpg.Record], backends: dict[str, PostgresBackend]) -> None:
+        self._connection = connection
+        self._names = {channel(backend.process.peers.id): name for name, backend in backends.items()}
+        self._payloads: list[tuple[str, str]] = []
+        self._end = asyncio.Event()
+
+    def hear(self, _: object, pid: int, name: str, payload: object) -> None:
+        """Note a notification."""
+        if name == 'end':
+            self._end.set()
+        else:
+            self._payloads.append((self._names[name], str(payload)))
+
+    async def listen(self) -> None:
+        """Begin to count."""
+        for name in (*self._names, 'end'):
+            await self._connection.add_listener(name, self.hear)
+
+    async def since(self) -> list[tuple[str, str]]:
+        """Return the notifications since the last call, by receiver."""
+        self._end.clear()
+        await self._connection.execute('NOTIFY "end"')  # in the order of commits
+        async with asyncio.timeout(LIMIT):
+            await self._end.wait()
+        payloads, self._payloads = self._payloads, []
+        return payloads
+
+
+@asynccontextmanager
+async def told(url: str, **backends: PostgresBackend) -> AsyncGenerator[Told]:
+    """Count notifications while all processes listen."""
+    connection = await asyncpg.connect(url)
+    counts = Told(connection, backends)
+    await counts.listen()
+    for backend in backends.values():
+        await hears(url, backend, 1)
+    await counts.since()
+    yield counts
+    await connection.close()
+
+
+async def rounds(backend: PostgresBackend, number: int) -> None:
+    """Wait for some looks of a backend."""
+    looked, tell = asyncio.Semaphore(0), backend.process.peers.tell
+    loop = asyncio.get_running_loop()
+
+    def count(noticed: object) -> bool:
+        loop.call_soon_threadsafe(looked.release)
+        return tell(noticed)  # pyright: ignore[reportArgumentType]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backend.process.peers, 'tell', count)
+        async with asyncio.timeout(LIMIT):
+            for _ in range(number):
+                await looked.acquire()
+
+
+def read(backend: PostgresBackend, *task_ids: str) -> list[Subscription]:
+    readers = [backend.events.subscribe(task_id, nothing, live=True) for task_id in task_ids]
+    for reader in readers:
+        reader.start(1)
+    return readers
+
+
+async def test_the_streams_of_a_process_notify_nobody_however_long_they_last(
+    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, 'POLL', 0.05)
+    here, there = another(), another()
+    stops = [here.listen(nothing, nothing)]
+    readers = [*read(there, 'nothing'), *read(here, 't')]
+    async with told(postgres_url, here=here, there=there) as counts:
+        accepted = await submit(here, message(new='t'), slot=SLOT)
+        assert accepted.claim is not None
+        for n in range(2, 5):
+            await rounds(here, 3)  # as many as in 15 seconds
+            await here.queue.emit(accepted.claim, [chunk(n, 'a')])
+        await here.queue.finish(accepted.claim, ending(accepted.claim, after=4))
+        assert await counts.since() == []
+    for end in (*stops, *(reader.close for reader in readers)):
+        end()
+
+
+async def test_an_event_is_told_only_to_the_processes_that_read_the_task(another: Open, postgres_url: str) -> None:
+    here, reading, other = another(), another(), another()
+    stop = here.listen(nothing, nothing)
+    accepted = await submit(here, message(new='t'), slot=SLOT)
+    assert accepted.claim is not None
+    readers = [*read(reading, 't'), *read(other, 'u')]
+    async with told(postgres_url, here=here, reading=reading, other=other) as counts:
+        async with asyncio.timeout(LIMIT):
+            while not here.events.watched('t'):
+                await state_of(here, 't')
+        await counts.since()
+        await here.queue.emit(accepted.claim, [chunk(2, 'a')])
+        assert await counts.since() == [('reading', '- t:2')]
+        await other.queue.cancel('t', OWNER, at=AT)
+        assert sorted(await counts.since()) == [('here', 'c t:0'), ('reading', 'c t:0')]
+    for end in (stop, *(reader.close for reader in readers)):
+        end()
+
+
+async def test_a_queued_task_is_told_only_to_an_idle_worker_and_its_end_to_who_waits(
+    another: Open, postgres_url: str
+) -> None:
+    sender, busy, idle = another(), another(), another()
+    for backend in (busy, idle):
+        work(backend)
+    idle.set_idle('worker', idle=True)
+    ending_of_u = sender.events.expect('u')
+    assert ending_of_u is not None
+    async with told(postgres_url, sender=sender, busy=busy, idle=idle) as counts:
+        await hears(postgres_url, idle, 3)
+        await submit(sender, message(new='t'))
+        assert await counts.since() == [('idle', 'r')]
+        [claimed] = await claim(idle)
+        await idle.queue.finish(claimed, ending(claimed, 'input-required'))
+        paused = (await submit(sender, message(new='paused'), slot=SLOT)).claim
+        assert paused is not None
+        await sender.queue.release(paused, pause=LEASE)
+        assert await counts.since() == []
+        idle.set_idle('worker', idle=False)
+        await hears(postgres_url, idle, 2, most=2)
+        await submit(sender, message(new='u'))
+        [claimed] = await claim(busy)
+        assert await counts.since() == []
+        await busy.queue.finish(claimed, ending(claimed))
+        assert await counts.since() == [('sender', '- u:2')]
+        async with asyncio.timeout(LIMIT):
+            await ending_of_u.wait(0)
+    ending_of_u.close()
+
+
+@pytest.mark.parametrize('state', ['completed', 'failed'])
+async def test_an_idle_worker_is_told_of_the_next_task_of_a_context_when_the_task_before_ends(
+    state: TaskState, another: Open, postgres_url: str
+) -> None:
+    here, sender, idle = another(), another(), another()
+    work(idle)
+    idle.set_idle('worker', idle=True)
+    stop = here.listen(nothing, nothing)
+    async with told(postgres_url, idle=idle) as counts:
+        await hears(postgres_url, idle, 3)
+        alone = (await submit(here, message(new='alone', context='other'), slot=SLOT)).claim
+        first = (await submit(here, message(new='first', context='c'), slot=SLOT)).claim
+        assert alone is not None
+        assert first is not None
+        await submit(sender, message(new='next', context='c'))
+        await counts.since()
+        await here.queue.finish(alone, ending(alone, state))
+        assert await counts.since() == []
+        await here.queue.finish(first, ending(first, state))
+        assert await counts.since() == [('idle', 'r')]
+    stop()
+
+
+async def test_a_process_with_a_worker_looks_for_the_writes_of_others_without_being_asked_again(
+    another: Open, postgres_url: str
+) -> None:
+    backend = another()
+    assert not backend.process.looks
+    stop = backend.listen(nothing, nothing)
+    await hears(postgres_url, backend, 2)
+    assert backend.process.looks
+    stop()
+
+
+async def test_a_worker_that_has_just_become_idle_finds_the_task_that_was_queued_before(
+    another: Open, monkeypatch: pytest.MonkeyPatch, postgres_url: str
+) -> None:
+    monkeypatch.setattr(listener, 'POLL', 10 * LIMIT)
+    here, there = another(), another()
+    ready = asyncio.Event()
+    stop = here.listen(lambda _: ready.set(), nothing)
+    await hears(postgres_url, here, 2)
+    await submit(there, message(new='t'))
+    assert not ready.is_set()
+    here.set_idle('worker', idle=True)
+    async with asyncio.timeout(LIMIT):
+        await ready.wait()
+    stop()
+
+
+async def test_idle_streams_change_no_row_but_the_row_of_their_process(
+    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, 'POLL', 0.05)
+    here, there = another(), another()
+    task_ids = [f't{n}' for n in range(20)]
+    for task_id in task_ids:
+        await submit(here, message(new=task_id, context=task_id))
+    readers = read(there, *task_ids)
+    async with told(postgres_url, there=there):
+        connection = await asyncpg.connect(postgres_url)
+        rows = 'SELECT array_agg(task.xmin ORDER BY id), (SELECT array_agg(xmin) FROM a2a.reader) FROM a2a.task'
+        async with asyncio.timeout(LIMIT):
+            while await connection.fetchval('SELECT COUNT(*) FROM a2a.reader') < len(task_ids):
+                pass
+        before = await connection.fetchrow(rows)
+        await rounds(there, 5)
+        assert await connection.fetchrow(rows) == before
+        await connection.close()
+    for reader in readers:
+        reader.close()
+
+
+@pytest.mark.slow
+async def test_a_process_that_was_taken_for_dead_enters_again_with_all_that_it_reads(
+    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, 'POLL', 0.05)
+    here, other = another(), another()
+    await submit(other, message(new='t'))
+    [reader] = read(here, 't')
+    connection = await asyncpg.connect(postgres_url)
+    async with asyncio.timeout(LIMIT):
+        while not await connection.fetchval('SELECT 1 FROM a2a.reader'):
+            pass
+        await connection.execute('UPDATE a2a.process SET until = 0')
+        [second] = read(other, 'u')  # its process forgets the others that are gone
+        while await connection.fetchval('SELECT COUNT(*) FROM a2a.process') < 2:
+            await connection.execute('UPDATE a2a.process SET until = 0')
+            monkeypatch.setattr(here.process.peers, 'kept_until', 0)
+        while await connection.fetchval('SELECT COUNT(*) FROM a2a.reader') < 2:
+            pass
+    await connection.close()
+    for each in (reader, second):
+        each.close()
+
+
+def work(backend: PostgresBackend) -> None:
+    """Let a backend have a worker: two backends of one process may not `listen`."""
+    backend.process.peers.listeners.append(WorkerCallbacks(asyncio.get_running_loop(), nothing, nothing))
+    backend.wake()
+
+
+async def hears(url: str, backend: PostgresBackend, level: int, most: int = 3) -> None:
+    """Wait until the others know what a backend hears."""
+    connection = await asyncpg.connect(url)
+    process = backend.process.peers.id
+    async with asyncio.timeout(LIMIT):
+        found = -1
+        while not level <= found <= most:
+            with suppress(asyncpg.UndefinedTableError):
+                found = await connection.fetchval('SELECT hears FROM a2a.process WHERE id = $1', process) or -1
+    await connection.close()
+
+
+async def test_a_write_is_one_also_if_its_notification_fails(
+    another: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def notify(*_: object, **options: object) -> str:
+        return 'SELECT a_column_that_is_not_there'
+
+    monkeypatch.setattr(postgres_backend, 'notify', notify)
+    backend = another()
+    await submit(backend, message(new='t'))
+    [claimed] = await claim(backend)
+    await backend.queue.finish(claimed, ending(claimed, 'failed'))
+    assert await state_of(backend, 't') == 'failed'
+    lines = [record.getMessage() for record in caplog.records if 'notified' in record.getMessage()]
+    assert {*lines} == {'Other processes were not notified of a write; they see it in a moment.'}

@@ -1,0 +1,213 @@
+"""Several processes over one PostgreSQL database, played by several backends that write at once."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from pydantic_ai_a2a.errors import LeaseLost, UnsupportedOperationError
+from pydantic_ai_a2a.server.store.ports import Backend, Claim, Slot
+from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.server.store.sql.peers import Kept, keep
+from pydantic_ai_a2a.settings import Retention
+
+from ....suites.values import (
+    AT,
+    LEASE,
+    LIMIT,
+    OVER,
+    OWNER,
+    chunk,
+    claim,
+    claim_one,
+    conversation,
+    ending,
+    events,
+    history,
+    message,
+    run,
+    state_of,
+    submit,
+    turn,
+)
+from ..gates import gate
+from .conftest import Open
+
+ROUNDS = 25
+
+
+async def test_tasks_of_a_context_are_queued_in_the_order_of_their_commits(another: Open) -> None:
+    processes = [another() for _ in range(3)]
+    answered: list[str] = []
+
+    async def send(process: PostgresBackend, names: list[str]) -> None:
+        for name in names:
+            await submit(process, message(new=name, context='c'))
+            answered.append(name)
+
+    names = [[f'{n}.{m}' for m in range(10)] for n in range(3)]
+    await asyncio.gather(*(send(process, some) for process, some in zip(processes, names, strict=True)))
+    await send(processes[0], ['last'])
+    seen: list[str] = []
+    for _ in range(31):
+        [claimed] = await claim(processes[0])
+        seen.append(claimed.header.id)
+        await processes[0].queue.finish(claimed, ending(claimed))
+    assert [[name for name in seen if name in some] for some in names] == names
+    assert (sorted(seen), seen[-1]) == (sorted(answered), 'last')
+
+
+async def test_a_message_that_is_accepted_while_its_run_completes_is_run(another: Open) -> None:
+    here, there = another(), another()
+    for n in range(ROUNDS):
+        task_id = f't{n}'
+        await submit(here, message('one', new=task_id))
+        claimed: Claim | None = await claim_one(here, task_id)
+        sent, following = await asyncio.gather(
+            submit(there, message('two', to=task_id)),
+            here.queue.finish(claimed, ending(claimed, messages=turn('one', '1'))),
+            return_exceptions=True,
+        )
+        if isinstance(sent, UnsupportedOperationError):
+            assert following is None
+            continue
+        assert isinstance(following, Claim)
+        assert await here.queue.finish(following, ending(following, messages=turn('two', '2'))) is None
+        assert await conversation(here, f'context of {task_id}') == ['one', '1', 'two', '2']
+
+
+async def test_a_task_that_is_taken_away_while_its_holder_writes_has_a_log_without_gaps(another: Open) -> None:
+    here, there = another(), another()
+    for n in range(5):
+        task_id = f't{n}'
+        await submit(here, message(new=task_id))
+        claimed = await claim_one(here, task_id)
+
+        async def write(claimed: Claim) -> None:
+            for number in count(2):
+                await here.queue.emit(claimed, [chunk(number, 'a')])
+
+        written, canceled = await asyncio.gather(
+            write(claimed), there.queue.cancel(task_id, OWNER, at=AT, force=True), return_exceptions=True
+        )
+        assert isinstance(written, LeaseLost)
+        assert not isinstance(canceled, BaseException)
+        [last] = await events(here, task_id, canceled.last_event - 1)
+        assert (last.n, last.state) == (canceled.last_event, 'canceled')
+        assert await here.events.has(task_id, 0)
+
+
+async def test_a_lost_task_that_its_old_holder_still_writes_to_goes_on_with_the_next_number(another: Open) -> None:
+    here, there = another(), another()
+    for n in range(ROUNDS):
+        task_id = f't{n}'
+        await submit(here, message(new=task_id))
+        old = await claim_one(here, task_id, 'old', lease=OVER)
+        _, taken = await asyncio.gather(
+            here.queue.emit(old, [chunk(2, 'a')]),
+            there.queue.claim(Slot('new', LEASE), at=AT, limit=1, task_id=task_id),
+            return_exceptions=True,
+        )
+        assert isinstance(taken, list)
+        while not taken:  # the old holder was writing
+            taken = await there.queue.claim(Slot('new', LEASE), at=AT, limit=1, task_id=task_id)
+        [new] = taken
+        await there.queue.emit(new, [chunk(new.header.last_event + 1, 'b', append=False)])
+        with pytest.raises(LeaseLost):
+            await here.queue.emit(old, [chunk(9, 'late')])
+
+
+async def test_a_context_keeps_every_turn_however_many_tasks_of_it_end_at_once(another: Open) -> None:
+    here, there = another(), another()
+    for n in range(ROUNDS):
+        context = f'c{n}'
+        await submit(here, message('asks', new=f'a{n}', context=context))
+        await run(here, f'a{n}', 'input-required', messages=turn('asks', 'which?'))
+        await submit(here, message('runs', new=f'b{n}', context=context))
+        claimed = await claim_one(here, f'b{n}')
+        await asyncio.gather(
+            there.queue.cancel(f'a{n}', OWNER, at=AT),
+            here.queue.finish(claimed, ending(claimed, messages=turn('runs', 'done'))),
+        )
+        assert sorted(await conversation(here, context)) == ['asks', 'done', 'runs', 'which?']
+
+
+async def test_a_waiting_task_that_expires_while_its_answer_comes_either_goes_on_or_has_failed(another: Open) -> None:
+    here, there = another(), another()
+    late = AT + 30 * 24 * 3600 * 1000
+    for n in range(ROUNDS):
+        task_id = f't{n}'
+        await submit(here, message('asks', new=task_id))
+        await run(here, task_id, 'input-required')
+        answered, swept = await asyncio.gather(
+            submit(here, message('answer', to=task_id, at=late)),
+            there.housekeeping.sweep(Retention(), at=late),
+            return_exceptions=True,
+        )
+        assert not isinstance(swept, BaseException)
+        refused = isinstance(answered, UnsupportedOperationError)
+        assert await state_of(here, task_id) == ('failed' if refused else 'working')
+        if not refused:
+            assert await history(here, task_id) == ['asks', 'answer']
+            await run(here, task_id, at=late)
+
+
+async def test_a_task_is_either_erased_or_goes_on(another: Open) -> None:
+    here, there = another(), another()
+    for n in range(ROUNDS):
+        task_id = f't{n}'
+        await submit(here, message('asks', new=task_id))
+        await run(here, task_id, 'input-required')
+        answered, erased = await asyncio.gather(
+            submit(here, message('answer', to=task_id)),
+            there.housekeeping.erase_task(task_id, OWNER, at=AT),
+            return_exceptions=True,
+        )
+        if erased is True:
+            assert isinstance(answered, Exception)
+            assert await here.reader.load(task_id, None) is None
+        else:
+            assert await history(here, task_id) == ['asks', 'answer']
+            await run(here, task_id)
+
+
+async def test_leases_are_renewed_while_tasks_are_written_claimed_and_canceled(another: Open) -> None:
+    here, there = another(), another()
+    for n in range(20):
+        await submit(here, message(new=f't{n}'))
+    claims = await claim(here, limit=20)
+    names = [each.header.id for each in claims]
+
+    async def beat(backend: Backend) -> None:
+        for _ in range(20):
+            marks = await backend.queue.renew('holder', names, lease=LEASE)
+            assert {*marks.lost} <= {f't{n}' for n in range(10)}
+
+    await asyncio.gather(
+        beat(here),
+        *(here.queue.emit(each, [chunk(2, 'a')]) for each in claims[10:]),
+        *(there.queue.cancel(f't{n}', OWNER, at=AT, force=True) for n in range(10)),
+        *(there.queue.claim(Slot(f'other {n}', LEASE), at=AT, limit=5) for n in range(5)),
+    )
+    states = [await state_of(here, f't{n}') for n in range(20)]
+    assert states == ['canceled'] * 10 + ['working'] * 10
+
+
+async def test_processes_that_enter_at_once_do_not_forget_what_the_others_read(
+    another: Open, postgres_url: str
+) -> None:
+    here = another()
+    await submit(here, message(new='t'))
+    stored = "INSERT INTO a2a.reader VALUES ('agent', 't', 'other', 1)"  # together with its task
+    async with gate(postgres_url, f'{stored}; COMMIT; BEGIN; SET LOCAL search_path TO a2a') as entering:
+        await entering.perform(keep('agent', 'other', Kept(1, {'t': 1}, {}, {'t': 1})))
+        reader = here.events.subscribe('t', lambda: None)
+        await entering.reached()
+        await entering.commit()
+        async with asyncio.timeout(LIMIT):
+            while await entering.value('SELECT COUNT(*) FROM a2a.process') < 2:
+                pass
+        assert await entering.value("SELECT COUNT(*) FROM a2a.reader WHERE process = 'other'") == 1
+    reader.close()

@@ -1,0 +1,194 @@
+"""The tables of a PostgreSQL database: which process makes them, and which steps they get beside open writes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import pytest
+
+from pydantic_ai_a2a import Postgres
+from pydantic_ai_a2a.errors import BackendUnusable
+from pydantic_ai_a2a.server.store.postgres import connect, execution, migration
+from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.server.store.postgres.connect import once
+from pydantic_ai_a2a.server.store.postgres.migration import migrate
+from pydantic_ai_a2a.server.store.postgres.sql_translation import lock, script_of
+from pydantic_ai_a2a.server.store.sql.migrations import MIGRATIONS, newest
+from pydantic_ai_a2a.server.store.sql.transaction import LockName
+
+from ....behaviour.stage import told_in_log
+from ....bounds import LIMIT
+from ....postgres import GUARDED
+from ....postgres import Postgres as Server
+from ....postgres_proxy import proxied
+from ....suites.values import message, run, state_of, submit
+from ..gates import database, gate
+from .conftest import Open
+
+
+async def test_a_server_that_is_too_old_is_refused(another: Open, postgres: Server, postgres_url: str) -> None:
+    [version] = postgres.run('SHOW server_version')
+    async with proxied(postgres_url) as proxy:
+        proxy.version = version.encode(), re.sub(r'\d+', '13', version, count=1).encode()
+        backend = another(proxy.url)
+        with pytest.raises(BackendUnusable, match='its server is PostgreSQL 13, and 14 or later is needed'):
+            await submit(backend, message(new='t'))
+        await asyncio.to_thread(backend.close)
+
+
+async def test_tables_may_take_longer_to_be_made_than_a_statement(
+    another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (connect, execution, migration):
+        monkeypatch.setattr(module, 'LATE', 0.1)
+    postgres.run(
+        """
+        CREATE FUNCTION linger() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(2.5); END $$;
+        CREATE EVENT TRIGGER linger ON ddl_command_start WHEN TAG IN ('CREATE SCHEMA') EXECUTE FUNCTION linger()
+        """,
+        database(postgres_url),
+    )
+    await submit(another(statement_timeout=2), message(new='t'))
+
+
+async def test_who_waits_for_others_to_make_the_tables_waits_longer_than_for_a_statement(
+    another: Open, postgres: Server, postgres_url: str
+) -> None:
+    async with gate(postgres_url, lock(LockName(('schema', 'a2a')))) as held:
+        submitting = asyncio.ensure_future(submit(another(statement_timeout=2), message(new='t')))
+        await asyncio.to_thread(postgres.run, 'SELECT pg_sleep(2.5)')
+        assert not submitting.done()
+        await held.open()
+        await submitting
+
+
+async def test_several_calls_that_come_first_make_the_tables_once(another: Open) -> None:
+    backend = another()
+    await asyncio.gather(*(submit(backend, message(new=f't{n}')) for n in range(5)))
+    assert await state_of(backend, 't4') == 'submitted'
+
+
+COLUMN = ('ALTER TABLE task ADD COLUMN noted INTEGER NOT NULL DEFAULT 0',)
+INDEXES = (
+    'CREATE INDEX task_noted ON task (agent, noted) WHERE noted = 1',
+    '-- A comment.\nCREATE UNIQUE INDEX task_number ON task (agent, queue_seq)',
+)
+LATER = (*MIGRATIONS, COLUMN, INDEXES)
+VALID = """SELECT relname, indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+    WHERE relname IN ('task_noted', 'task_number') ORDER BY 1"""
+OID = "SELECT oid FROM pg_class WHERE relname = 'task_noted'"
+
+
+@pytest.fixture
+async def old(another: Open, monkeypatch: pytest.MonkeyPatch) -> PostgresBackend:
+    """A process of the older version, which has made the tables. Later processes are newer."""
+    backend = another()
+    await submit(backend, message(new='t'))
+    monkeypatch.setattr(migration, 'MIGRATIONS', LATER)
+    return backend
+
+
+async def upgrade(url: str) -> None:
+    async with asyncio.timeout(LIMIT):
+        await once(Postgres(url), migrate)
+
+
+async def test_several_processes_that_start_at_once_make_the_indexes_once(
+    old: PostgresBackend, postgres: Server, postgres_url: str
+) -> None:
+    await asyncio.gather(*(upgrade(postgres_url) for _ in range(3)))
+    assert postgres.run(VALID, database(postgres_url)) == ['task_noted|t', 'task_number|t']
+    versions = postgres.run('SELECT version FROM a2a.a2a_schema', database(postgres_url))
+    assert sorted(map(int, versions))[-2:] == [newest(LATER) - 1, newest(LATER)]
+
+
+async def test_indexes_are_made_beside_open_writes(old: PostgresBackend, postgres: Server, postgres_url: str) -> None:
+    """CREATE INDEX would wait for the open write, and all later writes for CREATE INDEX."""
+    await upgrade_column(postgres_url)
+    async with gate(postgres_url, "UPDATE a2a.task SET noted = 0 WHERE id = 't'") as write:
+        upgrading = asyncio.create_task(upgrade(postgres_url))
+        await write.reached()
+        async with asyncio.timeout(LIMIT):
+            await submit(old, message(new='u'))
+        assert not upgrading.done()
+        await write.commit()
+        await upgrading
+    assert postgres.run(VALID, database(postgres_url)) == ['task_noted|t', 'task_number|t']
+
+
+async def upgrade_column(url: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(migration, 'MIGRATIONS', LATER[:-1])
+        await upgrade(url)
+
+
+async def test_a_table_in_use_delays_the_step_and_no_write(old: PostgresBackend, postgres_url: str) -> None:
+    """A backup reads the table for a long time. The lock that the step waits for would block all writes behind it."""
+    async with gate(postgres_url, 'LOCK TABLE a2a.task IN ACCESS SHARE MODE') as backup, asyncio.timeout(LIMIT):
+        with told_in_log('cannot be upgraded yet, because a table is in use') as told:
+            upgrading = asyncio.create_task(upgrade(postgres_url))
+            assert await asyncio.to_thread(told.wait, LIMIT)
+        await run(old, 't')
+        assert not upgrading.done()
+        await backup.open()
+        await upgrading
+    assert await state_of(old, 't') == 'completed'
+
+
+async def test_indexes_that_a_crash_left_unfinished_are_made_again(
+    old: PostgresBackend, postgres: Server, postgres_url: str
+) -> None:
+    await submit(old, message(new='u'))
+    postgres.run('UPDATE a2a.task SET queue_seq = 1', database(postgres_url))
+    with pytest.raises(BackendUnusable, match='could not create unique index'):
+        await once(Postgres(postgres_url), migrate)
+    assert postgres.run(VALID, database(postgres_url)) == ['task_noted|t', 'task_number|f']
+    noted = postgres.run(OID, database(postgres_url))
+    postgres.run("UPDATE a2a.task SET queue_seq = 2 WHERE id = 'u'", database(postgres_url))
+    await upgrade(postgres_url)
+    assert postgres.run(VALID, database(postgres_url)) == ['task_noted|t', 'task_number|t']
+    assert postgres.run(OID, database(postgres_url)) == noted
+
+
+async def test_a_user_without_the_right_to_change_the_tables_is_told(
+    old: PostgresBackend, another: Open, postgres: Server, postgres_url: str
+) -> None:
+    name = database(postgres_url)
+    postgres.run(f"DROP ROLE IF EXISTS {GUARDED}; CREATE ROLE {GUARDED} LOGIN PASSWORD '{GUARDED}'")
+    postgres.run(f'GRANT USAGE ON SCHEMA a2a TO {GUARDED}; GRANT SELECT ON ALL TABLES IN SCHEMA a2a TO {GUARDED}', name)
+    backend = another(postgres.url(name, GUARDED, GUARDED))
+    with pytest.raises(BackendUnusable, match=r'cannot be used: (permission denied for schema a2a|must be owner)'):
+        await submit(backend, message(new='u'))
+    postgres.run(f'DROP OWNED BY {GUARDED}', name)
+
+
+async def test_the_printed_steps_make_the_indexes_beside_writes(
+    old: PostgresBackend, another: Open, postgres: Server, postgres_url: str
+) -> None:
+    printed = script_of(Postgres(postgres_url), LATER, newest(MIGRATIONS))
+    assert printed == (
+        '\\set ON_ERROR_STOP on\n'
+        'BEGIN;\n'
+        'SET LOCAL search_path TO a2a;\n'
+        'SET LOCAL lock_timeout TO 200;\n'
+        'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL);\n'
+        f'-- Step {newest(LATER) - 1}\n'
+        'ALTER TABLE task ADD COLUMN noted INTEGER NOT NULL DEFAULT 0;\n'
+        f'INSERT INTO a2a_schema (version) VALUES ({newest(LATER) - 1});\n'
+        f'-- Step {newest(LATER)}\n'
+        'COMMIT;\n'
+        'DROP INDEX CONCURRENTLY IF EXISTS a2a.task_noted;\n'
+        'CREATE INDEX CONCURRENTLY task_noted ON a2a.task (agent, noted) WHERE noted = 1;\n'
+        'DROP INDEX CONCURRENTLY IF EXISTS a2a.task_number;\n'
+        '-- A comment.\n'
+        'CREATE UNIQUE INDEX CONCURRENTLY task_number ON a2a.task (agent, queue_seq);\n'
+        'BEGIN;\n'
+        'SET LOCAL search_path TO a2a;\n'
+        'SET LOCAL lock_timeout TO 200;\n'
+        f'INSERT INTO a2a_schema (version) VALUES ({newest(LATER)});\n'
+        'COMMIT;\n'
+    )
+    postgres.run_file(printed, database(postgres_url))
+    assert postgres.run(VALID, database(postgres_url)) == ['task_noted|t', 'task_number|t']
+    await run(another(), 't')

@@ -1,0 +1,371 @@
+"""The cost of lists and of sweeps without work does not grow with the number of stored tasks."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+
+from pydantic_ai_a2a import Postgres
+from pydantic_ai_a2a.server.store.ports import Slot, Swept
+from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.server.store.postgres.sql_translation import translated
+from pydantic_ai_a2a.server.store.sql import (
+    claims,
+    erasing,
+    export,
+    filing,
+    sweep,
+    task_ranges,
+    task_reads,
+    totals,
+)
+from pydantic_ai_a2a.server.store.sql.transaction import Statement, Transaction
+from pydantic_ai_a2a.server.store.sqlite.execution import perform
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.types import TaskQuery
+
+from ....long import size
+from ....postgres import Postgres as Server
+from ....suites.values import AT, OWNER, READER_LAG
+from ..gates import database
+from .conftest import empty, steps
+
+FEW, MANY = 1000, size(20_000, 50_000)
+STORED = size(5_000, 50_000)
+"""Tasks in PostgreSQL."""
+STEADY = size(20_000, 100_000)
+PAGE = 10
+KEEP = Retention(events=timedelta(days=1), max_tasks=2 * STEADY)
+TASKS = """
+    INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, dialect, digest, accepted_at, message)
+    SELECT 'agent', 't' || n, '{owner}', 'c' || n % 10,
+        CASE WHEN n % 100 = 0 THEN 'input-required' WHEN n % 3 = 0 THEN 'failed' ELSE 'completed' END,
+        {at} - n, n, '1.0', '', {at} - n, '{{}}'
+    FROM numbers
+"""
+RUNNING = f"""
+    INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, dialect, digest, accepted_at, message,
+        holder, lease_until)
+    SELECT 'agent', 't' || n, '{OWNER}', 'c' || n, 'working', {AT}, n, '1.0', '', {AT}, '{{}}', 'another',
+        a2a_clock() + 3600000
+    FROM generate_series(1, {FEW}) AS numbers (n)
+"""
+CONVERSATIONS = """
+    INSERT INTO conversation (agent, owner, id, revision, updated_at, listed_at, record)
+    SELECT 'agent', '{owner}', 'idle ' || n, 'r', {at} - n, {at} - n, '{record}' FROM numbers
+"""
+ENTRIES = """
+    INSERT INTO entry (agent, owner, id, message)
+    SELECT agent, owner, 'head of ' || id, CAST('{}' AS BLOB) FROM conversation;
+    UPDATE conversation SET head_id = 'head of ' || id;
+"""
+LONG_WRITE = 100_000
+"""Steps of SQLite: some five milliseconds."""
+RECORD = (
+    '{"conversation_id":"c","head_id":null,"scope":"/ada","branches":[],"revision":"r",'
+    '"updated_at":"2023-11-14T22:13:20Z","format_version":1,"usage":{}}'
+)
+NUMBERS = (
+    'WITH RECURSIVE numbers (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM numbers WHERE n < {last})'
+    ' SELECT n FROM numbers'
+)
+SORTED = re.compile(r'Sort  \(cost=\S+ rows=(\d+)')
+LONGEST = len(task_ranges.of_state(None)) * (PAGE + 1)
+"""The most rows of a page's ranges."""
+DEEPER = 2 * len(task_ranges.of_state(None))
+"""Pages that a statement may touch more in PostgreSQL: indexes of more tasks have more levels."""
+QUERIES = {
+    'state': {'state': 'completed'},
+    'rare state': {'state': 'input-required'},
+    'no such state': {'state': 'canceled'},
+    'context and state': {'context_id': 'c3', 'state': 'failed'},
+    'context': {'context_id': 'c3'},
+    'all': {},
+    'since': {'since': AT - 500},
+}
+
+
+def inserts(first: int, last: int) -> list[str]:
+    """Statements that store tasks and conversations."""
+    numbers = f'CREATE TEMPORARY TABLE numbers AS {NUMBERS.format(first=first, last=last)}'
+    return [
+        numbers,
+        *(each.format(owner=OWNER, at=AT, record=RECORD) for each in (TASKS, CONVERSATIONS)),
+        'DROP TABLE numbers',
+    ]
+
+
+@pytest.fixture(scope='module')
+def sizes() -> Iterator[list[sqlite3.Connection]]:
+    """A database with few tasks, and one with many. Tests do not change them."""
+    with empty() as few, empty() as many:
+        grow(few, 1, FEW)
+        for first, last in ((1, FEW), (FEW + 1, MANY)):
+            grow(many, first, last)
+        yield [few, many]
+
+
+def grow(connection: sqlite3.Connection, first: int, last: int) -> None:
+    """Store tasks and conversations, and let sweeps add them to the totals."""
+    for statement in inserts(first, last):
+        connection.execute(statement.replace("'{}'", "CAST('{}' AS BLOB)"))
+    while perform(connection, sweep.sweep('agent', KEEP, AT, MANY)).value[:2] != (Swept(), []):
+        pass
+
+
+@pytest.mark.long
+def test_no_write_beside_a_send_is_long_however_many_tasks_are_stored(connection: sqlite3.Connection) -> None:
+    grow(connection, 1, STEADY)
+    connection.executescript(ENTRIES)
+    half = Retention(events=timedelta(days=1), max_tasks=STEADY // 2)
+    writes: dict[str, Callable[[], Transaction[Any]]] = {
+        'filing': lambda: filing.file('agent'),
+        'sweep': lambda: sweep.sweep('agent', half, AT, MANY),
+        'erasure of a context': lambda: erasing.erase('agent', OWNER, 'c3', AT),
+        'erasure of an owner': lambda: erasing.erase('agent', OWNER, None, AT),
+    }
+    longest = {name: max(steps(connection, make()) for _ in range(30)) for name, make in writes.items()}
+    assert max(longest.values()) < LONG_WRITE, longest
+
+
+def query(name: str) -> TaskQuery:
+    values: dict[str, Any] = QUERIES[name]
+    return TaskQuery(owner=OWNER, page_size=PAGE, before=(AT, 't'), **values)
+
+
+@pytest.mark.long
+def test_a_sweep_without_work_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
+    taken = [steps(connection, sweep.sweep('agent', KEEP, AT, MANY)) for connection in sizes]
+    assert abs(taken[0] - taken[1]) < 100
+
+
+@pytest.mark.long
+def test_a_batch_of_an_export_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
+    for after in (None, ('completed', AT - 900, 't900')):
+        taken = [steps(connection, export.filed_ids('agent', OWNER, None, after)) for connection in sizes]
+        assert abs(taken[0] - taken[1]) < 100
+
+
+@pytest.mark.long
+def test_a_claim_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
+    few, many = (
+        steps(connection, claims.claim('agent', Slot('holder', 1000), at=AT, limit=10, task_id=None))
+        for connection in sizes
+    )
+    assert few == many
+
+
+@pytest.mark.long
+@pytest.mark.parametrize('context', [None, 'c3'])
+def test_an_erasure_costs_the_same_however_many_tasks_others_have(
+    sizes: list[sqlite3.Connection], context: str | None
+) -> None:
+    taken = [steps(connection, erasing.erase('agent', '/bob', context, AT)) for connection in sizes]
+    assert abs(taken[0] - taken[1]) < 100
+
+
+def test_a_sweep_deletes_a_conversation_whose_record_is_damaged(connection: sqlite3.Connection) -> None:
+    grow(connection, 1, 10)
+    connection.execute("UPDATE conversation SET record = 'oops' WHERE id = 'idle 10'")
+    perform(connection, sweep.sweep('agent', Retention(events=timedelta(days=1), max_tasks=8), AT, MANY))
+    rows = connection.execute('SELECT id FROM conversation ORDER BY updated_at DESC').fetchall()
+    assert [row[0] for row in rows] == [f'idle {n}' for n in range(1, 9)]
+
+
+def test_a_conversation_that_went_on_is_not_swept_by_the_time_of_its_first_turn(connection: sqlite3.Connection) -> None:
+    grow(connection, 1, 10)
+    connection.execute("UPDATE conversation SET updated_at = updated_at + 100 WHERE id = 'idle 10'")
+    small = Retention(events=timedelta(days=1), max_tasks=8)
+    while perform(connection, sweep.sweep('agent', small, AT, MANY)).value[:2] != (Swept(), []):
+        pass
+    rows = connection.execute('SELECT id FROM conversation ORDER BY updated_at DESC').fetchall()
+    assert [row[0] for row in rows] == ['idle 10', *(f'idle {n}' for n in range(1, 8))]
+
+
+def total(connection: sqlite3.Connection, *kinds: str) -> int:
+    statement, values = totals.count_tasks('agent', None, kinds)
+    return connection.execute(statement, values).fetchone()[0]
+
+
+def test_a_total_of_all_owners_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
+    assert [total(connection) for connection in sizes] == [FEW, MANY]
+    taken = [steps(connection, read(totals.count_tasks('agent', None))) for connection in sizes]
+    assert abs(taken[0] - taken[1]) < 100
+
+
+def read(statement: Statement) -> Transaction[Any]:
+    return (yield statement)
+
+
+def test_a_sweep_keeps_as_many_tasks_and_conversations_as_the_limits_say(connection: sqlite3.Connection) -> None:
+    grow(connection, 1, FEW)
+    connection.execute("DELETE FROM task WHERE id = 't1'")
+    connection.execute("DELETE FROM conversation WHERE id = 'idle 1'")
+    small = Retention(events=timedelta(days=1), max_tasks=800)
+    while perform(connection, sweep.sweep('agent', small, AT, MANY)).value[:2] != (Swept(), []):
+        pass
+    assert (total(connection, 'completed', 'failed'), total(connection, totals.CONVERSATIONS)) == (800, 800)
+    assert connection.execute('SELECT COUNT(*) FROM conversation').fetchone() == (800,)
+    assert connection.execute("SELECT COUNT(*) FROM task WHERE state <> 'input-required'").fetchone() == (800,)
+
+
+def test_a_sweep_adds_a_batch_of_changes_to_the_totals_and_is_called_again_for_the_rest(
+    connection: sqlite3.Connection,
+) -> None:
+    for statement in inserts(1, FEW):
+        connection.execute(statement)
+    swept: list[tuple[Swept, int, int]] = []
+    for _ in range(3):
+        rest, *_ = perform(connection, sweep.sweep('agent', KEEP, AT, MANY)).value
+        [(changes,)] = connection.execute('SELECT COUNT(*) FROM total_change').fetchall()
+        swept.append((rest, changes, total(connection)))
+    assert swept == [
+        (Swept(rows=2, full=True), FEW // 2, FEW),
+        (Swept(rows=2, full=True), 0, FEW),
+        (Swept(), 0, FEW),
+    ]
+
+
+def test_an_owner_whose_tasks_are_erased_is_in_no_total(connection: sqlite3.Connection) -> None:
+    grow(connection, 1, 10)
+    while perform(connection, erasing.erase('agent', OWNER, None, AT)).value:
+        pass
+    assert connection.execute('SELECT * FROM total').fetchall() == []
+    assert connection.execute('SELECT * FROM total_change').fetchall() == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize('name', QUERIES)
+def test_a_page_of_a_list_costs_the_same_however_many_tasks_are_stored(
+    sizes: list[sqlite3.Connection], name: str
+) -> None:
+    taken = [steps(connection, task_reads.page('agent', query(name)), without='SELECT COUNT') for connection in sizes]
+    assert abs(taken[0] - taken[1]) < 100
+
+
+@pytest.mark.parametrize('name', [name for name, values in QUERIES.items() if {'context_id', 'since'} & values.keys()])
+def test_the_total_of_a_context_or_of_a_time_is_counted_in_an_index(connection: sqlite3.Connection, name: str) -> None:
+    [(statement, values)] = [
+        each for each in statements_of(connection, query(name)) if each[0].startswith('SELECT COUNT')
+    ]
+    plan = [row[3] for row in connection.execute(f'EXPLAIN QUERY PLAN {statement}', values)]
+    searches = [step for step in plan if step.startswith('SEARCH')]
+    assert len(searches) == len(task_ranges.of_state(query(name).state))
+    stopped = [step for step in searches if 'state=?' in step]
+    assert stopped
+    assert all('USING COVERING INDEX' in step for step in stopped)
+    live = [step for step in searches if step not in stopped]
+    assert all(any(f'task_{name}' in step for name in ('line', 'round', 'running', 'unfiled')) for step in live)
+
+
+def statements_of(connection: sqlite3.Connection, wanted: TaskQuery) -> list[Statement]:
+    statements: list[Statement] = []
+    perform(connection, recorded_page(wanted, statements))
+    return statements
+
+
+def recorded(transaction: Transaction[Any], statements: list[Statement]) -> Transaction[Any]:
+    """The transaction; its statements are added to a list."""
+    rows: Any = None
+    try:
+        while True:
+            step = transaction.send(rows)
+            if type(step) is tuple:
+                statements.append(step)
+            rows = yield step
+    except StopIteration as stop:
+        return stop.value
+
+
+def recorded_page(wanted: TaskQuery, statements: list[Statement]) -> Transaction[Any]:
+    return recorded(task_reads.page('agent', wanted), statements)
+
+
+def recorded_sweep(statements: list[Statement]) -> Transaction[Any]:
+    return recorded(sweep.sweep('agent', KEEP, AT, MANY), statements)
+
+
+@pytest.mark.long
+async def test_postgresql_finds_pages_and_the_work_of_a_sweep_in_indexes(postgres: Server, postgres_url: str) -> None:
+    backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
+    connection = await asyncpg.connect(postgres_url, server_settings={'search_path': 'a2a'})
+    counts: list[list[int]] = []
+    try:
+        await backend.housekeeping.sweep(KEEP, at=AT)
+        # Autovacuum may hold a snapshot while the test vacuums, and dead rows then stay in the indexes.
+        for table in await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'a2a'"):
+            await connection.execute(f'ALTER TABLE {table["tablename"]} SET (autovacuum_enabled = off)')
+        for first, last in ((1, FEW), (FEW + 1, STORED)):
+            postgres.run(';'.join(['SET search_path TO a2a', *inserts(first, last)]), database(postgres_url))
+            while await backend.housekeeping.sweep(KEEP, at=AT):
+                pass
+            postgres.run('VACUUM ANALYZE', database(postgres_url))
+            pages, sweeping = await pages_and_sweep(backend)
+            counts.append([await touched(connection, *statement) for statement in (*pages, *sweeping)])
+        for statement, values in pages:
+            plan = await plan_of(connection, statement, values)
+            assert 'Seq Scan on task' not in plan, plan
+            assert all(int(rows) <= LONGEST for rows in SORTED.findall(plan)), plan
+        for statement, values in sweeping:
+            plan = await plan_of(connection, statement, values)
+            assert 'Seq Scan on task' not in plan, plan
+            assert 'Seq Scan on conversation' not in plan, plan
+    finally:
+        await connection.close()
+        backend.close()
+    few, many = counts
+    assert [(less, more) for less, more in zip(few, many, strict=True) if more > less + DEEPER] == []
+
+
+async def pages_and_sweep(backend: PostgresBackend) -> tuple[list[Statement], list[Statement]]:
+    """Return the statements of a page for each query, and of a sweep without work."""
+    statements: list[Statement] = []
+    for name in QUERIES:
+        await backend.read(recorded_page, query(name), statements)
+    pages = [each for each in statements if 'ORDER BY status_at DESC' in each[0]]
+    assert len(pages) == len(QUERIES)
+    sweeping: list[Statement] = []
+    assert await backend.write(recorded_sweep, sweeping) == (Swept(), [], ())
+    return pages, sweeping
+
+
+async def touched(connection: Any, statement: str, values: tuple[Any, ...]) -> int:
+    """Return how many pages of tables and indexes PostgreSQL touches for a statement that changes nothing."""
+    explain = f'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {translated(statement)}'
+    plan = json.loads(await connection.fetchval(explain, *values))[0]['Plan']
+    return plan['Shared Hit Blocks'] + plan['Shared Read Blocks']
+
+
+async def plan_of(connection: Any, statement: str, values: tuple[Any, ...]) -> str:
+    rows = await connection.fetch(f'EXPLAIN {translated(statement)}', *values)
+    return '\n'.join(row[0] for row in rows)
+
+
+async def test_a_claim_on_postgresql_reads_no_running_task(postgres: Server, postgres_url: str) -> None:
+    def claim() -> Transaction[Any]:
+        return recorded(
+            claims.claim('agent', Slot('holder', 1000), at=AT, limit=9, task_id=None, lost=False), statements
+        )
+
+    statements: list[Statement] = []
+    backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
+    connection = await asyncpg.connect(postgres_url, server_settings={'search_path': 'a2a'})
+    try:
+        await backend.queued()
+        postgres.run(f'SET search_path TO a2a; {translated(RUNNING)}; ANALYZE task', database(postgres_url))
+        assert await backend.write(claim) == []
+        running, queued = [await plan_of(connection, *each) for each in statements]
+        leases = await connection.fetch("SELECT FROM pg_indexes WHERE indexdef LIKE '%lease_until%'")
+    finally:
+        await connection.close()
+        backend.close()
+    assert 'task_released' in running
+    assert 'Seq Scan' not in running + queued
+    assert leases == [], 'a renewed lease would change an index'

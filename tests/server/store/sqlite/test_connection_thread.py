@@ -1,0 +1,217 @@
+"""One thread, one connection: what is committed together, what goes first, and what a failure reaches."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.server.store.sql.transaction import Transaction
+from pydantic_ai_a2a.server.store.sqlite.connection_thread import ConnectionThread, QueuedTransaction, commit, read
+
+from ....app_client import LIMIT
+
+
+class Desk:
+    """A writer on a table of its own, and the statements that it has executed."""
+
+    def __init__(self, path: Path) -> None:
+        self.statements: list[str] = []
+        self.published: list[Any] = []
+        self._path = path
+        self.thread = ConnectionThread('writer', self._connect, commit)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, isolation_level=None, timeout=0)
+        connection.execute('PRAGMA foreign_keys = ON')  # a reference to nothing is noticed by COMMIT
+        connection.execute('CREATE TABLE IF NOT EXISTS said (word TEXT PRIMARY KEY) WITHOUT ROWID')
+        connection.execute(
+            'CREATE TABLE IF NOT EXISTS answer (word TEXT REFERENCES said DEFERRABLE INITIALLY DEFERRED)'
+        )
+        connection.set_trace_callback(self.statements.append)
+        return connection
+
+    def put(self, make: Callable[[], Transaction[Any]], *, first: bool = False) -> Future[Any]:
+        future: Future[Any] = Future()
+
+        def answer(result: Any, error: BaseException | None) -> None:
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+        self.thread.put(QueuedTransaction(make, answer, self.published.append), first=first)
+        return future
+
+    def say(self, word: str) -> Future[str]:
+        return self.put(partial(say, word))
+
+
+def say(word: str) -> Transaction[str]:
+    yield 'INSERT INTO said (word) VALUES (?)', (word,)
+    return word
+
+
+def answer_to(word: str) -> Transaction[str]:
+    yield 'INSERT INTO answer (word) VALUES (?)', (word,)
+    return f'to {word}'
+
+
+def words() -> Transaction[list[str]]:
+    return [row[0] for row in (yield 'SELECT word FROM said ORDER BY word', ())]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path / 'desk.db')
+    yield made
+    made.thread.stop()
+
+
+def hold(desk: Desk) -> tuple[Future[Any], threading.Event]:
+    """Keep the writer busy until the event is set."""
+    busy, go_on = threading.Event(), threading.Event()
+
+    def wait() -> Transaction[None]:
+        busy.set()
+        assert go_on.wait(LIMIT)
+        yield 'SELECT 1', ()
+
+    held = desk.put(wait)
+    assert busy.wait(LIMIT)
+    return held, go_on
+
+
+def test_what_waits_is_committed_together_and_published_in_order(desk: Desk) -> None:
+    held, go_on = hold(desk)
+    said = [desk.say(word) for word in ('a', 'b', 'c')]
+    desk.statements.clear()
+    go_on.set()
+    held.result(LIMIT)
+    assert [each.result(LIMIT) for each in said] == ['a', 'b', 'c']
+    frame = [each for each in desk.statements if each.startswith(('BEGIN', 'COMMIT'))]
+    assert frame == ['COMMIT', 'BEGIN IMMEDIATE', 'COMMIT']  # that of the one before, and one for all three
+    assert desk.published == [None, 'a', 'b', 'c']
+
+
+def test_one_that_fails_leaves_nothing_and_fails_no_other(desk: Desk) -> None:
+    def say_and_fail() -> Transaction[None]:
+        yield from say('nothing')
+        raise LookupError('on purpose')
+
+    held, go_on = hold(desk)
+    said, failed, twice, after = desk.say('a'), desk.put(say_and_fail), desk.say('a'), desk.say('b')
+    go_on.set()
+    held.result(LIMIT)
+    assert (said.result(LIMIT), after.result(LIMIT)) == ('a', 'b')
+    assert isinstance(failed.exception(LIMIT), LookupError)
+    assert isinstance(twice.exception(LIMIT), sqlite3.IntegrityError)
+    assert desk.put(words).result(LIMIT) == ['a', 'b']
+
+
+def refuse() -> Transaction[None]:
+    yield from words()
+    raise LookupError('on purpose')
+
+
+def test_one_that_fails_before_it_writes_keeps_the_others_in_one_commit(desk: Desk) -> None:
+    held, go_on = hold(desk)
+    said, refused, after = desk.say('a'), desk.put(refuse), desk.say('b')
+    desk.statements.clear()
+    go_on.set()
+    held.result(LIMIT)
+    assert (said.result(LIMIT), after.result(LIMIT)) == ('a', 'b')
+    assert isinstance(refused.exception(LIMIT), LookupError)
+    frame = [each for each in desk.statements if each.startswith(('BEGIN', 'COMMIT', 'ROLLBACK'))]
+    assert frame == ['COMMIT', 'BEGIN IMMEDIATE', 'COMMIT']  # that of the one before, and one for all three
+    assert desk.put(words).result(LIMIT) == ['a', 'b']
+    assert desk.published == [None, 'a', 'b', ['a', 'b']]
+
+
+def fill() -> Transaction[None]:
+    """Need more pages than the file may have, so that SQLite rolls back the whole transaction by itself."""
+    yield 'PRAGMA max_page_count = 10', ()
+    yield 'INSERT INTO answer (word) VALUES (zeroblob(1000000))', ()
+
+
+def test_one_that_finds_the_disk_full_fails_no_other(desk: Desk) -> None:
+    held, go_on = hold(desk)
+    said, full, after = desk.say('a'), desk.put(fill), desk.say('b')
+    go_on.set()
+    held.result(LIMIT)
+    assert (said.result(LIMIT), after.result(LIMIT)) == ('a', 'b')
+    failed = full.exception(LIMIT)
+    assert isinstance(failed, StoreUnavailable)
+    assert failed.detail == 'database or disk is full (SQLITE_FULL)'
+    assert desk.put(words).result(LIMIT) == ['a', 'b']
+
+
+def test_if_the_commit_fails_each_is_tried_once_alone(desk: Desk) -> None:
+    held, go_on = hold(desk)
+    said, dangling, after = desk.say('a'), desk.put(partial(answer_to, 'nobody')), desk.say('b')
+    go_on.set()
+    held.result(LIMIT)
+    assert (said.result(LIMIT), after.result(LIMIT)) == ('a', 'b')
+    assert 'FOREIGN KEY' in str(dangling.exception(LIMIT))
+    assert desk.put(words).result(LIMIT) == ['a', 'b']
+    assert desk.published == [None, 'a', 'b', ['a', 'b']]
+
+
+def test_what_is_urgent_goes_before_all_that_waits(desk: Desk) -> None:
+    held, go_on = hold(desk)
+    said = [desk.say(f'{n:03}') for n in range(150)]
+    heart = desk.put(words, first=True)
+    go_on.set()
+    held.result(LIMIT)
+    assert heart.result(LIMIT) == []
+    assert [each.result(LIMIT) for each in said] == [f'{n:03}' for n in range(150)]
+
+
+def test_a_file_that_others_hold_fails_those_who_wait_and_serves_the_next(desk: Desk, tmp_path: Path) -> None:
+    assert desk.say('a').result(LIMIT) == 'a'
+    other = sqlite3.connect(tmp_path / 'desk.db', isolation_level=None)
+    other.execute('BEGIN IMMEDIATE')
+    failed = desk.say('b').exception(LIMIT)
+    assert isinstance(failed, StoreUnavailable)
+    assert 'locked' in str(failed.__cause__)
+    other.execute('COMMIT')
+    other.close()
+    assert desk.say('c').result(LIMIT) == 'c'
+
+
+def test_a_connection_that_cannot_be_opened_is_tried_again_with_the_next_job(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / 'folder' / 'desk.db')
+    failed = desk.say('a').exception(LIMIT)
+    assert isinstance(failed, StoreUnavailable)
+    assert failed.detail == 'unable to open database file (SQLITE_CANTOPEN)'
+    (tmp_path / 'folder').mkdir()
+    assert desk.say('b').result(LIMIT) == 'b'
+    desk.thread.stop()
+
+
+def test_a_lane_that_was_stopped_has_done_what_it_was_given_and_starts_again_when_needed(desk: Desk) -> None:
+    desk.thread.stop()  # nothing to stop
+    said = desk.say('a')
+    desk.thread.stop()
+    assert said.done()
+    assert desk.say('b').result(LIMIT) == 'b'
+
+
+def test_a_reader_writes_nothing_and_survives_what_fails(desk: Desk, tmp_path: Path) -> None:
+    assert desk.say('a').result(LIMIT) == 'a'
+    reader = Desk(tmp_path / 'desk.db')
+    reader.thread = ConnectionThread(
+        'reader', partial(sqlite3.connect, tmp_path / 'desk.db', isolation_level=None), read
+    )
+    failed = reader.put(partial(say, 'a'))
+    assert isinstance(failed.exception(LIMIT), sqlite3.IntegrityError)
+    assert reader.say('left behind').result(LIMIT) == 'left behind'
+    assert reader.put(words).result(LIMIT) == ['a']
+    reader.thread.stop()

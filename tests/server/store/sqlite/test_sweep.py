@@ -1,0 +1,157 @@
+"""A sweep deletes a batch with few statements, and gives back a few pages of the file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from pydantic_ai_a2a import Postgres
+from pydantic_ai_a2a.server.store.sql import sweep
+from pydantic_ai_a2a.server.store.sql.transaction import LockName, LockTasks, Transaction, TryNames
+from pydantic_ai_a2a.server.store.sqlite.free_pages import PAGES
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.store import PostgresBackend, SqliteFile, SqliteFileBackend
+
+from ....suites import READER_LAG
+from ....suites.push import config, configs_of
+from ....suites.values import AT, OWNER, conversation, message, run, submit, turn
+
+OLD, NEW = range(50), range(50, 60)
+LATER = AT + 10_000
+KEEP = Retention(tasks=timedelta(seconds=5), contexts=timedelta(seconds=5), events=timedelta(seconds=5))
+LARGE = 3_000_000
+"""Bytes of a message: several times what one sweep gives back."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / 'agent.db'
+
+
+@pytest.fixture
+def backend(path: Path) -> Iterator[SqliteFileBackend]:
+    backend = SqliteFileBackend(SqliteFile(path=path, synchronous='normal'), 'agent', reader_lag=READER_LAG)
+    yield backend
+    backend.close()
+
+
+async def test_by_default_a_database_keeps_a_hundred_times_more_tasks_than_a_file(
+    backend: SqliteFileBackend, postgres_url: str
+) -> None:
+    def add(agent: str, kind: str, number: int) -> Transaction[None]:
+        yield [('INSERT INTO total (agent, owner, kind, number) VALUES (?, ?, ?, ?)', [(agent, '', kind, number)])]
+
+    with closing(PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)) as database:
+        for store, most in ((backend, 10_000), (database, 1_000_000)):
+            await submit(store, message(new='t', context='c'))
+            await run(store, 't', messages=turn('hi', 'hello'))
+            # The totals count more rows than there are.
+            for kind in ('completed', 'conversation'):
+                await store.write(add, 'agent', kind, most - 1)
+            swept = await store.housekeeping.sweep(Retention(), at=AT)
+            assert swept.over == {}
+            await submit(store, message(new='u', context='d'))
+            await run(store, 'u', messages=turn('hi', 'hello'))
+            swept = await store.housekeeping.sweep(Retention(), at=AT)
+            assert swept.over == {'tasks': 1, 'contexts': 1}
+
+
+async def test_a_sweep_deletes_fifty_tasks_and_conversations_with_few_statements(backend: SqliteFileBackend) -> None:
+    forks: list[str] = []
+    for n in (*OLD, *NEW):
+        at = AT if n in OLD else LATER
+        await submit(backend, message(new=f't{n}', context=f'c{n}', at=at))
+        await run(backend, f't{n}', at=at, messages=turn(f'prompt {n}', f'answer {n}'))
+        if n % 10 == 0:
+            await configs_of(backend).create(f't{n}', OWNER, config('hook'), limit=1)
+            forks.append((await backend.conversations(OWNER).fork(f'c{n}')).conversation_id)
+    statements: list[str] = []
+
+    def counted(agent: str) -> Transaction[int]:
+        transaction = sweep.sweep(agent, KEEP, LATER, 100)
+        step = next(transaction)
+        try:
+            while True:
+                match step:
+                    case LockName() | TryNames() | LockTasks():
+                        statements.append('lock')
+                    case list():
+                        statements.extend(statement for statement, rows in step for _ in rows)
+                    case statement, _:
+                        statements.append(statement)
+                step = transaction.send((yield step))
+        except StopIteration as stop:
+            return stop.value.value[0].rows
+
+    assert await backend.write(counted, 'agent') > 100
+    assert len(statements) <= 60
+    for n in (*OLD, *NEW):
+        stored = await backend.reader.load(f't{n}', None)
+        assert (stored is None) == (n in OLD)
+        texts = await conversation(backend, f'c{n}')
+        assert texts == ([] if n in OLD else [f'prompt {n}', f'answer {n}'])
+    assert [await conversation(backend, fork) for fork in forks] == [
+        [f'prompt {n}', f'answer {n}'] for n in (*OLD, *NEW) if n % 10 == 0
+    ]
+
+
+def pages(path: Path) -> tuple[int, int]:
+    """The pages of the file, and those of them that are free."""
+    with closing(sqlite3.connect(path)) as connection:
+        return tuple(connection.execute(f'PRAGMA {name}').fetchone()[0] for name in ('page_count', 'freelist_count'))
+
+
+async def grow(backend: SqliteFileBackend) -> None:
+    """Store a large task and erase it."""
+    await submit(backend, message('x' * LARGE, new='large'))
+    await run(backend, 'large')
+    await backend.housekeeping.erase_task('large', OWNER, at=AT)
+
+
+async def test_sweeps_give_back_the_free_pages_of_a_file_in_small_steps(backend: SqliteFileBackend, path: Path) -> None:
+    await grow(backend)
+    grown, free = pages(path)
+    assert free > 5 * PAGES
+    await backend.housekeeping.sweep(Retention(), at=AT)
+    assert pages(path) == (grown - PAGES, free - PAGES)
+    for _ in range(free // PAGES):
+        await backend.housekeeping.sweep(Retention(), at=AT)
+    total, free_then = pages(path)
+    assert total <= grown - free
+    assert free_then == 0
+    await backend.compact()
+    assert path.stat().st_size < LARGE / 10
+
+
+async def test_a_file_without_the_setting_gives_back_pages_once_it_was_compacted(
+    backend: SqliteFileBackend, path: Path
+) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute('CREATE TABLE older (word TEXT)')
+    await grow(backend)
+    grown, free = pages(path)
+    await backend.housekeeping.sweep(Retention(), at=AT)
+    assert pages(path) == (grown, free)
+    await backend.compact()
+    await grow(backend)
+    grown, free = pages(path)
+    await backend.housekeeping.sweep(Retention(), at=AT)
+    assert pages(path) == (grown - PAGES, free - PAGES)
+
+
+async def test_a_sweep_deletes_few_large_tasks_at_once(backend: SqliteFileBackend, path: Path) -> None:
+    """SQLite copies the deleted rows into memory until the end of the statement."""
+    for n in range(12):
+        await submit(backend, message('x' * LARGE, new=f't{n}', context=f'c{n}'))
+        await run(backend, f't{n}')
+    swept: list[tuple[bool, int]] = []
+    for _ in range(4):
+        full = (await backend.housekeeping.sweep(KEEP, at=LATER)).full
+        with closing(sqlite3.connect(path)) as connection:
+            swept += [(full, *connection.execute('SELECT COUNT(*) FROM task').fetchone())]
+    assert swept == [(True, 9), (True, 6), (True, 3), (False, 0)]

@@ -1,0 +1,372 @@
+"""What readers share and waiting callers get, over a store that takes its time."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pydantic_ai_a2a.server.store.ended_task import ended_task
+from pydantic_ai_a2a.server.store.event_bus import BusEnding, EventBus
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
+from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskHeader
+
+from ...bounds import LIMIT
+from ...suites.endings import RESULT
+from ...suites.values import claim_one, ending, message, nothing, submit
+
+
+def event(n: int) -> TaskEvent:
+    return stop(n) if n == 2 else TaskEvent(n, None, b'{}')
+
+
+def stop(n: int) -> TaskEvent:
+    return TaskEvent(n, 'completed', b'{}')
+
+
+async def never_read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+    raise AssertionError('nobody reads')
+
+
+async def read_nothing(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+    return []
+
+
+async def test_an_event_that_is_published_while_a_reader_looks_into_the_store_is_not_missed() -> None:
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        await asyncio.sleep(0)
+        event_bus.publish(task_id, [event(1)])
+        return []
+
+    event_bus = EventBus(read, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(0)
+    async with asyncio.timeout(LIMIT):
+        assert await reader.next() == [event(1)]
+    reader.close()
+
+
+async def test_a_stop_that_is_published_while_somebody_asks_for_it_is_not_missed() -> None:
+    async def stopped(_: int) -> bool:
+        event_bus.publish('t', [event(2)])
+        await asyncio.sleep(0)
+        return False
+
+    event_bus = EventBus(never_read, 1000)
+    async with asyncio.timeout(LIMIT):
+        await event_bus.wait('t', 0, stopped)
+
+
+async def test_somebody_is_let_go_who_is_about_to_ask_again_because_of_a_hint() -> None:
+    asked = 0
+
+    async def stopped(_: int) -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            event_bus.hint('t', 1)
+            event_bus.release(lambda _: False)
+        return False
+
+    event_bus = EventBus(never_read, 1000)
+    async with asyncio.timeout(LIMIT):
+        await event_bus.wait('t', 0, stopped)
+    assert (asked, event_bus.in_use) == (1, False)
+
+
+def test_only_those_are_let_go_who_wait_in_the_loop_that_ends_for_tasks_that_do_not_run_there() -> None:
+    async def stopped(_: int) -> bool:
+        return False
+
+    async def begin(*task_ids: str) -> list[asyncio.Task[None]]:
+        waits = [asyncio.create_task(event_bus.wait(task_id, 0, stopped)) for task_id in task_ids]
+        await asyncio.sleep(0)
+        return waits
+
+    async def end(*waits: asyncio.Task[None]) -> list[bool]:
+        event_bus.release(lambda task_id: task_id == 'held')
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        done = [each.done() for each in waits]
+        for task_id in ('t', 'held'):
+            event_bus.publish(task_id, [event(2)])
+        await asyncio.wait(waits, timeout=LIMIT)
+        return done
+
+    event_bus = EventBus(never_read, 1000)
+    with asyncio.Runner() as one, asyncio.Runner() as two:
+        elsewhere = one.run(begin('t'))
+        assert two.run(end(*two.run(begin('t', 'held')))) == [True, False]
+        assert not elsewhere[0].done()
+        one.run(asyncio.wait_for(elsewhere[0], LIMIT))
+
+
+async def test_a_reader_gets_what_was_published_of_a_task_before_it_was_erased() -> None:
+    event_bus = EventBus(read_nothing, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(0)
+    event_bus.publish('t', [event(1)])
+    event_bus.hint('t', None)
+    async with asyncio.timeout(LIMIT):
+        assert (await reader.next(), reader.dropped) == ([event(1)], False)
+        assert (await reader.next(), reader.dropped) == ((), True)
+    reader.close()
+
+
+async def test_a_reader_is_not_dropped_for_what_is_published_while_it_looks_into_the_store() -> None:
+    in_store: list[TaskEvent] = []
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        found = in_store.copy()
+        if not found:
+            in_store.extend([TaskEvent(1, None, b'long'), TaskEvent(2, None, b'long')])
+            event_bus.publish('t', in_store)
+        return found
+
+    event_bus = EventBus(read, 1)  # so little that the tail keeps only the last
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(0)
+    async with asyncio.timeout(LIMIT):
+        assert [event.n for event in await reader.next()] == [1, 2]
+    assert not reader.dropped
+    reader.close()
+
+
+async def test_reader_is_dropped_at_once_when_its_next_event_was_swept() -> None:
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return [event(3)]
+
+    event_bus = EventBus(read, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(1)
+    async with asyncio.timeout(LIMIT):
+        assert (await reader.next(), reader.dropped) == ((), True)
+    reader.close()
+
+
+async def test_nudge_ends_a_wait_that_has_begun_and_not_a_later_one() -> None:
+    event_bus = EventBus(read_nothing, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(0)
+    waiting = asyncio.ensure_future(reader.next())
+    await asyncio.sleep(0)
+    reader.nudge()
+    async with asyncio.timeout(LIMIT):
+        assert await waiting == ()
+        reader.nudge()
+        waiting = asyncio.ensure_future(reader.next())
+        await asyncio.sleep(0)
+        event_bus.publish('t', [event(1)])
+        assert await waiting == [event(1)]
+    reader.close()
+
+
+async def test_hint_during_a_read_of_the_store_leads_to_another_read() -> None:
+    reads: list[int] = []
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        reads.append(after)
+        if len(reads) > 1:
+            return [event(1)]
+        event_bus.hint(task_id, 1)
+        return []
+
+    event_bus = EventBus(read, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(0)
+    async with asyncio.timeout(LIMIT):
+        assert await reader.next() == [event(1)]
+    assert reads == [0, 0]
+    reader.close()
+
+
+async def test_what_is_wanted_of_each_task_that_somebody_reads_or_waits_for() -> None:
+    event_bus = EventBus(read_nothing, 1000)
+    for task_id in ('events', 'live', 'both'):
+        event_bus.subscribe(task_id, nothing, live=task_id == 'live')
+    event_bus.add_waiter('end')
+    event_bus.add_waiter('both')
+    assert event_bus.wanted() == {'events': 1, 'live': 2, 'both': 1, 'end': 0}
+    assert [event_bus.wants(task_id) for task_id in ('events', 'live', 'both', 'end', 'nothing')] == [1, 2, 1, 0, None]
+
+
+async def test_a_task_that_is_being_stored_for_its_first_reader_does_not_count_as_erased() -> None:
+    stored = [TaskEvent(1, None, b'{}')]
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return stored[after:]
+
+    event_bus = EventBus(read, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    event_bus.hint('t', None)
+    reader.start(0)
+    async with asyncio.timeout(LIMIT):
+        assert await reader.next() == stored
+    assert not reader.dropped
+    reader.close()
+
+
+async def test_events_that_are_told_late_are_read_in_their_order() -> None:
+    stored = [TaskEvent(n, None, b'{}') for n in range(1, 4)]
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return stored[after:]
+
+    event_bus = EventBus(read, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(0)
+    for told in (stored[1], stored[0], stored[2]):
+        event_bus.publish('t', [told])
+    async with asyncio.timeout(LIMIT):
+        assert await reader.next() == stored
+    reader.close()
+
+
+async def test_a_reader_that_comes_after_a_hint_gets_what_another_process_has_stored() -> None:
+    stored = [event(1), event(2)]
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return stored[after:]
+
+    event_bus = EventBus(read, 1000)
+    earlier = event_bus.subscribe('t', nothing)
+    event_bus.publish('t', stored[:1])
+    event_bus.hint('t', 2)
+    later = event_bus.subscribe('t', nothing)
+    for reader in (earlier, later):
+        reader.start(1)
+        async with asyncio.timeout(LIMIT):
+            assert await reader.next() == stored[1:]
+        reader.close()
+
+
+async def test_who_waits_since_before_a_task_is_stored_reads_the_task_after_a_hint_only() -> None:
+    asked: list[bool] = []
+
+    async def stopped(_: int) -> bool:
+        asked.append(len(asked) == 1)
+        return asked[-1]
+
+    event_bus = EventBus(never_read, 1000)
+    ending = BusEnding(event_bus, 't', stopped)
+    assert event_bus.wanted() == {'t': 0}
+    waiting = asyncio.ensure_future(ending.wait(0))
+    async with asyncio.timeout(LIMIT):
+        for _ in range(2):
+            event_bus.hint('t', 1)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert await waiting is None
+    ending.close()
+    assert (asked, event_bus.in_use) == ([False, True], False)
+
+
+async def test_a_stop_before_the_message_does_not_end_the_wait_for_the_answer() -> None:
+    asked: list[int] = []
+
+    async def stopped(after: int) -> bool:
+        asked.append(after)
+        return False
+
+    event_bus = EventBus(never_read, 1000)
+    for stops in ([1], [1, 3]):
+        ending = BusEnding(event_bus, 't', stopped)
+        for n in stops:
+            event_bus.publish('t', [stop(n)])
+        waiting = asyncio.ensure_future(ending.wait(2))
+        async with asyncio.timeout(LIMIT):
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert waiting.done() == (3 in stops)
+            event_bus.publish('t', [stop(4)])
+            assert await waiting is None
+        ending.close()
+    assert (asked, event_bus.in_use) == ([2], False)
+
+
+async def test_the_task_of_one_run_is_not_given_for_the_end_of_another() -> None:
+    async def stopped(_: int) -> bool:
+        raise AssertionError('nobody asks')
+
+    header = TaskHeader(
+        id='t',
+        context_id='c',
+        owner='/',
+        state='completed',
+        status_at=0,
+        status_message=None,
+        metadata=None,
+        last_event=2,
+    )
+    given: list[StoredTask | None] = []
+    for final in (event(2), event(2)):
+        event_bus = EventBus(never_read, 1000)
+        ending = BusEnding(event_bus, 't', stopped)
+        event_bus.prepare('t', final, lambda: StoredTask(header, [], []))
+        event_bus.publish('t', [final if not given else event(2)])
+        async with asyncio.timeout(LIMIT):
+            given.append(await ending.wait(0))
+        ending.close()
+    assert given == [StoredTask(header, [], []), None]
+
+
+async def test_a_process_looks_for_the_end_of_a_task_once_the_waiting_caller_is_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look before tells no other process of the caller, and the next look of PostgreSQL is 5 seconds later."""
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=1000)
+    stop = backend.listen(nothing, nothing)
+    await submit(backend, message('hi', new='t'))
+    waking, wanted = backend.process.wake, list[dict[str, int]]()
+
+    def wake() -> None:
+        wanted.append(dict(backend.event_bus.wanted()))
+        waking()
+
+    monkeypatch.setattr(backend.process, 'wake', wake)
+    waiting = asyncio.ensure_future(backend.events.wait('t', 0))
+    async with asyncio.timeout(LIMIT):
+        await backend.reader.load('t', None)
+        await backend.queue.cancel('t', None, at=0)
+        await waiting
+    assert {'t': 0} in wanted
+    stop()
+    backend.close()
+
+
+@pytest.mark.parametrize('metadata', [None, b'{"usage":1}'])
+async def test_the_end_of_a_plain_task_is_the_task_that_is_stored(tmp_path: Path, metadata: bytes | None) -> None:
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=1000)
+    await submit(backend, message('hi', new='t'))
+    claimed = await claim_one(backend, 't')
+    end = ending(claimed, metadata=metadata, **RESULT)
+    await backend.queue.finish(claimed, end)
+    task = await backend.reader.load('t', None)
+    backend.close()
+    assert task is not None
+    assert ended_task(claimed, end) == task
+
+
+@pytest.mark.parametrize(
+    ('claimed', 'end'),
+    [
+        ({'fence': 2}, {}),
+        ({'run': 2}, {}),
+        ({}, {'artifacts': None}),
+        ({}, {'taken': 1}),
+        ({}, {'last': True}),
+        ({}, {'state': 'failed'}),
+        ({}, {'after': 2}),
+    ],
+)
+async def test_the_end_of_any_other_task_is_read(tmp_path: Path, claimed: Any, end: Any) -> None:
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=1000)
+    await submit(backend, message('hi', new='t'))
+    claim = await claim_one(backend, 't')
+    backend.close()
+    assert ended_task(claim, ending(claim, **RESULT)) is not None
+    assert ended_task(replace(claim, **claimed), ending(claim, **(RESULT | end))) is None

@@ -1,0 +1,377 @@
+"""The agent card: what it says of the agent and its security, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, cast
+
+import pytest
+from fasta2a.schema import (
+    AgentExtension,
+    AgentProvider,
+    ApiKeySecurityScheme,
+    AuthorizationCodeOAuthFlow,
+    HttpSecurityScheme,
+    MutualTlsSecurityScheme,
+    OAuth2SecurityScheme,
+    OAuthFlows,
+    OpenIdConnectSecurityScheme,
+    SecurityRequirement,
+    SecurityScheme,
+    Skill,
+)
+from inline_snapshot import snapshot
+
+from pydantic_ai_a2a.server.card.template import CardFacts, CardSettings, CardTemplate
+from pydantic_ai_a2a.server.http.cached_answers import etag
+
+FACTS = CardFacts(
+    name='Weather_Agent 2',
+    description='Knows the weather.',
+    input_modes=['text/plain', 'image/png'],
+    output_modes=['application/json'],
+)
+URL = 'https://example.com/agent/'
+BEARER = SecurityScheme(http_auth_security_scheme=HttpSecurityScheme(scheme='Bearer', bearer_format='JWT'))
+SKILL = Skill(
+    id='s', name='S', description='Does s.', tags=['s'], input_modes=['text/plain'], output_modes=['text/plain']
+)
+
+
+def card(facts: CardFacts = FACTS, **settings: Any) -> dict[str, Any]:
+    return json.loads(CardTemplate(facts, CardSettings(**settings)).render(URL))
+
+
+def test_a_card_says_what_the_agent_says() -> None:
+    assert card() == snapshot(
+        {
+            'name': 'Weather_Agent 2',
+            'description': 'Knows the weather.',
+            'supportedInterfaces': [
+                {'url': 'https://example.com/agent/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '1.0'},
+                {'url': 'https://example.com/agent/', 'protocolBinding': 'HTTP+JSON', 'protocolVersion': '1.0'},
+                {'url': 'https://example.com/agent/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '0.3'},
+            ],
+            'version': '1.0.0',
+            'capabilities': {'streaming': True, 'pushNotifications': False, 'extendedAgentCard': False},
+            'defaultInputModes': ['text/plain', 'image/png'],
+            'defaultOutputModes': ['application/json'],
+            'skills': [
+                {
+                    'id': 'weather-agent-2',
+                    'name': 'Weather_Agent 2',
+                    'description': 'Knows the weather.',
+                    'tags': ['agent'],
+                    'inputModes': ['text/plain', 'image/png'],
+                    'outputModes': ['application/json'],
+                }
+            ],
+            'url': 'https://example.com/agent/',
+            'preferredTransport': 'JSONRPC',
+            'protocolVersion': '0.3.0',
+            'supportsAuthenticatedExtendedCard': False,
+        }
+    )
+
+
+def test_what_the_user_sets_goes_before_what_the_agent_says() -> None:
+    settings = CardSettings(
+        name='Meteo',
+        description='Forecasts.',
+        version='2.1.0',
+        provider=AgentProvider(organization='Example', url='https://example.com'),
+        skills=[
+            SKILL,
+            cast('Skill', {'id': 't', 'name': 'T', 'description': 'Does t.', 'tags': ['t'], 'examples': ['t?']}),
+        ],
+        extensions=[AgentExtension(uri='https://example.com/ext', description='More', required=False, params={'a': 1})],
+        security_schemes={'bearer': BEARER},
+        security_requirements=[SecurityRequirement(schemes={'bearer': []})],
+    )
+    assert json.loads(CardTemplate(FACTS, settings).render(URL)) == snapshot(
+        {
+            'name': 'Meteo',
+            'description': 'Forecasts.',
+            'supportedInterfaces': [
+                {'url': 'https://example.com/agent/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '1.0'},
+                {'url': 'https://example.com/agent/', 'protocolBinding': 'HTTP+JSON', 'protocolVersion': '1.0'},
+                {'url': 'https://example.com/agent/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '0.3'},
+            ],
+            'version': '2.1.0',
+            'capabilities': {
+                'streaming': True,
+                'pushNotifications': False,
+                'extendedAgentCard': False,
+                'extensions': [
+                    {'uri': 'https://example.com/ext', 'description': 'More', 'required': False, 'params': {'a': 1}}
+                ],
+            },
+            'defaultInputModes': ['text/plain', 'image/png'],
+            'defaultOutputModes': ['application/json'],
+            'skills': [
+                {
+                    'id': 's',
+                    'name': 'S',
+                    'description': 'Does s.',
+                    'tags': ['s'],
+                    'inputModes': ['text/plain'],
+                    'outputModes': ['text/plain'],
+                },
+                {
+                    'id': 't',
+                    'name': 'T',
+                    'description': 'Does t.',
+                    'tags': ['t'],
+                    'examples': ['t?'],
+                    'inputModes': ['text/plain', 'image/png'],
+                    'outputModes': ['application/json'],
+                },
+            ],
+            'provider': {'organization': 'Example', 'url': 'https://example.com'},
+            'securitySchemes': {
+                'bearer': {
+                    'httpAuthSecurityScheme': {'scheme': 'Bearer', 'bearerFormat': 'JWT'},
+                    'type': 'http',
+                    'scheme': 'Bearer',
+                    'bearerFormat': 'JWT',
+                }
+            },
+            'securityRequirements': [{'schemes': {'bearer': {'list': []}}}],
+            'security': [{'bearer': []}],
+            'url': 'https://example.com/agent/',
+            'preferredTransport': 'JSONRPC',
+            'protocolVersion': '0.3.0',
+            'supportsAuthenticatedExtendedCard': False,
+        }
+    )
+
+
+def test_an_agent_without_name_and_description_has_a_neutral_card() -> None:
+    built = card(CardFacts(name=None, description=None, input_modes=['text/plain'], output_modes=['text/plain']))
+    assert (built['name'], built['description'], built['skills']) == snapshot(
+        (
+            'agent',
+            'An AI agent called agent.',
+            [
+                {
+                    'id': 'agent',
+                    'name': 'agent',
+                    'description': 'An AI agent called agent.',
+                    'tags': ['agent'],
+                    'inputModes': ['text/plain'],
+                    'outputModes': ['text/plain'],
+                }
+            ],
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ('name', 'slug'),
+    [('Weather Agent', 'weather-agent'), ('my_agent.v2', 'my-agent-v2'), ('天気', '天気'), ('!?', 'agent')],
+)
+def test_the_derived_skill_is_named_after_the_agent(name: str, slug: str) -> None:
+    assert [skill['id'] for skill in card(name=name)['skills']] == [slug]
+
+
+def test_only_the_url_differs_between_requests() -> None:
+    template = CardTemplate(FACTS, CardSettings())
+    first, second = template.render('https://a.example/'), template.render('https://b.example/')
+    assert first.replace(b'a.example', b'b.example') == second
+    assert template.render('https://a.example/') is first
+
+
+def test_few_rendered_cards_are_kept() -> None:
+    template = CardTemplate(FACTS, CardSettings())
+    rendered = [template.render(f'https://{n}.example/') for n in range(100)]
+    assert [n for n in range(99, -1, -1) if template.render(f'https://{n}.example/') is rendered[n]] == [
+        *range(99, 67, -1)
+    ]
+
+
+def test_the_entity_tag_is_strong_and_of_the_content() -> None:
+    template = CardTemplate(FACTS, CardSettings())
+    first, again, other = (etag(template.render(url)) for url in ('https://a/', 'https://a/', 'https://b/'))
+    assert first == again != other
+    assert re.fullmatch(r'"[0-9a-f]{64}"', first)
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({'version': ''}, 'The agent card needs version.'),
+    ({'skills': [{**SKILL, 'id': ''}]}, r'skills\[0\] needs id.'),
+    ({'skills': [SKILL, {'id': 'x'}]}, r'skills\[1\] needs name.'),
+    ({'skills': [{**SKILL, 'description': ''}]}, r'skills\[0\] needs description.'),
+    ({'skills': [{**SKILL, 'tags': []}]}, r'skills\[0\] needs tags.'),
+    ({'skills': [{**SKILL, 'input_modes': []}]}, r'skills\[0\] needs input_modes.'),
+    ({'skills': [SKILL, SKILL]}, "Two skills have the id 's': give one of them another id."),
+    ({'provider': {'organization': 'Example'}}, 'provider needs url.'),
+    ({'extensions': [{'description': 'x'}]}, r'extensions\[0\] needs uri.'),
+    ({'skills': [{**SKILL, 'examples': 'one'}]}, r'skills\.0\.examples\n  Input should be a valid list'),
+]
+
+
+@pytest.mark.parametrize(('settings', 'message'), REFUSED)
+def test_a_card_that_is_none_is_refused_when_it_is_built(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        card(**settings)
+
+
+@pytest.mark.parametrize('modes', ['input_modes', 'output_modes'])
+def test_an_agent_without_modes_is_refused(modes: str) -> None:
+    facts: dict[str, Any] = {
+        'name': None,
+        'description': None,
+        'input_modes': ['a/b'],
+        'output_modes': ['a/b'],
+        modes: [],
+    }
+    with pytest.raises(ValueError, match=f'The agent card needs default_{modes}'):
+        card(CardFacts(**facts))
+
+
+# --- security
+
+FLOW = AuthorizationCodeOAuthFlow(authorization_url='https://a.example/login', token_url='https://a.example/token')
+
+
+def test_a_scheme_has_the_shapes_of_both_versions_in_one_object() -> None:
+    schemes = {
+        'bearer': SecurityScheme(
+            http_auth_security_scheme=HttpSecurityScheme(scheme='Bearer', bearer_format='JWT', description='Log in')
+        ),
+        'key': SecurityScheme(api_key_security_scheme=ApiKeySecurityScheme(name='X-Key', location='header')),
+        'oauth': SecurityScheme(
+            oauth2_security_scheme=OAuth2SecurityScheme(
+                flows=OAuthFlows(authorization_code={**FLOW, 'scopes': {'read': 'Read'}, 'pkce_required': True}),
+                oauth2_metadata_url='https://a.example/metadata',
+            )
+        ),
+        'oidc': SecurityScheme(
+            open_id_connect_security_scheme=OpenIdConnectSecurityScheme(open_id_connect_url='https://a.example/oidc')
+        ),
+        'mtls': SecurityScheme(mtls_security_scheme=MutualTlsSecurityScheme()),
+    }
+    assert card(security_schemes=schemes)['securitySchemes'] == snapshot(
+        {
+            'bearer': {
+                'httpAuthSecurityScheme': {'scheme': 'Bearer', 'bearerFormat': 'JWT', 'description': 'Log in'},
+                'type': 'http',
+                'scheme': 'Bearer',
+                'bearerFormat': 'JWT',
+                'description': 'Log in',
+            },
+            'key': {
+                'apiKeySecurityScheme': {'name': 'X-Key', 'location': 'header'},
+                'type': 'apiKey',
+                'name': 'X-Key',
+                'in': 'header',
+            },
+            'oauth': {
+                'oauth2SecurityScheme': {
+                    'flows': {
+                        'authorizationCode': {
+                            'scopes': {'read': 'Read'},
+                            'authorizationUrl': 'https://a.example/login',
+                            'tokenUrl': 'https://a.example/token',
+                            'pkceRequired': True,
+                        }
+                    },
+                    'oauth2MetadataUrl': 'https://a.example/metadata',
+                },
+                'type': 'oauth2',
+                'flows': {
+                    'authorizationCode': {
+                        'scopes': {'read': 'Read'},
+                        'authorizationUrl': 'https://a.example/login',
+                        'tokenUrl': 'https://a.example/token',
+                        'pkceRequired': True,
+                    }
+                },
+                'oauth2MetadataUrl': 'https://a.example/metadata',
+            },
+            'oidc': {
+                'openIdConnectSecurityScheme': {'openIdConnectUrl': 'https://a.example/oidc'},
+                'type': 'openIdConnect',
+                'openIdConnectUrl': 'https://a.example/oidc',
+            },
+            'mtls': {'mtlsSecurityScheme': {}, 'type': 'mutualTLS'},
+        }
+    )
+
+
+def test_a_flow_without_scopes_has_none() -> None:
+    built = card(security_schemes={'o': {'oauth2_security_scheme': {'flows': {'authorization_code': FLOW}}}})
+    oauth = built['securitySchemes']['o']
+    assert (
+        oauth['flows']
+        == oauth['oauth2SecurityScheme']['flows']
+        == snapshot(
+            {
+                'authorizationCode': {
+                    'scopes': {},
+                    'authorizationUrl': 'https://a.example/login',
+                    'tokenUrl': 'https://a.example/token',
+                }
+            }
+        )
+    )
+
+
+def test_requirements_have_the_shapes_of_both_versions_under_keys_of_their_own() -> None:
+    built = card(
+        security_schemes={
+            'key': {'api_key_security_scheme': {'name': 'k', 'location': 'query'}},
+            'mtls': {'mtls_security_scheme': {}},
+            'oauth': {'oauth2_security_scheme': {'flows': {'authorization_code': FLOW}}},
+        },
+        security_requirements=[{'schemes': {'oauth': ['read', 'write'], 'mtls': []}}, {'schemes': {'key': []}}],
+        skills=[{**SKILL, 'security_requirements': [{'schemes': {'oauth': ['admin']}}]}],
+    )
+    [skill] = built['skills']
+    assert [(each['securityRequirements'], each['security']) for each in (built, skill)] == snapshot(
+        [
+            (
+                [
+                    {'schemes': {'oauth': {'list': ['read', 'write']}, 'mtls': {'list': []}}},
+                    {'schemes': {'key': {'list': []}}},
+                ],
+                [{'oauth': ['read', 'write'], 'mtls': []}, {'key': []}],
+            ),
+            ([{'schemes': {'oauth': {'list': ['admin']}}}], [{'oauth': ['admin']}]),
+        ]
+    )
+
+
+def test_a_card_without_security_says_nothing_of_it() -> None:
+    assert [key for key in card() if key.startswith('security')] == []
+
+
+REFUSED_SCHEMES: list[tuple[dict[str, Any], str]] = [
+    ({'type': 'http', 'scheme': 'Bearer'}, r"security_schemes\['x'\] must have exactly one kind, not none."),
+    (
+        {'mtls_security_scheme': {}, 'http_auth_security_scheme': {'scheme': 'Basic'}},
+        'must have exactly one kind, not http_auth_security_scheme, mtls_security_scheme.',
+    ),
+    ({'http_auth_security_scheme': {}}, r'security_schemes\.x\.http_auth_security_scheme\.scheme\n  Field required'),
+    (
+        {'api_key_security_scheme': {'name': 'k', 'location': 'body'}},
+        r"security_schemes\['x'\] location must be one of header, query, cookie, not 'body'.",
+    ),
+    ({'oauth2_security_scheme': {}}, r"security_schemes\['x'\] flows must have exactly one kind, not none."),
+    (
+        {'oauth2_security_scheme': {'flows': {'authorization_code': FLOW, 'password': {'token_url': 't'}}}},
+        'flows must have exactly one kind, not authorization_code, password.',
+    ),
+]
+
+
+@pytest.mark.parametrize(('scheme', 'message'), REFUSED_SCHEMES)
+def test_a_scheme_that_some_client_cannot_read_is_refused(scheme: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        card(security_schemes={'x': scheme})
+
+
+def test_a_requirement_of_an_unknown_scheme_is_refused() -> None:
+    with pytest.raises(ValueError, match="The security scheme 'a' is required"):
+        card(security_requirements=[{'schemes': {'b': [], 'a': []}}])

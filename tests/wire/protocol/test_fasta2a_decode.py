@@ -1,0 +1,312 @@
+"""Reading the requests of FastA2A's client."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from fasta2a import schema
+from hypothesis import given
+from inline_snapshot import snapshot
+from pydantic import TypeAdapter
+
+from pydantic_ai_a2a.types import (
+    CancelParams,
+    CreatePushParams,
+    GetParams,
+    ListParams,
+    ListPushParams,
+    Message,
+    PushParams,
+    PushTarget,
+    SendParams,
+    SubscribeParams,
+)
+from pydantic_ai_a2a.wire.protocol.fasta2a_dialect import METHODS
+from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
+from pydantic_ai_a2a.wire.protocol.rpc_requests import RpcRequest
+
+from .fuzzing import exact, messages
+from .requests import IN_FASTA2A, WAITS, rpc
+
+CODEC = IN_FASTA2A.codec
+bad, decoded, minimal = IN_FASTA2A.bad, IN_FASTA2A.decoded, IN_FASTA2A.minimal
+refused, sent = IN_FASTA2A.refused, IN_FASTA2A.sent
+
+
+def test_what_its_client_sends_becomes_a_request() -> None:
+    request = schema.SendMessageRequest(
+        jsonrpc='2.0',
+        id='x',
+        method='message/send',
+        params={'message': schema.Message(role='user', parts=[schema.Part(text='Hi')], message_id='m')},
+    )
+
+    assert CODEC.decode(schema.send_message_request_ta.dump_json(request, by_alias=True)) == RpcRequest(
+        id=b'"x"',
+        operation=OPERATIONS['SendMessage'],
+        params=SendParams(
+            message={'message_id': 'm', 'role': 'user', 'parts': [{'text': 'Hi'}]},
+            return_immediately=True,
+            also_ends=WAITS,
+        ),
+    )
+
+
+def test_every_field_of_a_send_comes_through() -> None:
+    message: Message = {
+        'message_id': 'm',
+        'context_id': 'c',
+        'task_id': 't',
+        'role': 'user',
+        'parts': [
+            {'text': 'Hi', 'media_type': 'text/markdown', 'metadata': {'k': [None, True, 0.5, 'v']}},
+            {'raw': 'AAEC', 'filename': 'a.bin', 'media_type': 'application/octet-stream'},
+            {'url': 'https://example.com/a.png', 'media_type': 'image/png'},
+            {'data': {'role': 'agent', 'messageId': 1.5}},
+            {'data': None},
+        ],
+        'metadata': {'message_id': 'mine'},
+        'extensions': ['https://example.com/ext'],
+        'reference_task_ids': ['t0'],
+    }
+    params: schema.MessageSendParams = {
+        'message': message,
+        'configuration': {
+            'accepted_output_modes': ['text/plain', 'application/json'],
+            'blocking': True,
+            'history_length': 3,
+            'task_push_notification_config': {'url': 'https://example.com/hook', 'token': 'secret'},
+        },
+        'metadata': {'trace': 'x'},
+        'tenant': 'acme',
+    }
+    request = schema.StreamMessageRequest(jsonrpc='2.0', id=1, method='message/stream', params=params)
+
+    assert CODEC.decode(schema.stream_message_request_ta.dump_json(request, by_alias=True)) == RpcRequest(
+        id=b'1',
+        operation=OPERATIONS['SendStreamingMessage'],
+        params=SendParams(
+            message=message,
+            return_immediately=False,
+            history_length=3,
+            accepted_output_modes=('text/plain', 'application/json'),
+            push_config=PushTarget(id='', url='https://example.com/hook', token='secret'),
+            metadata={'trace': 'x'},
+            also_ends=WAITS,
+        ),
+    )
+
+
+@given(messages('user'))
+def test_any_message_of_its_client_comes_through_as_it_is(message: Message) -> None:
+    """Except that NUL is refused."""
+    message = json.loads(exact(message).replace('\\u0000', '\\u2400'))
+    request = schema.SendMessageRequest(jsonrpc='2.0', id=1, method='message/send', params={'message': message})
+    params = CODEC.decode(schema.send_message_request_ta.dump_json(request, by_alias=True)).params
+
+    assert isinstance(params, SendParams)
+    assert exact(params.message) == exact(message)
+
+
+def test_null_and_empty_values_are_unset() -> None:
+    params = {
+        'message': minimal(
+            contextId='',
+            taskId=None,
+            parts=[{'text': '', 'raw': None, 'url': '', 'data': None, 'filename': '', 'mediaType': None}],
+            metadata=None,
+            extensions=[],
+            referenceTaskIds=None,
+        ),
+        'configuration': {'acceptedOutputModes': None, 'blocking': None, 'historyLength': None},
+        'metadata': None,
+    }
+
+    assert sent(**params) == SendParams(
+        message={'message_id': 'm', 'role': 'user', 'parts': [{'text': ''}]},
+        return_immediately=True,
+        also_ends=WAITS,
+    )
+    assert sent(configuration=None) == sent(configuration={}) == sent()
+
+
+def test_unknown_fields_are_ignored_everywhere() -> None:
+    params = {
+        'message': minimal(parts=[{'text': 'Hi', 'kind': 5, 'x': 5}], kind=5, context_id=5),
+        'configuration': {'returnImmediately': 5, 'history_length': 5},
+        'tenant': 5,
+    }
+    body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': 'message/send', 'params': params, 'x': {}}).encode()
+
+    assert CODEC.decode(body).params == sent()
+
+
+@pytest.mark.parametrize(
+    ('configuration', 'returns'),
+    [(None, True), ({}, True), ({'blocking': None}, True), ({'blocking': False}, True), ({'blocking': True}, False)],
+)
+def test_an_answer_comes_at_once_unless_the_client_says_otherwise(configuration: Any, returns: bool) -> None:
+    assert sent(configuration=configuration).return_immediately is returns
+
+
+@pytest.mark.parametrize(('length', 'read'), [(0, None), (None, None), (1, 1)])
+def test_only_a_positive_history_length_is_a_limit(length: object, read: int | None) -> None:
+    assert sent(configuration={'historyLength': length}).history_length == read
+    assert decoded('tasks/get', {'id': 't', 'historyLength': length}) == GetParams(id='t', history_length=read)
+
+
+@pytest.mark.parametrize('id', ['null', '"x"', '7'])
+def test_the_id_may_be_null_as_its_client_has_it(id: str) -> None:
+    body = f'{{"jsonrpc":"2.0","id":{id},"method":"tasks/get","params":{{"id":"t"}}}}'
+
+    assert CODEC.decode(body.encode()) == RpcRequest(id.encode(), OPERATIONS['GetTask'], GetParams(id='t'))
+
+
+def test_the_other_methods() -> None:
+    assert decoded('tasks/cancel', {'id': 't', 'metadata': {'why': 1}}) == CancelParams(id='t', metadata={'why': 1})
+    assert decoded('tasks/resubscribe', {'id': 't'}) == SubscribeParams(id='t', also_ends=WAITS, ended_too=True)
+
+
+def test_every_field_of_a_list_comes_through() -> None:
+    params: schema.ListTasksParams = {
+        'context_id': 'c',
+        'status': 'input-required',
+        'status_timestamp_after': '2026-01-01T00:00:00Z',
+        'history_length': 0,
+        'include_artifacts': True,
+        'page_size': 100,
+        'page_token': 'p',
+    }
+    request = schema.ListTasksRequest(jsonrpc='2.0', id=1, method='tasks/list', params=params)
+
+    assert CODEC.decode(schema.a2a_request_ta.dump_json(request, by_alias=True)).params == ListParams(
+        context_id='c',
+        state='input-required',
+        since=1767225600000,
+        page_size=100,
+        page_token='p',
+        history_length=0,
+        include_artifacts=True,
+    )
+
+
+@pytest.mark.parametrize('rest', ['', ',"params":null', ',"params":{}', ',"params":{"status":null,"pageSize":null}'])
+def test_a_list_needs_no_params(rest: str) -> None:
+    assert CODEC.decode(f'{{"jsonrpc":"2.0","id":1,"method":"tasks/list"{rest}}}'.encode()).params == ListParams()
+
+
+@pytest.mark.parametrize('value', ['TASK_STATE_WORKING', 'unknown', '', 1, True, [], {}])
+def test_a_state_is_one_of_fasta2as(value: object) -> None:
+    assert bad('tasks/list', {'status': value}) == snapshot(
+        {
+            'status': 'must be one of submitted, working, completed, failed, canceled, input-required, '
+            'rejected, auth-required'
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ('method', 'params', 'expected'),
+    [
+        (
+            'tasks/pushNotification/set',
+            {'taskId': 't', 'url': 'x', 'tenant': 'acme'},
+            CreatePushParams(task_id='t', target=PushTarget(id='', url='x')),
+        ),
+        ('tasks/pushNotification/get', {'taskId': 't', 'id': 'c'}, PushParams(task_id='t', id='c')),
+        ('tasks/pushNotificationConfig/list', {'taskId': 't'}, ListPushParams(task_id='t')),
+        ('tasks/pushNotificationConfig/delete', {'taskId': 't', 'id': 'c'}, PushParams(task_id='t', id='c')),
+    ],
+)
+def test_the_params_of_push_are_read(method: str, params: object, expected: Any) -> None:
+    assert CODEC.decode(rpc(method, params)) == RpcRequest(b'1', METHODS[method], expected)
+
+
+def test_the_methods_are_those_of_fasta2as_requests() -> None:
+    definitions: dict[str, Any] = TypeAdapter[Any](schema.A2ARequest).json_schema()['$defs']
+    methods = {each['properties']['method']['const'] for each in definitions.values() if 'method' in each['properties']}
+
+    assert methods == METHODS.keys()
+
+
+def test_a_method_of_another_version_is_not_found() -> None:
+    assert refused(rpc('agent/getAuthenticatedExtendedCard', {})) == (-32601, b'1', 'Method not found.')
+
+
+def test_every_bad_field_is_named_with_its_path_on_the_wire() -> None:
+    params: dict[str, Any] = {
+        'message': {
+            'messageId': '',
+            'contextId': 'c' * 257,
+            'taskId': 'a\nb',
+            'role': 'agent',
+            'parts': [
+                {'text': 5},
+                {'text': 'x', 'mediaType': 5, 'metadata': []},
+                {'raw': 'no base64!'},
+                {'url': 'a\x00b'},
+                {},
+                {'text': 'x', 'data': 1},
+                {'kind': 'file', 'file': {'bytes': ''}},
+                'x',
+            ],
+            'extensions': ['', 5],
+            'referenceTaskIds': ['t', None],
+            'metadata': 'x',
+        },
+        'configuration': {
+            'acceptedOutputModes': 'text/plain',
+            'taskPushNotificationConfig': 'https://example.com',
+            'historyLength': -1,
+            'blocking': 'yes',
+        },
+        'metadata': [],
+    }
+
+    assert bad('message/send', params) == snapshot(
+        {
+            'message.messageId': 'String should have at least 1 character',
+            'message.contextId': 'String should have at most 256 characters',
+            'message.taskId': 'must not hold control characters',
+            'message.role': 'must be user: clients speak as users',
+            'message.parts[0].text': 'Input should be a valid string',
+            'message.parts[1].mediaType': 'Input should be a valid string',
+            'message.parts[1].metadata': 'Input should be an object',
+            'message.parts[2].raw': 'must be base64',
+            'message.parts[3].url': 'must not hold control characters',
+            'message.parts[4]': 'must hold exactly one of text, raw, url and data',
+            'message.parts[5]': 'must hold exactly one of text, raw, url and data',
+            'message.parts[6]': 'must hold exactly one of text, raw, url and data',
+            'message.parts[7]': 'Input should be an object',
+            'message.metadata': 'Input should be an object',
+            'message.extensions[0]': 'String should have at least 1 character',
+            'message.extensions[1]': 'Input should be a valid string',
+            'message.referenceTaskIds[1]': 'Input should be a valid string',
+            'configuration.acceptedOutputModes': 'Input should be a valid array',
+            'configuration.blocking': 'Input should be a valid boolean',
+            'configuration.historyLength': 'Input should be greater than or equal to 0',
+            'configuration.taskPushNotificationConfig': 'Input should be an object',
+            'metadata': 'Input should be an object',
+        }
+    )
+
+
+@pytest.mark.parametrize('role', ['agent', 'ROLE_USER', '', None, 1, [], {}])
+def test_a_client_speaks_as_user(role: object) -> None:
+    assert bad('message/send', {'message': minimal(role=role)}) == {
+        'message.role': 'must be user: clients speak as users'
+    }
+
+
+def test_nul_characters_and_lone_surrogates_are_refused_wherever_they_are() -> None:
+    def params(text: str) -> dict[str, Any]:
+        parts = [{'text': text}, {'data': [{'x': text}]}, {'text': 'x', 'metadata': {text: 1}}, {'text': 'fine'}]
+        return {'message': minimal(parts=parts), 'metadata': {'x': text}}
+
+    fields = ['message.parts[0].text', 'message.parts[1].data', 'message.parts[2].metadata', 'metadata']
+
+    assert bad('message/send', params('\x00')) == dict.fromkeys(fields, 'must not hold NUL characters')
+    assert bad('message/send', params('\ud800')) == dict.fromkeys(fields, 'must not hold lone surrogates')
+    assert bad('tasks/list', {'pageToken': '\ud800'}) == {'pageToken': 'must not hold lone surrogates'}

@@ -1,0 +1,315 @@
+"""Writing what FastA2A's client reads: the shapes that FastA2A's own tests pin, validated by its own types."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+import pytest
+from fasta2a import schema
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+from pydantic import TypeAdapter
+
+from pydantic_ai_a2a import errors
+from pydantic_ai_a2a.errors import A2AError, ExtensionSupportRequiredError, InvalidParamsError
+from pydantic_ai_a2a.types import Artifact, Message, Page, StoredTask, TaskEvent
+from pydantic_ai_a2a.wire.protocol import stored, stored_values, text_artifact
+from pydantic_ai_a2a.wire.protocol.fasta2a_dialect import FastA2ADialect
+
+from .fuzzing import NEW, messages, stored_tasks
+
+CODEC = FastA2ADialect()
+GET: TypeAdapter[Any] = TypeAdapter(schema.GetTaskResponse)
+
+USER: Message = {
+    'message_id': 'm1',
+    'context_id': 'c',
+    'task_id': 't',
+    'role': 'user',
+    'parts': [
+        {'text': 'Hi', 'media_type': 'text/markdown'},
+        {'raw': 'AAEC', 'media_type': 'image/jpeg'},
+        {'data': None, 'media_type': 'application/json', 'metadata': {'json_schema': {}, 'mine': 1}},
+    ],
+}
+AGENT: Message = {'message_id': 'm2', 'role': 'agent', 'parts': [{'text': 'Done.', 'media_type': 'text/plain'}]}
+ARTIFACT: Artifact = {
+    'artifact_id': 'a',
+    'name': 'result',
+    'parts': [
+        {
+            'data': {'result': ['foo', 'bar']},
+            'media_type': 'application/json',
+            'metadata': {'json_schema': {'items': {}, 'type': 'array'}, 'python_type': 'list[str]'},
+        },
+        {'raw': 'AAEC', 'media_type': 'image/png', 'filename': 'a.png'},
+    ],
+}
+EMPTY = StoredTask(NEW, None, None)
+
+
+def read(adapter: TypeAdapter[Any], body: bytes, key: Literal['result', 'error'] = 'result') -> Any:
+    """What FastA2A's type reads in a whole answer, which must be all of it."""
+    answer = b'{"jsonrpc":"2.0","id":null,"%s":%s}' % (key.encode(), body)
+    value = adapter.validate_json(answer)
+    assert adapter.dump_python(value, mode='json', by_alias=True) == json.loads(answer)
+    assert schema.a2a_response_ta.validate_json(answer)
+    return value[key]
+
+
+def test_a_task_is_written_as_fasta2a_writes_it() -> None:
+    task = StoredTask(
+        NEW,
+        [stored_values.dump_message(USER), stored_values.dump_message(AGENT)],
+        [stored_values.dump_artifact(ARTIFACT)],
+    )
+
+    assert json.loads(CODEC.encode_task(task)) == snapshot(
+        {
+            'id': 't',
+            'contextId': 'c',
+            'status': {'state': 'submitted', 'timestamp': '1970-01-01T00:00:00.000Z'},
+            'artifacts': [
+                {
+                    'artifactId': 'a',
+                    'name': 'result',
+                    'parts': [
+                        {
+                            'data': {'result': ['foo', 'bar']},
+                            'metadata': {'json_schema': {'items': {}, 'type': 'array'}},
+                        },
+                        {'raw': 'AAEC', 'mediaType': 'image/png', 'filename': 'a.png'},
+                    ],
+                }
+            ],
+            'history': [
+                {
+                    'messageId': 'm1',
+                    'contextId': 'c',
+                    'taskId': 't',
+                    'role': 'user',
+                    'parts': [
+                        {'text': 'Hi', 'mediaType': 'text/markdown'},
+                        {'raw': 'AAEC', 'mediaType': 'image/jpeg'},
+                        {'data': None, 'mediaType': 'application/json', 'metadata': {'json_schema': {}, 'mine': 1}},
+                    ],
+                },
+                {'messageId': 'm2', 'role': 'agent', 'parts': [{'text': 'Done.'}]},
+            ],
+        }
+    )
+
+
+def test_a_new_task_is_under_its_name_in_the_answer_to_a_message() -> None:
+    assert b''.join(CODEC.result_pieces(EMPTY)) == snapshot(
+        b'{"task":{"id":"t","contextId":"c","status":{"state":"submitted","timestamp":"1970-01-01T00:00:00.000Z"}}}'
+    )
+    assert CODEC.encode_task(StoredTask(NEW, [], [])) == CODEC.encode_task(EMPTY)
+
+
+@pytest.mark.parametrize('metadata', [None, {}, {'k': 'v'}])
+def test_metadata_of_data_without_a_schema_stays(metadata: Any) -> None:
+    body = stored_values.dump_artifact({'artifact_id': 'a', 'parts': [{'data': 1, 'metadata': metadata}]})
+    part = json.loads(CODEC.encode_task(StoredTask(NEW, None, [body])))['artifacts'][0]['parts'][0]
+
+    assert part == {'data': 1} | ({} if metadata is None else {'metadata': metadata})
+
+
+def without_media_types(item: Any) -> Any:
+    """Those of text and data that the agent returned."""
+    parts = [dict(part) for part in item['parts']]
+    for part in parts:
+        if 'text' in part or 'data' in part:
+            part.pop('media_type', None)
+    return {**item, 'parts': parts}
+
+
+def expected(task: StoredTask) -> Any:
+    """The task as a value, without what FastA2A's client does not expect of an agent."""
+    value: Any = stored_values.load_task(task)
+    for key in ('history', 'artifacts'):
+        if key in value:
+            value[key] = [each if each.get('role') == 'user' else without_media_types(each) for each in value[key]]
+    if 'message' in value['status']:
+        value['status']['message'] = without_media_types(value['status']['message'])
+    return value
+
+
+@given(stored_tasks())
+def test_fasta2a_reads_any_task_as_it_is_stored(task: StoredTask) -> None:
+    assert read(GET, CODEC.encode_task(task)) == expected(task)
+    assert read(schema.send_message_response_ta, b''.join(CODEC.result_pieces(task))) == {'task': expected(task)}
+    assert read(schema.stream_message_response_ta, b''.join(CODEC.result_pieces(task))) == {'task': expected(task)}
+
+
+def test_fasta2a_reads_a_page_of_tasks() -> None:
+    task = StoredTask(NEW, [stored_values.dump_message(USER)], [stored_values.dump_artifact(ARTIFACT)])
+    page = b''.join(CODEC.page_pieces(Page([task, EMPTY], (1, 't'), 3), page_size=2, next_page_token='x'))
+
+    assert read(TypeAdapter[Any](schema.ListTasksResponse), page) == {
+        'tasks': [read(GET, CODEC.encode_task(task)), read(GET, CODEC.encode_task(EMPTY))],
+        'next_page_token': 'x',
+        'page_size': 2,
+        'total_size': 3,
+    }
+
+
+@given(messages('agent'), st.sampled_from(list(stored.STATE_NAMES)), st.booleans())
+def test_fasta2a_reads_any_status_update(message: Message, state: Any, last: bool) -> None:
+    status = stored.status(state, 1_767_225_600_001, stored_values.dump_message(message))
+    event = TaskEvent(1, state, stored.status_update('t', 'c', status))
+
+    assert read(schema.stream_message_response_ta, CODEC.encode_event(event, last)) == {
+        'status_update': {
+            'task_id': 't',
+            'context_id': 'c',
+            'status': {
+                'state': state,
+                'timestamp': '2026-01-01T00:00:00.001Z',
+                'message': without_media_types(message),
+            },
+        }
+    }
+
+
+def updates(*payloads: bytes) -> list[tuple[Any, Any, str, str]]:
+    """Append, last chunk, artifact and text of each update, as FastA2A's client reads them."""
+    found: list[tuple[Any, Any, str, str]] = []
+    for payload in payloads:
+        event = CODEC.encode_event(TaskEvent(1, None, payload), False)
+        update = read(schema.stream_message_response_ta, event)['artifact_update']
+        artifact = update['artifact']
+        text = '|'.join(part['text'] for part in artifact['parts'])
+        found.append((update['append'], update['last_chunk'], artifact['artifact_id'], text))
+    return found
+
+
+def answer(text: str) -> bytes:
+    """The update with a whole artifact."""
+    artifact: Artifact = {'artifact_id': 'a', 'parts': [{'text': text}]}
+    return stored.artifact_update('t', 'c', stored_values.dump_artifact(artifact))
+
+
+TEXT = text_artifact.TextArtifact('t', 'c', 'a', 'result')
+
+
+def test_chunks_append_from_the_first_and_a_whole_artifact_does_not() -> None:
+    chunk = TEXT.piece('Hel', first=True)
+    assert json.loads(CODEC.encode_event(TaskEvent(1, None, chunk), False)) == snapshot(
+        {
+            'artifactUpdate': {
+                'artifact': {'artifactId': 'a', 'name': 'result', 'parts': [{'text': 'Hel'}]},
+                'taskId': 't',
+                'contextId': 'c',
+                'append': True,
+                'lastChunk': False,
+            }
+        }
+    )
+    whole = stored.whole_text('t', 'c', stored_values.dump_artifact({'artifact_id': 'a', 'parts': [{'text': 'Hello'}]}))
+    chunks = [chunk, TEXT.piece('lo', first=False), whole, stored.without_text(whole), answer('Hello')]
+    assert updates(*chunks) == [
+        (True, False, 'a', 'Hel'),
+        (True, False, 'a', 'lo'),
+        (False, True, 'a', 'Hello'),
+        (True, True, 'a', ''),
+        (False, True, 'a', 'Hello'),
+    ]
+
+
+FASTA2A_ERRORS: TypeAdapter[Any] = TypeAdapter(
+    schema.JSONParseError
+    | schema.InvalidRequestError
+    | schema.MethodNotFoundError
+    | schema.InvalidParamsError
+    | schema.InternalError
+    | schema.TaskNotFoundError
+    | schema.TaskNotCancelableError
+    | schema.PushNotificationNotSupportedError
+    | schema.UnsupportedOperationError
+    | schema.ContentTypeNotSupportedError
+)
+
+
+def test_errors_have_fasta2as_messages_and_their_data_has_the_text_that_says_more() -> None:
+    written: dict[str, tuple[int, str]] = {}
+    for name in errors.__all__:
+        error: Any = getattr(errors, name)
+        if issubclass(error, A2AError):
+            body = CODEC.encode_error(error(), 'corr')
+            read(schema.send_message_response_ta, body, 'error')
+            fields = json.loads(body)
+            written[name] = fields['code'], fields['message']
+            said = error().message.removesuffix('.')
+            assert fields.get('data') == (None if said == fields['message'] else {'detail': error().message})
+            if fields['code'] not in {-32000, -32007, -32009}:
+                FASTA2A_ERRORS.validate_json(body)
+
+    assert written == snapshot(
+        {
+            'A2AError': (-32603, 'Internal error'),
+            'AgentUnavailable': (
+                -32000,
+                'The agent is not ready, such as while an MCP server is down; try again later',
+            ),
+            'AgentUnusable': (-32603, 'Internal error'),
+            'BeingErased': (-32000, 'The data of the caller, or of the context, is being erased; try again later'),
+            'ContentTypeNotSupportedError': (-32005, 'Incompatible content types'),
+            'ExtendedAgentCardNotConfiguredError': (-32007, 'There is no extended agent card for this caller'),
+            'ExtensionSupportRequiredError': (-32600, 'Request payload validation error'),
+            'InternalError': (-32603, 'Internal error'),
+            'InvalidParamsError': (-32602, 'Invalid parameters'),
+            'InvalidRequestError': (-32600, 'Request payload validation error'),
+            'JSONParseError': (-32700, 'Invalid JSON payload'),
+            'MethodNotAllowedError': (-32601, 'Method not found'),
+            'MethodNotFoundError': (-32601, 'Method not found'),
+            'MisdirectedRequestError': (-32600, 'Request payload validation error'),
+            'NotFoundError': (-32601, 'Method not found'),
+            'OverloadedError': (-32000, 'The server has too much to do or is shutting down; try again later'),
+            'PayloadTooLargeError': (-32600, 'Request payload validation error'),
+            'PermissionDeniedError': (-32000, 'The caller is not allowed to do this'),
+            'PrivateAddressError': (-32602, 'Invalid parameters'),
+            'PushNotificationNotSupportedError': (-32003, 'Push notification not supported'),
+            'QuotaExceededError': (-32000, 'The caller has used up a quota; try again later'),
+            'RequestTimeoutError': (-32600, 'Request payload validation error'),
+            'StoreUnavailable': (-32000, 'The store cannot be reached now; try again later'),
+            'TaskNotCancelableError': (-32002, 'Task not cancelable'),
+            'TaskNotFoundError': (-32001, 'Task not found'),
+            'UnauthenticatedError': (-32000, 'Authentication is required'),
+            'UnsupportedMediaTypeError': (-32600, 'Request payload validation error'),
+            'UnsupportedOperationError': (-32004, 'This operation is not supported'),
+            'VersionNotSupportedError': (-32009, 'The requested A2A protocol version is not supported'),
+        }
+    )
+
+
+def test_a_task_that_is_not_found_is_what_its_client_reads() -> None:
+    body = CODEC.encode_error(errors.TaskNotFoundError(), 'corr')
+
+    assert read(GET, body, 'error') == {'code': -32001, 'message': 'Task not found'}
+
+
+def test_bad_fields_are_named_in_the_data() -> None:
+    error = InvalidParamsError.of('message.role', 'must be user')
+
+    assert json.loads(CODEC.encode_error(error, 'corr')) == {
+        'code': -32602,
+        'message': 'Invalid parameters',
+        'data': {'detail': 'Invalid parameters: message.role: must be user'},
+    }
+
+
+def test_missing_extensions_are_listed_in_the_data() -> None:
+    error = ExtensionSupportRequiredError(metadata={'requiredExtensions': 'https://a.example, https://b.example'})
+
+    assert json.loads(CODEC.encode_error(error, 'corr')) == {
+        'code': -32600,
+        'message': 'Request payload validation error',
+        'data': {'missing_required_extensions': ['https://a.example', 'https://b.example']},
+    }
+
+
+def test_what_is_deleted_leaves_nothing_to_say() -> None:
+    assert CODEC.encode_deleted() == b'null'

@@ -1,0 +1,135 @@
+"""Whatever is sent, decoding answers with a request or a refusal, over every binding in the same words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from pydantic_ai_a2a.errors import A2AError, FieldViolation
+from pydantic_ai_a2a.types import SendParams
+from pydantic_ai_a2a.wire.protocol.codec import Codec
+from pydantic_ai_a2a.wire.protocol.fasta2a_dialect import FastA2ADialect
+from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS, Params
+from pydantic_ai_a2a.wire.protocol.refused_requests import RpcRefused
+from pydantic_ai_a2a.wire.protocol.rpc_requests import RpcRequest, request_id
+from pydantic_ai_a2a.wire.protocol.stored_values import dump_message
+from pydantic_ai_a2a.wire.protocol.v0_3 import V0_3
+from pydantic_ai_a2a.wire.protocol.v1_0 import V1_0
+
+from ...long import drawn, size
+from .fuzzing import ANY_JSON, REQUESTS, changed
+
+every_codec = pytest.mark.parametrize('codec', [V1_0(), V0_3(), FastA2ADialect()], ids=lambda codec: codec.dialect)
+
+
+def outcome(codec: Codec, body: bytes) -> RpcRequest | RpcRefused:
+    try:
+        return codec.decode(body)
+    except RpcRefused as refused:
+        return refused
+
+
+def check(codec: Codec, body: bytes) -> None:
+    result = outcome(codec, body)
+
+    id, notification = request_id(body)
+    assert result.id in {id, b'null'}
+    assert result.notification == notification
+    if isinstance(result, RpcRefused):
+        json.loads(codec.encode_error(result.error, 'c'))
+    elif isinstance(result.params, SendParams):
+        json.loads(dump_message(result.params.message))
+
+
+@every_codec
+def test_the_requests_that_are_changed_are_valid(codec: Codec) -> None:
+    for request in REQUESTS[codec.dialect]:
+        assert isinstance(outcome(codec, json.dumps(request).encode()), RpcRequest)
+
+
+@every_codec
+@given(body=st.binary() | st.text().map(str.encode))
+def test_any_bytes(codec: Codec, body: bytes) -> None:
+    check(codec, body)
+
+
+@every_codec
+@given(value=ANY_JSON)
+def test_any_json(codec: Codec, value: Any) -> None:
+    check(codec, json.dumps(value).encode())
+
+
+@every_codec
+@given(id=ANY_JSON, params=ANY_JSON, data=st.data())
+def test_any_params(codec: Codec, id: Any, params: Any, data: st.DataObject) -> None:
+    method = data.draw(st.sampled_from(REQUESTS[codec.dialect]))['method']
+    check(codec, json.dumps({'jsonrpc': '2.0', 'id': id, 'method': method, 'params': params}).encode())
+
+
+@every_codec
+@given(data=st.data())
+@settings(max_examples=size(200, 500))
+def test_valid_requests_with_changed_values(codec: Codec, data: st.DataObject) -> None:
+    check(codec, json.dumps(data.draw(changed(codec.dialect))).encode())
+
+
+@every_codec
+@given(data=st.data())
+@settings(max_examples=size(120, 300))
+def test_valid_requests_with_changed_bytes(codec: Codec, data: st.DataObject) -> None:
+    body = json.dumps(data.draw(st.sampled_from(REQUESTS[codec.dialect]))).encode()
+    start = data.draw(st.integers(min_value=0, max_value=len(body)))
+    end = data.draw(st.integers(min_value=start, max_value=min(start + 4, len(body))))
+    new = data.draw(st.binary(max_size=4) | st.sampled_from([b'"', b'}', b'\\u0000', b'NaN']))
+    check(codec, body[:start] + new + body[end:])
+
+
+CODEC = V1_0()
+READ = ('SendMessage', 'SendStreamingMessage', 'GetTask', 'ListTasks', 'CancelTask', 'SubscribeToTask')
+"""Those of the others are not looked at: they are refused for what they ask."""
+
+Outcome = Params | tuple[int, str, tuple[FieldViolation, ...]] | None
+
+
+def refusal(error: A2AError) -> tuple[int, str, tuple[FieldViolation, ...]]:
+    return error.code, error.message, error.violations
+
+
+def over_json_rpc(method: str, params: dict[str, Any]) -> Outcome:
+    body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}).encode()
+    try:
+        return CODEC.decode(body).params
+    except RpcRefused as refused:
+        return refusal(refused.error)
+
+
+def over_http(method: str, params: dict[str, Any], path: dict[str, str] | None = None) -> Outcome:
+    body = json.dumps(params).encode()
+    try:
+        return CODEC.decode_params(OPERATIONS[method], path=path or {}, query=b'', body=body)
+    except A2AError as error:
+        return refusal(error)
+
+
+def with_params(request: Any) -> bool:
+    return isinstance(request, dict) and isinstance(cast('dict[str, Any]', request).get('params'), dict)
+
+
+@drawn(size(120, 300), 3_000)
+@given(changed('1.0').filter(with_params))
+def test_a_body_is_read_as_the_params_of_json_rpc_are(request: dict[str, Any]) -> None:
+    method: Any = request.get('method')
+    assume(isinstance(method, str) and method in READ)
+    assert over_http(method, request['params']) == over_json_rpc(method, request['params'])
+
+
+@drawn(size(40, 100), 1_000)
+@given(changed('1.0').filter(with_params))
+def test_what_the_path_says_may_be_missing_in_the_body(request: dict[str, Any]) -> None:
+    rest = {name: value for name, value in request['params'].items() if name != 'id'}
+    for method in ('GetTask', 'CancelTask', 'SubscribeToTask'):
+        assert over_http(method, rest, {'id': 't'}) == over_json_rpc(method, {**rest, 'id': 't'})

@@ -1,0 +1,121 @@
+"""The table of operations."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, get_type_hints
+
+import pytest
+from a2a.types import a2a_pb2
+from google.api import annotations_pb2
+from inline_snapshot import snapshot
+
+from pydantic_ai_a2a.errors import A2AError, PushNotificationNotSupportedError, UnsupportedOperationError
+from pydantic_ai_a2a.server.service.tasks import Service
+from pydantic_ai_a2a.wire.protocol.missing_capabilities import refuse_unsupported
+from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
+
+
+def test_the_operations_are_those_of_the_proto_in_its_spelling() -> None:
+    service = a2a_pb2.DESCRIPTOR.services_by_name['A2AService']
+
+    assert set(OPERATIONS) == {method.name for method in service.methods}
+    assert {name for name, operation in OPERATIONS.items() if operation.name != name} == set()
+
+
+def test_only_operations_that_stream_in_the_proto_are_streams() -> None:
+    service = a2a_pb2.DESCRIPTOR.services_by_name['A2AService']
+
+    assert {name for name, operation in OPERATIONS.items() if operation.stream} == {
+        method.name for method in service.methods if method.server_streaming
+    }
+
+
+def _path(template: str) -> str:
+    """`/tasks/{id=*}:cancel` as `/tasks/{}:cancel`."""
+    return re.sub(r'{[^}]*}', '{}', template)
+
+
+def test_each_verb_and_path_of_the_proto_is_served() -> None:
+    for method in a2a_pb2.DESCRIPTOR.services_by_name['A2AService'].methods:
+        options: Any = method.GetOptions()
+        rule: Any = options.Extensions[annotations_pb2.http]
+        verb: str = rule.WhichOneof('pattern')
+        expected = (verb.upper(), _path(getattr(rule, verb)))
+        assert expected in [(verb, _path(path)) for verb, path in OPERATIONS[method.name].http]
+
+
+def test_no_verb_and_path_is_there_twice() -> None:
+    routes = [(verb, _path(path)) for operation in OPERATIONS.values() for verb, path in operation.http]
+    assert len(set(routes)) == len(routes) == 12
+
+
+def test_each_operation_on_tasks_is_a_service_method_of_its_own() -> None:
+    assert [operation.service for operation in OPERATIONS.values()] == snapshot(
+        [
+            'send_message',
+            'stream_message',
+            'get_task',
+            'list_tasks',
+            'cancel_task',
+            'subscribe_to_task',
+            'create_push_config',
+            'get_push_config',
+            'list_push_configs',
+            'delete_push_config',
+            '',
+        ]
+    )
+
+
+def test_each_service_method_takes_the_params_of_its_row() -> None:
+    rows = {operation.service: operation.params for operation in OPERATIONS.values() if operation.service}
+
+    assert {name: get_type_hints(getattr(Service, name))['params'] for name in rows} == rows
+
+
+def test_each_operation_but_streams_and_the_card_writes_its_result() -> None:
+    assert {name for name, operation in OPERATIONS.items() if operation.write is None} == {
+        'SendStreamingMessage',
+        'SubscribeToTask',
+        'GetExtendedAgentCard',
+    }
+
+
+@pytest.mark.parametrize(
+    ('operation', 'error', 'message'),
+    [
+        ('SendStreamingMessage', UnsupportedOperationError, 'This agent does not stream; use SendMessage and GetTask.'),
+        ('SubscribeToTask', UnsupportedOperationError, 'This agent does not stream; use SendMessage and GetTask.'),
+        (
+            'CreateTaskPushNotificationConfig',
+            PushNotificationNotSupportedError,
+            'Push notifications are not supported.',
+        ),
+        ('GetTaskPushNotificationConfig', PushNotificationNotSupportedError, 'Push notifications are not supported.'),
+        ('ListTaskPushNotificationConfigs', PushNotificationNotSupportedError, 'Push notifications are not supported.'),
+        (
+            'DeleteTaskPushNotificationConfig',
+            PushNotificationNotSupportedError,
+            'Push notifications are not supported.',
+        ),
+        ('GetExtendedAgentCard', UnsupportedOperationError, 'This agent has no extended agent card.'),
+    ],
+)
+def test_an_operation_is_refused_without_the_capability_it_needs(
+    operation: str, error: type[A2AError], message: str
+) -> None:
+    with pytest.raises(error) as refused:
+        refuse_unsupported(OPERATIONS[operation], frozenset())
+
+    assert refused.value.message == message
+
+
+@pytest.mark.parametrize('operation', ['SendMessage', 'GetTask', 'ListTasks', 'CancelTask'])
+def test_basic_operations_need_no_capability(operation: str) -> None:
+    refuse_unsupported(OPERATIONS[operation], ())
+
+
+@pytest.mark.parametrize('operation', list(OPERATIONS))
+def test_no_operation_is_refused_where_all_capabilities_are_declared(operation: str) -> None:
+    refuse_unsupported(OPERATIONS[operation], ['streaming', 'pushNotifications', 'extendedAgentCard'])

@@ -1,0 +1,189 @@
+"""What codecs share: JSON-RPC ids, strict JSON, limits of its values, and finding bad fields."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+
+from pydantic_ai_a2a.errors import FieldViolation, InvalidRequestError, JSONParseError, PayloadTooLargeError
+from pydantic_ai_a2a.wire.protocol.invalid_params import bad_fields, invalid_fields
+from pydantic_ai_a2a.wire.protocol.refused_requests import RpcRefused
+from pydantic_ai_a2a.wire.protocol.request_fields import MAX_ID, MAX_ITEMS
+from pydantic_ai_a2a.wire.protocol.rpc_requests import encode_id, request_id
+from pydantic_ai_a2a.wire.protocol.strict_json import parse_json
+from pydantic_ai_a2a.wire.protocol.value_count import check_values
+
+
+@pytest.mark.parametrize(
+    ('id', 'encoded'),
+    [
+        (None, b'null'),
+        (0, b'0'),
+        (-1, b'-1'),
+        (2**70, b'1180591620717411303424'),
+        ('', b'""'),
+        ('a"b\n', b'"a\\"b\\n"'),
+        ('é', '"é"'.encode()),
+        ('x' * MAX_ID, b'"' + b'x' * MAX_ID + b'"'),
+    ],
+)
+def test_an_id_is_repeated_as_json(id: object, encoded: bytes) -> None:
+    assert encode_id(id) == encoded
+
+
+@pytest.mark.parametrize('id', [True, False, 1.0, 1.5, [], {}, 'x' * (MAX_ID + 1)])
+def test_an_id_of_another_type_is_refused(id: object) -> None:
+    with pytest.raises(RpcRefused) as refused:
+        encode_id(id)
+
+    assert isinstance(refused.value.error, InvalidRequestError)
+    assert refused.value.id == b'null'
+    assert str(refused.value) == snapshot(
+        'Invalid request: id must be a string of at most 256 characters, an integer or null'
+    )
+
+
+@pytest.mark.parametrize(
+    ('body', 'id'),
+    [
+        (b'{"id":7,"method":[],"params":{"x":"\\ud800"}}', b'7'),
+        (b'{"id":"a","jsonrpc":"9"}', b'"a"'),
+        (b'{}', b'null'),
+        (b'{"id":true}', b'null'),
+        (b'{"id":"\\ud800"}', b'null'),
+        (b'[{"id":7}]', b'null'),
+        (b'7', b'null'),
+        (b'{"id":7', b'null'),
+        (b'\xff', b'null'),
+    ],
+)
+def test_the_id_of_a_request_that_is_not_decoded_is_read_if_it_can_be(body: bytes, id: bytes) -> None:
+    assert request_id(body) == (id, False)
+
+
+@pytest.mark.parametrize(
+    ('body', 'notification'),
+    [
+        (b'{"jsonrpc":"2.0","method":"GetTask"}', True),
+        (b'{"jsonrpc":"2.0","method":"","params":7}', True),
+        (b'{"jsonrpc":"2.0","method":"GetTask","id":null}', False),
+        (b'{"jsonrpc":"2.0","method":7}', False),
+        (b'{"jsonrpc":"2.0"}', False),
+        (b'{"jsonrpc":"1.0","method":"GetTask"}', False),
+        (b'[{"jsonrpc":"2.0","method":"GetTask"}]', False),
+    ],
+)
+def test_a_request_object_without_an_id_is_a_notification(body: bytes, notification: bool) -> None:
+    assert request_id(body) == (b'null', notification)
+
+
+@pytest.mark.parametrize(
+    'body',
+    [
+        pytest.param(b'', id='empty'),
+        pytest.param(b'{', id='cut off'),
+        pytest.param(b'\xef\xbb\xbf{}', id='byte order mark'),
+        pytest.param('{}'.encode('utf-16'), id='UTF-16'),
+        pytest.param(b'"\xff"', id='not UTF-8'),
+        pytest.param(b'"\xed\xa0\x80"', id='surrogate as UTF-8'),
+        pytest.param(b'NaN', id='NaN'),
+        pytest.param(b'{"a":[Infinity]}', id='Infinity'),
+        pytest.param(b'-Infinity', id='-Infinity'),
+        pytest.param(b'[' * 100_000, id='deep and cut off'),
+        pytest.param(b'[' * 100_000 + b']' * 100_000, id='deep'),
+        pytest.param(b'9' * 5_000, id='long number'),
+        pytest.param(b"{'a':1}", id='Python'),
+        pytest.param(b'{} {}', id='two'),
+        pytest.param(b'"\0"', id='NUL in a string'),
+    ],
+)
+def test_what_is_not_json_is_refused(body: bytes) -> None:
+    with pytest.raises(RpcRefused) as refused:
+        parse_json(body)
+
+    assert isinstance(refused.value.error, JSONParseError)
+    assert refused.value.id == b'null'
+
+
+@given(st.binary())
+def test_any_bytes_are_json_or_refused(body: bytes) -> None:
+    with suppress(RpcRefused):
+        parse_json(body)
+
+
+FIELDS = {'items': 'items', 'a_b': 'aB', 'aB': 'aB', 'data': 'data'}
+
+
+def _is_bad(value: object) -> bool:
+    return 'bad' in repr(value)
+
+
+@pytest.mark.parametrize(
+    ('params', 'paths'),
+    [
+        pytest.param({'aB': 'good'}, [], id='nothing'),
+        pytest.param('bad', ['params'], id='all of it'),
+        pytest.param({'a_b': 'bad'}, ['aB'], id='by its name on the wire'),
+        pytest.param({'items': ['good', {'aB': 'bad'}, 'bad']}, ['items[1].aB', 'items[2]'], id='in lists'),
+        pytest.param({'aB': {'x': 'bad'}}, ['aB'], id='unknown names are not repeated'),
+        pytest.param({'aB': {'bad': 1}}, ['aB'], id='nor bad names'),
+        pytest.param({'data': {'items': ['bad']}}, ['data'], id='what belongs to the application is not entered'),
+        pytest.param([[[[[[[[[['bad']]]]]]]]]], ['[0][0][0][0][0][0][0][0]'], id='not too deep'),
+        pytest.param({'items': ['good'] * MAX_ITEMS + ['bad']}, ['items'], id='not too far'),
+        pytest.param({'items': ['bad'] * 1000}, [f'items[{i}]' for i in range(100)], id='not too many'),
+    ],
+)
+def test_bad_fields_are_found_as_deep_as_their_names_are_known(params: object, paths: list[str]) -> None:
+    assert bad_fields(params, _is_bad, FIELDS) == paths
+
+
+def test_the_message_names_the_first_bad_fields_and_the_details_all_of_them() -> None:
+    violations = [FieldViolation(f'f{i}', 'is bad') for i in range(7)]
+    error = invalid_fields(iter(violations))
+
+    assert error.violations == tuple(violations)
+    assert error.message == snapshot(
+        'Invalid parameters: f0: is bad; f1: is bad; f2: is bad; f3: is bad; f4: is bad; and more'
+    )
+    assert invalid_fields(violations[:2]).message == snapshot('Invalid parameters: f0: is bad; f1: is bad')
+
+
+def test_a_thousand_bad_fields_are_not_all_reported() -> None:
+    assert len(invalid_fields(FieldViolation(f'f{i}', 'is bad') for i in range(1000)).violations) == 100
+
+
+@pytest.mark.parametrize(
+    'body',
+    [
+        b'[0,0,0,0,0,0,0,0,0]',
+        b'[[],[],[],[],[]]',
+        b'{"a":{"a":{"a":{"a":{"a":{}}}}}}',
+        b'["",",[{",[],[],[],{},{},{},{}]',
+        b'["\\\\",0,0,0,0,0,0,0,0,0,0]',
+        b'["\\"",0,0,0,0,0,0,0,0,0,0,"]',
+        b'[[[[[[[[[[[[[[[[[[[[[[[[[[',
+    ],
+)
+def test_a_body_with_too_many_values_is_refused_unread(body: bytes) -> None:
+    with pytest.raises(PayloadTooLargeError, match='more than 5 JSON values'):
+        check_values(body, 5)
+
+
+@pytest.mark.parametrize(
+    'body',
+    [
+        b'[0,0,0]',
+        b'["a long text, with, many, commas, and [[[[ brackets {{{{", 1]',
+        b'["\\", [[[[[[[[", "\\\\", "\\\\\\", [[[[[["]',
+        b'["it does not end, [[[[[[[[[[[[[\\"[[[[[[[[[',
+        b'"' + b'\\"[' * 100_000,
+        b'"' + b',' * 100_000 + b'\\',
+        b' ' * 100_000,
+    ],
+)
+def test_what_only_looks_like_many_values_is_not_refused(body: bytes) -> None:
+    check_values(body, 5)

@@ -1,0 +1,343 @@
+"""Writing A2A 1.0 answers, and the vocabulary's way to stored JSON and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from a2a.types import a2a_pb2
+from google.protobuf import any_pb2, json_format
+from google.rpc import error_details_pb2
+from hypothesis import given
+from inline_snapshot import snapshot
+
+from pydantic_ai_a2a import errors
+from pydantic_ai_a2a.errors import A2AError, FieldViolation, InvalidParamsError, TaskNotFoundError
+from pydantic_ai_a2a.types import Artifact, Message, Page, Part, SendParams, StoredTask, TaskEvent
+from pydantic_ai_a2a.wire.protocol.stored import STATES
+from pydantic_ai_a2a.wire.protocol.stored_values import (
+    dump_artifact,
+    dump_message,
+    dump_parts,
+    load_artifact,
+    load_message,
+    load_task,
+)
+from pydantic_ai_a2a.wire.protocol.v1_0 import V1_0
+
+from .fuzzing import ARTIFACTS, NEW, exact, messages
+
+CODEC = V1_0()
+
+USER: Message = {
+    'message_id': 'm1',
+    'context_id': 'c',
+    'task_id': 't',
+    'role': 'user',
+    'parts': [
+        {'text': 'Grüße', 'metadata': {'media_type': 'kept'}},
+        {'raw': 'AAEC', 'filename': 'a.bin', 'media_type': 'application/octet-stream'},
+        {'url': 'https://example.com/a.png', 'media_type': 'image/png'},
+        {'data': {'role': 'user', 'message_id': [1.5, None]}},
+        {'data': None},
+    ],
+    'metadata': {'task_id': None},
+    'extensions': ['https://example.com/ext'],
+    'reference_task_ids': ['t0'],
+}
+AGENT: Message = {'message_id': 'm2', 'role': 'agent', 'parts': [{'text': 'Which city?'}]}
+ARTIFACT: Artifact = {
+    'artifact_id': 'a',
+    'name': 'result',
+    'description': 'The answer.',
+    'parts': [{'data': {'result': 42}, 'media_type': 'application/json'}],
+    'metadata': {'json_schema': {}},
+    'extensions': ['https://example.com/ext'],
+}
+FULL = StoredTask(
+    replace(
+        NEW,
+        id='t"1',
+        state='input-required',
+        status_at=1_767_225_600_001,
+        status_message=dump_message(AGENT),
+        metadata=b'{"usage":{"input_tokens":1}}',
+        last_event=7,
+    ),
+    history=[dump_message(USER), dump_message(AGENT)],
+    artifacts=[dump_artifact(ARTIFACT)],
+)
+BARE = StoredTask(replace(NEW, id='t2'), history=None, artifacts=None)
+
+
+def test_a_message_is_written_in_the_spelling_of_1_0() -> None:
+    assert json.loads(dump_message(USER)) == snapshot(
+        {
+            'messageId': 'm1',
+            'contextId': 'c',
+            'taskId': 't',
+            'role': 'ROLE_USER',
+            'parts': [
+                {'text': 'Grüße', 'metadata': {'media_type': 'kept'}},
+                {'raw': 'AAEC', 'filename': 'a.bin', 'mediaType': 'application/octet-stream'},
+                {'url': 'https://example.com/a.png', 'mediaType': 'image/png'},
+                {'data': {'role': 'user', 'message_id': [1.5, None]}},
+                {'data': None},
+            ],
+            'metadata': {'task_id': None},
+            'extensions': ['https://example.com/ext'],
+            'referenceTaskIds': ['t0'],
+        }
+    )
+
+
+def test_an_artifact_is_written_in_the_spelling_of_1_0() -> None:
+    assert json.loads(dump_artifact(ARTIFACT)) == snapshot(
+        {
+            'artifactId': 'a',
+            'name': 'result',
+            'description': 'The answer.',
+            'parts': [{'data': {'result': 42}, 'mediaType': 'application/json'}],
+            'metadata': {'json_schema': {}},
+            'extensions': ['https://example.com/ext'],
+        }
+    )
+
+
+def test_unset_fields_are_left_out_and_data_that_is_null_is_kept() -> None:
+    parts: list[Any] = [{'data': None, 'metadata': None}, {'text': 'x', 'filename': None}]
+    message: Any = {**AGENT, 'context_id': None}
+
+    assert dump_parts(parts) == b'[{"data":null},{"text":"x"}]'
+    assert dump_message(message) == dump_message(AGENT)
+
+
+def test_numbers_that_json_lacks_are_written_as_null() -> None:
+    parts: list[Part] = [{'data': [float('nan'), float('inf'), -float('inf'), 1.5]}]
+
+    assert dump_parts(parts) == b'[{"data":[null,null,null,1.5]}]'
+    assert b'null,null,null' in dump_message({**AGENT, 'parts': parts})
+    assert b'null,null,null' in dump_artifact({**ARTIFACT, 'parts': parts})
+
+
+def test_what_is_dumped_is_not_changed() -> None:
+    before = json.dumps([USER, ARTIFACT])
+    dump_message(USER)
+    dump_artifact(ARTIFACT)
+
+    assert json.dumps([USER, ARTIFACT]) == before
+
+
+@given(messages('user', 'agent'))
+def test_a_message_that_is_dumped_is_loaded_the_same(message: Message) -> None:
+    assert exact(load_message(dump_message(message))) == exact(message)
+
+
+@given(ARTIFACTS)
+def test_an_artifact_that_is_dumped_is_loaded_the_same(artifact: Artifact) -> None:
+    assert exact(load_artifact(dump_artifact(artifact))) == exact(artifact)
+
+
+@given(messages('user'))
+def test_a_message_that_is_sent_is_stored_as_it_was(message: Message) -> None:
+    """Decoding a request undoes dumping, except that NUL is refused."""
+    body = b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":%s}}' % dump_message(message)
+    if '\\u0000' in exact(message):
+        body = body.replace(b'\\u0000', b'\\u2400')
+        message = json.loads(exact(message).replace('\\u0000', '\\u2400'))
+    params = CODEC.decode(body).params
+
+    assert isinstance(params, SendParams)
+    assert exact(params.message) == exact(message)
+
+
+@given(messages('user', 'agent'))
+def test_the_official_sdk_reads_any_message_that_is_written(message: Message) -> None:
+    read = json_format.Parse(dump_message(message), a2a_pb2.Message())
+
+    assert read.message_id == message['message_id']
+    assert [part.text for part in read.parts] == [part.get('text', '') for part in message['parts']]
+
+
+def test_a_task_is_joined_from_what_is_stored() -> None:
+    assert CODEC.encode_task(BARE) == snapshot(
+        b'{"id":"t2","contextId":"c","status":{"state":"TASK_STATE_SUBMITTED","timestamp":"1970-01-01T00:00:00.000Z"}}'
+    )
+    assert json.loads(CODEC.encode_task(FULL)) == {
+        'id': 't"1',
+        'contextId': 'c',
+        'status': {
+            'state': 'TASK_STATE_INPUT_REQUIRED',
+            'timestamp': '2026-01-01T00:00:00.001Z',
+            'message': {'messageId': 'm2', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which city?'}]},
+        },
+        'artifacts': [json.loads(dump_artifact(ARTIFACT))],
+        'history': [json.loads(dump_message(USER)), json.loads(dump_message(AGENT))],
+        'metadata': {'usage': {'input_tokens': 1}},
+    }
+
+
+def test_empty_history_and_artifacts_have_no_key() -> None:
+    assert CODEC.encode_task(BARE._replace(history=[], artifacts=[])) == CODEC.encode_task(BARE)
+
+
+def test_a_task_result_is_the_task_in_an_object() -> None:
+    assert b''.join(CODEC.result_pieces(BARE)) == b'{"task":%s}' % CODEC.encode_task(BARE)
+
+
+def test_an_event_is_sent_as_it_is_stored() -> None:
+    assert CODEC.encode_event(TaskEvent(1, 'working', b'{"statusUpdate":{}}'), False) == b'{"statusUpdate":{}}'
+
+
+def test_a_page_has_all_its_fields_even_when_it_is_empty() -> None:
+    empty = b''.join(CODEC.page_pieces(Page([], None, 0), page_size=50, next_page_token=''))
+    page = b''.join(CODEC.page_pieces(Page([BARE, BARE], (1, 't'), 3), page_size=2, next_page_token='"x"'))
+
+    assert empty == b'{"tasks":[],"nextPageToken":"","pageSize":50,"totalSize":0}'
+    assert json.loads(page) == {
+        'tasks': [json.loads(CODEC.encode_task(BARE))] * 2,
+        'nextPageToken': '"x"',
+        'pageSize': 2,
+        'totalSize': 3,
+    }
+
+
+def test_the_official_sdk_reads_what_is_written() -> None:
+    task = json_format.Parse(CODEC.encode_task(FULL), a2a_pb2.Task())
+    result = json_format.Parse(b''.join(CODEC.result_pieces(FULL)), a2a_pb2.SendMessageResponse())
+    event = json_format.Parse(b''.join(CODEC.result_pieces(FULL)), a2a_pb2.StreamResponse())
+    page = json_format.Parse(
+        b''.join(CODEC.page_pieces(Page([FULL], None, 1), page_size=50, next_page_token='')),
+        a2a_pb2.ListTasksResponse(),
+    )
+
+    assert task == result.task == event.task == page.tasks[0]
+    assert task.status.timestamp.ToMilliseconds() == FULL.header.status_at
+    assert json_format.MessageToDict(task) == json.loads(CODEC.encode_task(FULL))
+
+
+@pytest.mark.parametrize(('name', 'state'), STATES.items())
+def test_states_are_written_by_their_proto_names(state: Any, name: str) -> None:
+    task = StoredTask(replace(NEW, state=state), None, None)
+
+    assert json.loads(CODEC.encode_task(task))['status']['state'] == name
+
+
+def test_a_stored_task_is_loaded_as_a_value() -> None:
+    assert load_task(FULL) == {
+        'id': 't"1',
+        'context_id': 'c',
+        'status': {'state': 'input-required', 'timestamp': '2026-01-01T00:00:00.001Z', 'message': AGENT},
+        'artifacts': [ARTIFACT],
+        'history': [USER, AGENT],
+        'metadata': {'usage': {'input_tokens': 1}},
+    }
+    assert load_task(BARE) == snapshot(
+        {'id': 't2', 'context_id': 'c', 'status': {'state': 'submitted', 'timestamp': '1970-01-01T00:00:00.000Z'}}
+    )
+    assert load_task(BARE._replace(history=[], artifacts=[])) == load_task(BARE)
+
+
+def test_an_error_of_a2a_carries_its_reason_and_the_correlation_id() -> None:
+    assert json.loads(CODEC.encode_error(TaskNotFoundError(metadata={'taskId': 't'}), 'corr')) == snapshot(
+        {
+            'code': -32001,
+            'message': 'Task not found.',
+            'data': [
+                {
+                    '@type': 'type.googleapis.com/google.rpc.ErrorInfo',
+                    'reason': 'TASK_NOT_FOUND',
+                    'domain': 'a2a-protocol.org',
+                    'metadata': {'correlationId': 'corr', 'taskId': 't'},
+                }
+            ],
+        }
+    )
+
+
+def test_invalid_params_carry_the_bad_fields_too() -> None:
+    error = InvalidParamsError('No.', violations=[FieldViolation('message.role', 'must be ROLE_USER')])
+
+    assert json.loads(CODEC.encode_error(error, 'corr')) == snapshot(
+        {
+            'code': -32602,
+            'message': 'No.',
+            'data': [
+                {
+                    '@type': 'type.googleapis.com/google.rpc.ErrorInfo',
+                    'reason': 'INVALID_PARAMS',
+                    'domain': 'a2a-protocol.org',
+                    'metadata': {'correlationId': 'corr'},
+                },
+                {
+                    '@type': 'type.googleapis.com/google.rpc.BadRequest',
+                    'fieldViolations': [{'field': 'message.role', 'description': 'must be ROLE_USER'}],
+                },
+            ],
+        }
+    )
+
+
+def test_every_error_has_a_code_a_message_a_reason_and_the_correlation_id() -> None:
+    reasons: dict[str, str] = {}
+    for name in errors.__all__:
+        error: Any = getattr(errors, name)
+        if issubclass(error, A2AError):
+            written = json.loads(CODEC.encode_error(error(), 'corr'))
+            assert written.keys() == {'code', 'message', 'data'}
+            assert written['code'] == error.code
+            assert written['message']
+            assert written['data'][0]['metadata'] == {'correlationId': 'corr'}
+            reasons[name] = written['data'][0]['reason']
+
+    assert reasons == snapshot(
+        {
+            'A2AError': 'INTERNAL_ERROR',
+            'AgentUnavailable': 'UNAVAILABLE',
+            'AgentUnusable': 'INTERNAL_ERROR',
+            'BeingErased': 'UNAVAILABLE',
+            'ContentTypeNotSupportedError': 'CONTENT_TYPE_NOT_SUPPORTED',
+            'ExtendedAgentCardNotConfiguredError': 'EXTENDED_AGENT_CARD_NOT_CONFIGURED',
+            'ExtensionSupportRequiredError': 'EXTENSION_SUPPORT_REQUIRED',
+            'InternalError': 'INTERNAL_ERROR',
+            'InvalidParamsError': 'INVALID_PARAMS',
+            'InvalidRequestError': 'INVALID_REQUEST',
+            'JSONParseError': 'PARSE_ERROR',
+            'MethodNotAllowedError': 'METHOD_NOT_FOUND',
+            'MethodNotFoundError': 'METHOD_NOT_FOUND',
+            'MisdirectedRequestError': 'INVALID_REQUEST',
+            'NotFoundError': 'METHOD_NOT_FOUND',
+            'OverloadedError': 'UNAVAILABLE',
+            'PayloadTooLargeError': 'INVALID_REQUEST',
+            'PermissionDeniedError': 'PERMISSION_DENIED',
+            'PrivateAddressError': 'INVALID_PARAMS',
+            'PushNotificationNotSupportedError': 'PUSH_NOTIFICATION_NOT_SUPPORTED',
+            'QuotaExceededError': 'RESOURCE_EXHAUSTED',
+            'RequestTimeoutError': 'INVALID_REQUEST',
+            'StoreUnavailable': 'UNAVAILABLE',
+            'TaskNotCancelableError': 'TASK_NOT_CANCELABLE',
+            'TaskNotFoundError': 'TASK_NOT_FOUND',
+            'UnauthenticatedError': 'UNAUTHENTICATED',
+            'UnsupportedMediaTypeError': 'INVALID_REQUEST',
+            'UnsupportedOperationError': 'UNSUPPORTED_OPERATION',
+            'VersionNotSupportedError': 'VERSION_NOT_SUPPORTED',
+        }
+    )
+
+
+def test_google_rpc_reads_the_details_of_errors() -> None:
+    error = InvalidParamsError.of('message.role', 'must be ROLE_USER')
+    info, request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+    for detail, message in zip(json.loads(CODEC.encode_error(error, 'corr'))['data'], (info, request), strict=True):
+        assert json_format.ParseDict(detail, any_pb2.Any()).Unpack(message)
+
+    assert (info.reason, info.domain, dict(info.metadata)) == (
+        'INVALID_PARAMS',
+        'a2a-protocol.org',
+        {'correlationId': 'corr'},
+    )
+    assert [(violation.field, violation.description) for violation in request.field_violations] == [
+        ('message.role', 'must be ROLE_USER')
+    ]
