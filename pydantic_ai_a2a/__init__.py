@@ -9,24 +9,12 @@ from typing import TYPE_CHECKING
 from .server.app.agent_method import attach
 
 _NAMES = {
-    '.server.agent.current_task': ('CurrentTask', 'a2a'),
-    '.server.agent.dependencies': ('CallContext',),
-    '.server.agent.hooks': ('RunFailure', 'ToolCall', 'ToolResult'),
-    '.server.agent.run_options': ('RunOptions',),
-    '.server.app.a2a_app': ('A2AApp',),
-    '.server.app.catalogue_app': ('catalogue',),
-    '.server.app.mount': ('mount',),
-    '.server.app.serve': ('Server', 'run', 'serve'),
-    '.server.app.serve_grpc': ('serve_grpc',),
-    '.server.app.to_a2a': ('to_a2a',),
-    '.server.auth.api_keys': ('APIKeyAuth',),
-    '.server.auth.authenticator': ('AllOf', 'Authenticator'),
-    '.server.auth.bearer_tokens': ('BearerAuth',),
-    '.server.auth.hashed_secrets': ('hash_key',),
-    '.server.auth.invalid_credentials': ('InvalidCredentials',),
-    '.server.auth.jwt': ('JWTAuth',),
-    '.server.auth.request_info': ('RequestInfo',),
-    '.server.auth.starlette': ('StarletteAuth',),
+    '.client.agents.agent': ('RemoteAgent',),
+    '.client.agents.capability': ('A2A',),
+    '.client.agents.deferred_results': ('remote_results',),
+    '.client.agents.model': ('A2AModel',),
+    '.client.agents.task_events': ('A2ATaskEvent', 'RemoteTaskEvent'),
+    '.client.agents.toolset': ('A2AToolset',),
     '.client.client': ('A2AClient', 'Conversation'),
     '.client.client_credentials': ('ClientCredentials',),
     '.client.notification_verifier': ('Notification', 'NotificationVerifier'),
@@ -34,10 +22,6 @@ _NAMES = {
     '.client.results': ('RemoteResult',),
     '.client.trusted_keys': ('TrustedKeys',),
     '.client.updates': ('Update',),
-    '.server.conversion.artifacts': ('Artifacts',),
-    '.server.conversion.chosen_states': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),
-    '.server.conversion.skills': ('tool_skills',),
-    '.server.conversion.typed_input': ('NoInput',),
     '.errors': (
         'A2AError',
         'CardRefused',
@@ -48,13 +32,31 @@ _NAMES = {
         'RemoteUnavailable',
         'TokenRefused',
     ),
+    '.server.agent.current_task': ('CurrentTask', 'a2a'),
+    '.server.agent.dependencies': ('CallContext',),
+    '.server.agent.hooks': ('RunFailure', 'ToolCall', 'ToolResult'),
+    '.server.agent.run_options': ('RunOptions',),
+    '.server.app.a2a_app': ('A2AApp',),
+    '.server.app.catalogue_app': ('catalogue',),
+    '.server.app.mount': ('mount',),
+    '.server.app.serve': ('run', 'serve'),
+    '.server.app.serve_grpc': ('serve_grpc',),
+    '.server.app.threaded_server': ('Server',),
+    '.server.app.to_a2a': ('to_a2a',),
+    '.server.auth.api_keys': ('APIKeyAuth',),
+    '.server.auth.authenticator': ('AllOf', 'Authenticator'),
+    '.server.auth.bearer_tokens': ('BearerAuth',),
+    '.server.auth.hashed_secrets': ('hash_key',),
+    '.server.auth.invalid_credentials': ('InvalidCredentials',),
+    '.server.auth.jwt': ('JWTAuth',),
+    '.server.auth.request_info': ('RequestInfo',),
+    '.server.auth.starlette': ('StarletteAuth',),
+    '.server.conversion.artifacts': ('Artifacts',),
+    '.server.conversion.chosen_states': ('AuthRequired', 'InputRequired', 'NoCredential', 'Rejected'),
+    '.server.conversion.skills': ('tool_skills',),
+    '.server.conversion.typed_input': ('NoInput',),
     '.server.fasta2a.agent_worker': ('AgentWorker',),
-    '.client.agents.agent': ('RemoteAgent',),
-    '.client.agents.capability': ('A2A',),
-    '.client.agents.deferred_results': ('remote_results',),
-    '.client.agents.model': ('A2AModel',),
-    '.client.agents.task_events': ('A2ATaskEvent', 'RemoteTaskEvent'),
-    '.client.agents.toolset': ('A2AToolset',),
+    '.server.store.postgres.settings': ('Postgres',),
     '.settings': (
         'Access',
         'Approvals',
@@ -72,7 +74,6 @@ _NAMES = {
         'TLS',
         'Workers',
     ),
-    '.server.store.postgres.settings': ('Postgres',),
     '.types': ('Caller', 'WaitingTask'),
 }
 """The public names by module. A module is loaded at the first use of its name, so that the import is short."""
@@ -114,10 +115,10 @@ if TYPE_CHECKING:  # a name that is imported as itself is public for type checke
     from .server.app.a2a_app import A2AApp as A2AApp
     from .server.app.catalogue_app import catalogue as catalogue
     from .server.app.mount import mount as mount
-    from .server.app.serve import Server as Server
     from .server.app.serve import run as run
     from .server.app.serve import serve as serve
     from .server.app.serve_grpc import serve_grpc as serve_grpc
+    from .server.app.threaded_server import Server as Server
     from .server.app.to_a2a import to_a2a as to_a2a
     from .server.auth.api_keys import APIKeyAuth as APIKeyAuth
     from .server.auth.authenticator import AllOf as AllOf

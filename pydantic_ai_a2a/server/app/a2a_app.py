@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from fasta2a import FastA2A
 from fasta2a.broker import Broker, InMemoryBroker
@@ -27,55 +27,10 @@ from ..http.unread_bodies import closing
 from ..runs.app_hosting import Hosting
 from ..service.request_flow import Serving
 from ..store.ports import Backend
+from .own_task_manager import INSTEAD, OwnTaskManager
 
 if TYPE_CHECKING:
     from ..runs.engine import AtEngine
-
-
-_INSTEAD = (
-    'Use app.get_task(), app.list_tasks(), app.cancel_task() and app.conversations(), or app.backend for all other'
-    ' stored data.'
-)
-
-
-class OwnTaskManager(TaskManager):
-    """A FastA2A task manager that shows the user's own storage and broker; the app itself enters the broker.
-
-    Args:
-        storage: The user's storage, if any.
-        broker: The user's broker, if any.
-        hosting: Knows whether the app runs.
-    """
-
-    def __init__(self, storage: Storage[Any] | None, broker: Broker | None, hosting: Hosting) -> None:
-        self._hosting = hosting
-        if storage is not None:
-            self.storage = storage
-        if broker is not None:
-            self.broker = broker
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ('storage', 'broker'):
-            raise AttributeError(f'to_a2a() was given no {name}=. {_INSTEAD}')
-        raise AttributeError(name)
-
-    def __repr__(self) -> str:
-        return f'{type(self).__name__}({", ".join(sorted({"storage", "broker"}.intersection(vars(self))))})'
-
-    @property
-    def is_running(self) -> bool:
-        """True once the app has started."""
-        try:
-            return self._hosting.begun
-        except RuntimeError:  # outside of an event loop
-            return False
-
-    async def __aenter__(self) -> Self:
-        """Do nothing: the app enters and leaves the broker itself."""
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        """Do nothing."""
 
 
 class A2AApp(FastA2A):
@@ -135,7 +90,7 @@ class A2AApp(FastA2A):
         """
         if self._task_manager is None:
             raise AttributeError(
-                f'This app has no task manager, since to_a2a() was given no storage= or broker=. {_INSTEAD}'
+                f'This app has no task manager, since to_a2a() was given no storage= or broker=. {INSTEAD}'
             )
         return self._task_manager
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,8 @@ from ..agent.dependencies import keep_caller
 from ..auth.credential_vault import CredentialVault
 from ..auth.guard import Guard
 from ..auth.tenants import Tenants
-from ..card.template import CardFacts, CardTemplate
+from ..card.card_facts import CardFacts
+from ..card.template import CardTemplate
 from ..http.health import Ready
 from ..http.request_bodies import request_late
 from ..quotas import Metering
@@ -36,6 +36,7 @@ from ..service.tasks import Service
 from ..service.unsent_answers import Readers
 from ..store.ports import Backend
 from .configured_agent import ConfiguredAgent
+from .loop_exit_stack import LoopExitStack
 
 if TYPE_CHECKING:
     from ..push.registration import Registration
@@ -190,27 +191,6 @@ class Assembly:
             output_modes=output_modes or self._configured.outputs.modes,
             schemas=schemas,
         )
-
-
-class LoopExitStack(AbstractAsyncContextManager[None]):
-    """Enters several context managers together, once in each event loop.
-
-    Args:
-        makers: Each returns a context manager for the running loop.
-    """
-
-    def __init__(self, *makers: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
-        self._makers = makers
-        self._stacks: dict[asyncio.AbstractEventLoop, AsyncExitStack] = {}
-
-    async def __aenter__(self) -> None:
-        async with AsyncExitStack() as stack:
-            for make in self._makers:
-                await stack.enter_async_context(make())
-            self._stacks[asyncio.get_running_loop()] = stack.pop_all()
-
-    async def __aexit__(self, *error: Any) -> bool | None:
-        return await self._stacks.pop(asyncio.get_running_loop()).__aexit__(*error)
 
 
 def _at_engine(engine: Engine, configured: ConfiguredAgent, backend: Backend, job: Callable[..., Any]) -> EngineRunner:

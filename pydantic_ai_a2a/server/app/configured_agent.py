@@ -40,7 +40,7 @@ from ..fasta2a.user_parts import agent_worker, foreign_worker
 from ..quotas import Metering
 from ..runs.agent_job import AgentJob
 from ..runs.job import Job
-from ..runs.run_messages import plain_read
+from ..runs.messages_for_model import plain_read
 from ..store.ports import Backend
 
 logger = logging.getLogger('pydantic_ai_a2a')

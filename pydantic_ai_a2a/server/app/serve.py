@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
-import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from inspect import signature
-from types import TracebackType
 from typing import Any
 
 from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
 from ...arguments import checked, suggestion
-from ...notebooks import server_html
 from ...settings import TLS
 from ..http.allowed_hosts import AllowedHosts
 from .anonymous_callers import check_anonymous
 from .garbage_collection import frozen_objects
-from .listening_sockets import listen, url_of
-from .playground import playground_paths
+from .listening_sockets import listen
 from .serve_grpc import serve_grpc
-from .served_apps import app_of, served_apps
+from .served_apps import app_of
+from .threaded_server import Server
 from .uvicorn_server import run_server, uvicorn_server
 
-_GIVE_UP_TIME = 5.0
-"""Time limit for the end of an app after a failed start, in seconds."""
-_START_TIME = 30.0
-"""Time limit for the start of an app, in seconds."""
 _NOT_FOR_GRPC = {
     'ssl_context_factory': 'gRPC reads certificates from files only. Use serve_grpc(tls=) as lifespan.',
     'ssl_keyfile_password': 'gRPC reads only keys in clear.',  # nosec B105
@@ -160,62 +152,3 @@ def _check_no_loop() -> None:
         'run() cannot be called in a running event loop, such as that of a notebook or of an async function:'
         ' use serve(), which runs the server in a thread of its own.'
     )
-
-
-class Server:
-    """A server in a separate thread."""
-
-    url: str
-    """URL of the server, with a final slash."""
-    docs_url: str | None
-    """URL of the playground of the first agent; None without a playground."""
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        listener: socket.socket,
-        options: dict[str, Any],
-        hosts: AllowedHosts | None = None,
-    ) -> None:
-        self.url = url_of(listener)
-        path = next(playground_paths(app), None)
-        self.docs_url = None if path is None else self.url + path.removeprefix('/')
-        self._app = app
-        self._listener = listener
-        self._server, self._settled = uvicorn_server(app, listener, hosts, {'lifespan': 'on', **options})
-        self._thread = threading.Thread(target=self._serve, name='pydantic-ai-a2a', daemon=True)
-        self._thread.start()
-        if not self._settled.wait(_START_TIME) or not self._server.started:
-            self._server.should_exit = True
-            self._thread.join(_GIVE_UP_TIME)  # a daemon thread: an app that hangs does not keep the process alive
-            raise RuntimeError('The app did not start: the error is in the log.')
-
-    def _serve(self) -> None:
-        try:
-            run_server(self._server, self._listener)
-        except SystemExit:
-            pass  # uvicorn exits if the lifespan failed, and then `started` is False
-        finally:
-            self._settled.set()
-            self._listener.close()
-
-    def close(self) -> None:
-        """Drain and stop; returns when the thread has ended. Idempotent."""
-        self._server.should_exit = True
-        for app in served_apps(self._app):
-            app.hosting.drain_everywhere()
-        self._thread.join()
-
-    def __repr__(self) -> str:
-        return f'<Server {self.url}>'
-
-    def _repr_html_(self) -> str:
-        return server_html(self.url, self.docs_url)
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()

@@ -29,8 +29,9 @@ from ...types import (
     agent_card_ta,
     frozen,
 )
-from ...wire.extensions.schemas_extension import CardSchemas, with_skills
+from ...wire.extensions.schemas_extension import with_skills
 from ...wire.protocol.security_schemes import check_schemes, dump_requirements, dump_scheme
+from .card_facts import CardFacts
 
 _BINDING = 'JSONRPC'
 _HTTP = 'HTTP+JSON'
@@ -43,20 +44,6 @@ _URLS = 32
 """Size of the cache of rendered cards, one for each URL of the server and each tenant."""
 _OWN = ('supported_interfaces', 'capabilities', 'security_schemes', 'security_requirements', 'signatures')
 """Fields that describe the server: an extended card cannot change them."""
-
-
-@frozen
-class CardFacts:
-    """Facts about the agent, without its instructions or system prompts."""
-
-    name: str | None
-    description: str | None
-    input_modes: Sequence[str]
-    """Accepted media types."""
-    output_modes: Sequence[str]
-    """Returned media types."""
-    schemas: CardSchemas = field(default_factory=CardSchemas)
-    """JSON Schemas of the input and the output."""
 
 
 @frozen

@@ -32,7 +32,7 @@ from ...wire.parts.file_parts import url_kind
 from ...wire.parts.media_types import OCTET_STREAM, MediaType, is_text, parse_media_type
 from .accepted_content import Accepts
 from .base64_text import decode_base64
-from .file_bytes import decode_text, detect_media_type, file_signature
+from .detected_media_types import decode_text, detect_media_type, file_signature
 
 _FILENAME = re.compile(r'[^\x00-\x1f\x7f"<>]{1,255}')
 """File names that cannot break out of their frame in the prompt."""

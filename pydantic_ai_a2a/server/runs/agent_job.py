@@ -51,8 +51,8 @@ from ..conversion.questions import Asked, ask, asked_by, rules_of
 from ..conversion.typed_input import TypedInput, ValidatedInput
 from ..quotas import Metering
 from ..store.ports import Backend, Claim
+from .messages_for_model import Read, ReadTask, RunMessages
 from .recorder import Recorder
-from .run_messages import Read, ReadTask, RunMessages
 from .run_state import RunState
 
 

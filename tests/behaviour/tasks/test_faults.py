@@ -20,7 +20,7 @@ from pydantic_ai_a2a.server.agent.runner import Runner
 from pydantic_ai_a2a.server.conversion.accepted_content import accepts
 from pydantic_ai_a2a.server.conversion.output_mapper import OutputMapper
 from pydantic_ai_a2a.server.runs.agent_job import AgentJob
-from pydantic_ai_a2a.server.runs.run_messages import plain_read
+from pydantic_ai_a2a.server.runs.messages_for_model import plain_read
 from pydantic_ai_a2a.server.runs.worker import Worker
 from pydantic_ai_a2a.server.store.ports import Claim, Finish
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.server.conversion.base64_text import decode_base64
-from pydantic_ai_a2a.server.conversion.file_bytes import detect_media_type
+from pydantic_ai_a2a.server.conversion.detected_media_types import detect_media_type
 from pydantic_ai_a2a.wire.parts.media_types import MediaType, is_text, parse_media_type
 
 MAGIC = {
