@@ -9,7 +9,7 @@ its task can still compute, and store nothing: its next write raises `LeaseLost`
 | `holder` | claim; NULL after `release`, and after the end of a run | the worker that may write |
 | `lease_until` | claim, `renew` | until when the task is not claimed by others, by the clock of leases |
 | `lease_until` without a holder | `release` | when the run is tried again; NULL: at once |
-| `fence` | each claim, and an end from outside (`canceling`) | a number that only grows: who has an older one may not write |
+| `fence` | each claim, and an end from outside (`canceling`) | only grows: who has an older one may not write |
 | `attempt` | the first claim, and a claim of a task whose holder is lost | starts of the task: see `Workers.attempts` |
 | `run` | the first claim, an answer (`submitting`), a next message (`finishing`) | the number of the agent run |
 | `turn` | a next message (`finishing`) | prompts that were run: an answer goes on with its turn |
