@@ -32,7 +32,8 @@ from ..agent.referenced_tasks import read_referenced
 from ..agent.run_options import RunOptions
 from ..agent.runner import Runner, RunsAgent
 from ..auth.credential_vault import CredentialVault
-from ..conversion.accepted_content import Accepts, accepts, resolve_audio_types, resolve_profile
+from ..conversion.accepted_content import Accepts
+from ..conversion.model_profiles import accepts, resolve_audio_types, resolve_profile
 from ..conversion.output_mapper import OutputMapper
 from ..conversion.typed_input import TypedInput
 from ..conversion.user_prompts import check_parts, check_types

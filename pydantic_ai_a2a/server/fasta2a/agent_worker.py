@@ -36,8 +36,9 @@ from ..agent.run_info import RunInfo
 from ..agent.run_options import RunOptions
 from ..agent.run_token import RunToken
 from ..agent.runner import RunArguments, Runner
-from ..conversion.accepted_content import Accepts, accepts, resolve_audio_types, resolve_profile
+from ..conversion.accepted_content import Accepts
 from ..conversion.failures import SHUTDOWN, Failure, classify
+from ..conversion.model_profiles import accepts, resolve_audio_types, resolve_profile
 from ..conversion.output_mapper import text_of
 from ..conversion.output_modes import OutputModes
 from ..conversion.user_prompts import model_messages, user_prompt
