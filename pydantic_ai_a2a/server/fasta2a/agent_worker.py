@@ -38,10 +38,11 @@ from ..agent.run_token import RunToken
 from ..agent.runner import RunArguments, Runner
 from ..conversion.accepted_content import Accepts
 from ..conversion.failures import SHUTDOWN, Failure, classify
+from ..conversion.model_history import model_messages
 from ..conversion.model_profiles import accepts, resolve_audio_types, resolve_profile
 from ..conversion.output_mapper import text_of
 from ..conversion.output_modes import OutputModes
-from ..conversion.user_prompts import model_messages, user_prompt
+from ..conversion.user_prompts import user_prompt
 from ..runs.outcomes import Outcome, outcome_of
 from ..store.conversation_turns import closed_turn
 from .worker_outputs import WorkerOutputs, in_fasta2as_form
