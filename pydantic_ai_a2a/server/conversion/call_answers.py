@@ -15,7 +15,7 @@ from .answers_in_words import from_words, is_closed, takes_words, typed, verdict
 from .call_decisions import DECISIONS, REASON, may_change_arguments
 from .edited_arguments import fault_of
 from .pending_calls import CallAnswer, Pending, PendingCall
-from .questions import to_write
+from .status_parts import to_write
 
 _LONGEST = 1_000
 """Most characters about the waiting calls in a refusal."""

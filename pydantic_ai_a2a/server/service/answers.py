@@ -49,7 +49,7 @@ from ...telemetry.metrics import metrics
 from ...types import Call, Caller, Message, Part, SendParams, StoredTask
 from ...wire.protocol import new_ids, stored, stored_values
 from ..audit import Fact, audit
-from ..conversion import call_answers, pending_calls, questions
+from ..conversion import call_answers, pending_calls, questions, status_parts
 from ..conversion.client_output import SCHEMA_MARK, inherited
 from ..conversion.pending_calls import CallAnswer, Kind, Pending, PendingCall
 from ..quotas import Metering
@@ -268,7 +268,7 @@ def _with_answer(
     unclear = decided.asked_again > before.asked_again
     question = None
     if decided.open or unclear:
-        parts = questions.shown(decided, rules, submission.task_id, again=unclear)
+        parts = status_parts.shown(decided, rules, submission.task_id, again=unclear)
         ids = b',' + stored.ids(submission.task_id, pause.context_id)
         question = stored.message(new_ids.new_id(), b'ROLE_AGENT', stored_values.dump_parts(parts), ids)
     answer = Answer(pause=pause, pending=pending_calls.dump(decided), rest=question, again=unclear)
