@@ -12,11 +12,11 @@ from pydantic_ai.exceptions import UserError
 from temporalio import workflow
 from temporalio.worker import ExecuteWorkflowInput, WorkflowInboundInterceptor
 
+from ..server.agent.added_messages import AddedMessages
 from ..server.agent.current_task import Running, running
+from ..server.agent.run_arguments import Emit, RunArguments
 from ..server.agent.run_options import RunOptions
 from ..server.agent.run_output import RunOutput, stopped
-from ..server.agent.runner import Emit, RunArguments
-from ..server.agent.turn_messages import AddedMessages
 from ..server.conversion.chosen_states import Rejected
 from ..server.conversion.failures import EngineFailure
 from ..server.conversion.typed_input import ValidatedInput

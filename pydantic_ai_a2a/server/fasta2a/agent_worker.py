@@ -32,10 +32,11 @@ from ...settings import HTTPS_ONLY
 from ...types import TERMINAL, Note, Step, TextDelta
 from ...wire.protocol import new_ids
 from ..agent.agent_inspection import models_of
+from ..agent.run_arguments import RunArguments
 from ..agent.run_info import RunInfo
 from ..agent.run_options import RunOptions
 from ..agent.run_token import RunToken
-from ..agent.runner import RunArguments, Runner
+from ..agent.runner import Runner
 from ..conversion.accepted_content import Accepts
 from ..conversion.failures import SHUTDOWN, Failure, classify
 from ..conversion.model_history import model_messages

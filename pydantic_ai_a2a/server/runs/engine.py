@@ -17,9 +17,10 @@ from pydantic_ai.usage import RunUsage
 from ...errors import LeaseLost, StoreFailed, StoreUnavailable
 from ...types import Note, ToolArtifact
 from ..agent.current_task import Running
+from ..agent.run_arguments import Emit, RunArguments
 from ..agent.run_options import RunOptions
 from ..agent.run_output import RunOutput
-from ..agent.runner import Emit, RunArguments, Runner
+from ..agent.runner import Runner
 from ..agent.workflow_checks import check_in_workflow
 from ..conversion.failures import EngineFailure
 from ..store.ports import Backend

@@ -13,10 +13,11 @@ from pydantic_ai.run import AgentRun
 from pydantic_ai.usage import RunUsage
 
 from ...errors import LeaseLost, StoreFailed, StoreUnavailable
+from ..agent.run_arguments import RunArguments
 from ..agent.run_options import RunOptions
 from ..agent.run_output import Answer, RunOutput
 from ..agent.run_token import RunToken
-from ..agent.runner import RunArguments, Runner
+from ..agent.runner import Runner
 from ..conversion.failures import EngineFailure, classify
 from ..store.run_usage import plain_usage
 
