@@ -23,7 +23,8 @@ from ..server.conversion.typed_input import ValidatedInput
 from ..server.runs.agent_job import AgentJob
 from ..server.runs.engine import AtEngine
 from ..server.runs.recorder import Recorder
-from ..server.runs.workflow_run import WorkflowToken, perform
+from ..server.runs.workflow_run import perform
+from ..server.runs.workflow_token import WorkflowToken
 from ..server.store.ports import Claim
 from ..types import Message, Part
 from .temporal_arguments import load_run

@@ -25,7 +25,8 @@ from ..agent.workflow_checks import check_in_workflow
 from ..conversion.failures import EngineFailure
 from ..store.ports import Backend
 from .agent_job import AgentJob
-from .workflow_run import WorkflowToken, perform
+from .workflow_run import perform
+from .workflow_token import WorkflowToken
 
 EngineEvent: TypeAlias = AgentStreamEvent | Note | ToolArtifact
 """An event of a run, for the clients of its task: of the model's stream or of a tool; or a note or an artifact."""
