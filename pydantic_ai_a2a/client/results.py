@@ -32,10 +32,10 @@ from .answer_content import (
     status_message,
     value_of,
 )
-from .card_schemas import output_schema
 from .message_content import Content
 from .question_answers import answer_to
 from .questions import PendingRemoteCall, RemoteQuestion, question_of_task
+from .remote_schemas import output_schema
 from .send_options import SendOptions, WaitOptions
 
 OutputT = TypeVar('OutputT', default=Any)

@@ -17,8 +17,8 @@ from ...errors import UnsupportedOperationError
 from ...settings import Approvals, Settings
 from ...types import Message
 from ...wire.extensions import client_schema
+from ...wire.extensions.card_schemas import CardSchemas
 from ...wire.extensions.client_tools import ClientTools
-from ...wire.extensions.schemas_extension import CardSchemas
 from ...wire.parts.media_types import media_range
 from ...wire.schemas.foreign_schemas import MAX_BYTES, MAX_DEPTH, is_small
 from ..agent.agent_inspection import lacks_deps, may_have_model, may_have_own_output, models_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import InvalidParamsError
 from ...settings import Approvals
-from ...wire.schemas.json_schema import Problem, problem
+from ...wire.schemas.value_validation import Problem, problem
 from .answers_in_words import from_words, is_closed, verdict
 from .pending_calls import CallAnswer, Pending, PendingCall
 from .status_parts import to_write

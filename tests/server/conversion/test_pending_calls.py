@@ -19,7 +19,7 @@ from pydantic_ai_a2a.server.conversion.pending_calls import CallAnswer, Kind, Pe
 from pydantic_ai_a2a.server.conversion.status_parts import shown
 from pydantic_ai_a2a.types import Message, Part
 from pydantic_ai_a2a.wire.extensions.remote_calls import ANSWER, WAITING, sign_in
-from pydantic_ai_a2a.wire.schemas.json_schema import problem
+from pydantic_ai_a2a.wire.schemas.value_validation import problem
 
 
 @pytest.mark.parametrize(

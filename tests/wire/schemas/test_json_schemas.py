@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from pydantic_ai import StructuredDict
 
 from pydantic_ai_a2a.wire.schemas.foreign_schemas import UnusableSchema, check_schema, inlined_schema
-from pydantic_ai_a2a.wire.schemas.json_schema import problem
+from pydantic_ai_a2a.wire.schemas.value_validation import problem
 
 Json = dict[str, Any]
 

@@ -13,7 +13,7 @@ from pydantic_ai import StructuredDict
 
 from ..errors import CardRefused
 from ..types import AgentCard
-from ..wire.extensions.schemas_extension import CardSchemas
+from ..wire.extensions.card_schemas import CardSchemas
 from ..wire.schemas.foreign_schemas import UnusableSchema, check_schema, inlined_schema
 
 
