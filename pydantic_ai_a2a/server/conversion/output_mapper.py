@@ -19,11 +19,20 @@ from pydantic_core import from_json
 from ...errors import ContentTypeNotSupportedError
 from ...type_names import type_name
 from ...types import PARTIAL, Artifact, Part, dump_json
-from ...wire.parts.file_parts import File, file_modes, file_part
+from ...wire.parts.file_parts import File, file_part
 from ...wire.parts.media_types import OCTET_STREAM
 from ...wire.schemas.json_depth import MOST_LEVELS, is_deep
 from .artifacts import Artifacts
-from .output_modes import EVERYTHING, PLAIN, OutputModes, UnacceptableOutput, fitting, output_modes, with_json
+from .output_modes import (
+    EVERYTHING,
+    PLAIN,
+    OutputModes,
+    UnacceptableOutput,
+    file_modes,
+    fitting,
+    output_modes,
+    with_json,
+)
 from .output_types import NO_ANSWERS, answers_in_text, declared_types, file_types
 from .unwritable_outputs import NotFinite, UnserializableOutput, lost_number
 
