@@ -22,8 +22,8 @@ from typing_extensions import TypeVar, Unpack
 from .. import chains
 from ..arguments import checked, seconds
 from ..errors import RemoteUnavailable, TaskNotFoundError, UnsupportedOperationError
+from ..task_states import INTERRUPTED
 from ..types import (
-    INTERRUPTED,
     AgentCard,
     CancelParams,
     CardParams,

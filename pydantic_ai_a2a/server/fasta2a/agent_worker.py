@@ -29,7 +29,8 @@ from typing_extensions import Unpack
 from ...clock import STOP_TIME
 from ...errors import A2AError, StoreFailed
 from ...settings import HTTPS_ONLY
-from ...types import TERMINAL, Note, Step, TextDelta
+from ...task_states import TERMINAL
+from ...types import Note, Step, TextDelta
 from ...wire.protocol import new_ids
 from ..agent.agent_inspection import models_of
 from ..agent.run_arguments import RunArguments
