@@ -1,4 +1,4 @@
-"""The ids of runs."""
+"""The id of a run: logs, traces, and the client of a failed task have the same id."""
 
 from __future__ import annotations
 
