@@ -5,25 +5,19 @@ Content that the agent's model does not accept is refused here, before anything 
 
 from __future__ import annotations
 
-import mimetypes
-import re
-from urllib.parse import SplitResult, urlsplit
-
 from pydantic_ai.messages import StructuredContent, UserContent, VideoUrl
 
-from ...errors import ContentTypeNotSupportedError, InvalidParamsError, PrivateAddressError
-from ...public_hosts import is_public_host
+from ...errors import ContentTypeNotSupportedError, InvalidParamsError
 from ...types import Message, Part
 from ...wire.parts.file_parts import url_kind
 from ...wire.parts.media_types import MediaType, is_text
 from .accepted_content import Accepts
 from .file_bytes import decode_text, detect_media_type, file_signature
+from .file_urls import checked_file_url, guessed_type
 from .received_files import UNDECLARED, binary_content, bytes_of, declared_type, identifier_of
 
 _HEAD = 64
 """Characters of base64 with the first bytes of a file, for the detection of its type."""
-_BAD_IN_URL = re.compile(r'[\x00-\x20\x7f\\]')
-"""Characters that URL parsers disagree about."""
 
 _DOWNLOADABLE = frozenset({'https', 'http'})
 """Schemes that Pydantic AI can download, so that no provider inside the network fetches the URL."""
@@ -152,9 +146,9 @@ def _text(data: bytes, media: MediaType, field: str) -> str:
 def _link(part: Part, field: str, accepts: Accepts) -> UserContent:
     """Return a `url` part by its type."""
     url = part.get('url', '')
-    target = _checked_url(url, f'{field}.url', accepts.url_schemes)
+    target = checked_file_url(url, f'{field}.url', accepts.url_schemes)
     media = declared_type(part, field, accepts)
-    name = media.name if media else _guessed(target, part)
+    name = media.name if media else guessed_type(target, part)
     if name is None:
         raise _unsupported(f'{field}.url', 'needs a mediaType', accepts)
     if not (accepts.takes(name) and accepts.reads(name)):
@@ -166,47 +160,7 @@ def _link(part: Part, field: str, accepts: Accepts) -> UserContent:
     return file
 
 
-def _guessed(target: SplitResult, part: Part) -> str | None:
-    """Return the media type by the extension of the URL's path, else of the part's file name."""
-    for path in (target.path or '/', f'/{part.get("filename", "")}'):
-        if mimetypes.guess_type(path)[1]:
-            continue  # compressed, such as .tar.gz: the extension is not the content's
-        try:
-            # Only VideoUrl also recognises pages of YouTube, whose URLs have no extension.
-            return VideoUrl(f'{target.scheme}://{target.netloc}{path}').media_type
-        except ValueError:
-            continue
-    return None
-
-
 def _unsupported(field: str, problem: str, accepts: Accepts) -> ContentTypeNotSupportedError:
     return ContentTypeNotSupportedError(
         f'{field}: {problem}. This agent takes {", ".join(accepts.input_modes)}.', metadata={'field': field}
     )
-
-
-def _checked_url(url: str, field: str, schemes: frozenset[str]) -> SplitResult:
-    """Refuse URLs that the server must not fetch for a client (§13.2).
-
-    Names are not resolved here: Pydantic AI's own guard checks the addresses at the download.
-    """
-    try:
-        target = urlsplit(url)
-        host = (target.hostname or '').encode('idna').decode()
-        bad = bool(_BAD_IN_URL.search(url) or target.port == 0 or '%' in host)
-    except ValueError:
-        raise InvalidParamsError.of(field, 'must be a URL') from None
-    if target.scheme not in schemes:
-        needed = f'must be an {" or ".join(sorted(schemes))} URL' if schemes else 'URLs are not accepted'
-        raise InvalidParamsError.of(field, needed)
-    if bad or not host.strip('.'):
-        raise InvalidParamsError.of(field, 'must be a URL')
-    if '@' in target.netloc:
-        raise InvalidParamsError.of(
-            field, 'must not hold credentials: send the bytes of the file, or a URL without a user name and password'
-        )
-    if not is_public_host(host):
-        raise PrivateAddressError.of(
-            field, 'must not point to a private address: send the bytes of the file instead of its URL'
-        )
-    return target
