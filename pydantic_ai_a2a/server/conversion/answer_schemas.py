@@ -49,16 +49,6 @@ def choice_schemas(call: PendingCall, rules: Approvals, defs: str = '') -> tuple
     return choices, own_defs
 
 
-def _choice(call: PendingCall, decision: str, *required: str, **properties: Any) -> dict[str, Any]:
-    fixed = {'id': {'const': call.shown_id}, 'decision': {'const': decision}}
-    return {
-        'type': 'object',
-        'properties': fixed | properties,
-        'required': ['id', 'decision', *required],
-        'additionalProperties': False,
-    }
-
-
 def question_schema(schema: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return JSON Schemas of answers to a question of the agent, and the `$defs` of the schemas."""
     own, defs = _hoisted(schema)
@@ -79,6 +69,16 @@ def message_schema(task_id: str, parts: Sequence[dict[str, Any]], defs: Mapping[
         },
         'required': ['messageId', 'role', 'taskId', 'parts'],
         **defs,
+    }
+
+
+def _choice(call: PendingCall, decision: str, *required: str, **properties: Any) -> dict[str, Any]:
+    fixed = {'id': {'const': call.shown_id}, 'decision': {'const': decision}}
+    return {
+        'type': 'object',
+        'properties': fixed | properties,
+        'required': ['id', 'decision', *required],
+        'additionalProperties': False,
     }
 
 

@@ -48,26 +48,6 @@ def to_write(pending: Pending, rules: Approvals) -> str:
     return '' if pending.calls else instruction('question', '', pending.schema, rules)
 
 
-def _shown(call: PendingCall, rules: Approvals) -> dict[str, Any]:
-    item: dict[str, Any] = {
-        'id': call.shown_id,
-        'toolCallId': call.local_id or call.id,
-        'kind': call.kind,
-        'tool': call.tool,
-        'text': call.text,
-    }
-    if call.kind == 'approval' and call.schema and 'description' in call.schema:
-        item['description'] = call.schema['description']
-    if call.args is not None and not call.hidden:
-        item['args'] = call.args if is_json(call.args) else from_json(dump_json(call.args, inf_nan_mode='strings'))
-    if metadata := {name: value for name, value in (call.metadata or {}).items() if name not in PRIVATE}:
-        item['metadata'] = metadata
-    if call.kind == 'authorization':
-        return item
-    choices, defs = choice_schemas(call, rules)
-    return item | {'answerSchema': {'oneOf': choices, **defs}}
-
-
 def is_json(args: Mapping[str, Any]) -> bool:
     """Return False for arguments with an infinite number. JSON has none, so no client could send it back."""
     return dump_json(args) == dump_json(args, inf_nan_mode='null')
@@ -87,3 +67,23 @@ def data_part(data: dict[str, Any]) -> Part:
     if deeper_than(MOST_LEVELS, data):
         raise UnexpectedModelBehavior(f'A call of the model is nested more than {MOST_LEVELS} deep.')
     return Part(data=data, media_type=MEDIA_TYPE, metadata={'type': MEDIA_TYPE})
+
+
+def _shown(call: PendingCall, rules: Approvals) -> dict[str, Any]:
+    item: dict[str, Any] = {
+        'id': call.shown_id,
+        'toolCallId': call.local_id or call.id,
+        'kind': call.kind,
+        'tool': call.tool,
+        'text': call.text,
+    }
+    if call.kind == 'approval' and call.schema and 'description' in call.schema:
+        item['description'] = call.schema['description']
+    if call.args is not None and not call.hidden:
+        item['args'] = call.args if is_json(call.args) else from_json(dump_json(call.args, inf_nan_mode='strings'))
+    if metadata := {name: value for name, value in (call.metadata or {}).items() if name not in PRIVATE}:
+        item['metadata'] = metadata
+    if call.kind == 'authorization':
+        return item
+    choices, defs = choice_schemas(call, rules)
+    return item | {'answerSchema': {'oneOf': choices, **defs}}
