@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 from pydantic_ai.messages import BinaryContent, FileUrl
 
 from ..errors import RemoteProtocolError
-from ..types import TERMINAL, Artifact, Message, Part, Task, dump_json
+from ..task_states import TERMINAL
+from ..types import Artifact, Message, Part, Task, dump_json
 from ..wire.parts.file_parts import url_kind
-from ..wire.schemas.json_schema import problem
+from ..wire.schemas.value_validation import problem
 
 _UNKNOWN = 'application/octet-stream'
 _TEXT = 'text/plain'

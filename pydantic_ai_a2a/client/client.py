@@ -22,8 +22,8 @@ from typing_extensions import TypeVar, Unpack
 from .. import chains
 from ..arguments import checked, seconds
 from ..errors import RemoteUnavailable, TaskNotFoundError, UnsupportedOperationError
+from ..task_states import INTERRUPTED
 from ..types import (
-    INTERRUPTED,
     AgentCard,
     CancelParams,
     CardParams,
@@ -39,7 +39,7 @@ from ..types import (
 from ..wire.extensions.own_extensions import REPLAY_URI as REPLAY
 from ..wire.extensions.own_extensions import SHORTEST_ID
 from ..wire.protocol.push_targets import read_target
-from . import card_schemas
+from . import remote_schemas
 from .agent_finder import AgentFinder, Target, local_app_of
 from .asgi_transport import Lifespan, OwnApp, StreamingTransport
 from .conversation_place import Place
@@ -219,7 +219,7 @@ class A2AClient(TextSender):
             CardRefused: The schema cannot be used: it is too large, or refers to another document.
         """
         card, _ = await self._finder.card()
-        return card_schemas.input_schema(card, skill_id)
+        return remote_schemas.input_schema(card, skill_id)
 
     async def output_schema(self) -> dict[str, Any] | None:
         """Return the JSON Schema of the `result` of an answer, as the card declares it; None without a declaration.
@@ -228,7 +228,7 @@ class A2AClient(TextSender):
             CardRefused: The schema cannot be used: it is too large, or refers to another document.
         """
         card, _ = await self._finder.card()
-        return card_schemas.output_schema(card)
+        return remote_schemas.output_schema(card)
 
     async def output_type(self) -> type[dict[str, Any]]:
         """Return Pydantic AI's `StructuredDict` of the declared output, such as for `RemoteAgent`.
@@ -237,7 +237,7 @@ class A2AClient(TextSender):
             CardRefused: The card declares no output, or output that `StructuredDict` does not support.
         """
         card, _ = await self._finder.card()
-        return card_schemas.output_type(card)
+        return remote_schemas.output_type(card)
 
     async def extended_card(self) -> AgentCard:
         """Return the extended card for this caller, and use it in the place of the card (§3.1.11).

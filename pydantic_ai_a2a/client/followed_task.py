@@ -16,7 +16,8 @@ from ..errors import (
     RemoteUnavailable,
     UnsupportedOperationError,
 )
-from ..types import INTERRUPTED, STOPPED, GetParams, SendParams, StreamResponse, SubscribeParams, Task
+from ..task_states import INTERRUPTED, STOPPED
+from ..types import GetParams, SendParams, StreamResponse, SubscribeParams, Task
 from .answer_limits import MAX_ANSWER, MAX_VALUES
 from .http_connections import NotConnected, Silent
 from .request_retries import Patience

@@ -17,8 +17,9 @@ from typing_extensions import TypeVar, Unpack
 from ..arguments import checked
 from ..errors import RemoteError, RemoteProtocolError
 from ..notebooks import task_html, text_html
+from ..task_states import INTERRUPTED
 from ..type_names import type_name
-from ..types import INTERRUPTED, AgentCard, Message, Part, Task, TaskState, dump_json
+from ..types import AgentCard, Message, Part, Task, TaskState, dump_json
 from ..wire.extensions.remote_calls import open_calls
 from .answer_content import (
     FAILED,
@@ -32,10 +33,10 @@ from .answer_content import (
     status_message,
     value_of,
 )
-from .card_schemas import output_schema
 from .message_content import Content
 from .question_answers import answer_to
 from .questions import PendingRemoteCall, RemoteQuestion, question_of_task
+from .remote_schemas import output_schema
 from .send_options import SendOptions, WaitOptions
 
 OutputT = TypeVar('OutputT', default=Any)

@@ -13,7 +13,8 @@ from ..errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOpera
 from ..server.audit import Fact, audit
 from ..server.store.ports import Backend, Erased
 from ..settings import Limits
-from ..types import LIVE, TaskQuery, new_correlation_id
+from ..task_states import LIVE
+from ..types import TaskQuery, new_correlation_id
 from .async_commands import awaited
 from .audit_facts import audit_facts
 from .owner_options import whose_options

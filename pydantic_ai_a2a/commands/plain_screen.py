@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from ..client.answer_content import answer_parts, artifact_parts, content_of, partial_text, parts_text
 from ..client.questions import RemoteQuestion, question_of_task
 from ..client.updates import Update
-from ..types import INTERRUPTED, Message, Part, Task
+from ..task_states import INTERRUPTED
+from ..types import Message, Part, Task
 from .terminal import echo, say
 
 

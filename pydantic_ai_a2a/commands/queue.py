@@ -10,7 +10,8 @@ import click
 from ..server.service.cancellation import canceled
 from ..server.store.ports import Backend
 from ..settings import Limits
-from ..types import INTERRUPTED, LIVE, TaskHeader, TaskQuery, new_correlation_id
+from ..task_states import INTERRUPTED, LIVE
+from ..types import TaskHeader, TaskQuery, new_correlation_id
 from .async_commands import awaited
 from .audit_facts import audit_facts
 from .owner_options import owner_options

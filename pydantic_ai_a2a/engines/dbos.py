@@ -45,8 +45,8 @@ _runs: dict[str, EngineRun] = {}
 async def stream_events(ctx: RunContext[Any], events: AsyncIterable[AgentStreamEvent]) -> None:
     """Stream the text of answers, and the steps that clients may see.
 
-    Give this function to the capability of the agent: `DBOSDurability(event_stream_handler=stream_events)`. Outside of
-    the runs of tasks, it does nothing.
+    This function is an `event_stream_handler` of Pydantic AI, which gets the events of a run. Give it to the capability
+    of the agent: `DBOSDurability(event_stream_handler=stream_events)`. Outside of the runs of tasks, it does nothing.
     """
     run = _runs.get(dbos.DBOS.workflow_id or '')
     async for event in events:

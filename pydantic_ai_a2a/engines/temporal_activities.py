@@ -19,7 +19,7 @@ from temporalio.worker import (
 )
 
 from ..server.agent.current_task import Running, running
-from ..server.agent.pydantic_ai_internals import was_changed
+from ..server.agent.workflow_internals import was_changed
 from ..server.conversion.chosen_states import Rejected
 from ..server.conversion.failures import ENGINE_FAILED, UNKNOWN
 from ..server.runs.engine import AtEngine

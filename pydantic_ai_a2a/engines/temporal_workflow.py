@@ -12,18 +12,19 @@ from pydantic_ai.exceptions import UserError
 from temporalio import workflow
 from temporalio.worker import ExecuteWorkflowInput, WorkflowInboundInterceptor
 
+from ..server.agent.added_messages import AddedMessages
 from ..server.agent.current_task import Running, running
+from ..server.agent.run_arguments import Emit, RunArguments
 from ..server.agent.run_options import RunOptions
 from ..server.agent.run_output import RunOutput, stopped
-from ..server.agent.runner import Emit, RunArguments
-from ..server.agent.turn_messages import AddedMessages
 from ..server.conversion.chosen_states import Rejected
 from ..server.conversion.failures import EngineFailure
 from ..server.conversion.typed_input import ValidatedInput
 from ..server.runs.agent_job import AgentJob
 from ..server.runs.engine import AtEngine
 from ..server.runs.recorder import Recorder
-from ..server.runs.workflow_run import WorkflowToken, perform
+from ..server.runs.workflow_run import perform
+from ..server.runs.workflow_token import WorkflowToken
 from ..server.store.ports import Claim
 from ..types import Message, Part
 from .temporal_arguments import load_run

@@ -9,7 +9,7 @@ from ..client.answer_content import status_message
 from ..client.question_answers import answer_to
 from ..client.questions import PendingRemoteCall, RemoteQuestion
 from ..client.results import OutputT, RemoteResult
-from ..types import STOPPED
+from ..task_states import STOPPED
 from ..wire.extensions.remote_calls import open_calls
 
 _MOST_ROUNDS = 100

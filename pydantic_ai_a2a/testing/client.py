@@ -23,7 +23,8 @@ from ..client.results import OutputT, RemoteResult, answering
 from ..client.send_options import SendOptions, WaitOptions
 from ..client.updates import Update
 from ..server.service.refusals import REASONS
-from ..types import STOPPED, TaskState
+from ..task_states import STOPPED
+from ..types import TaskState
 from .answers import Answers, Script, status_of
 from .recordings import Recording, RecordingTransport
 

@@ -48,7 +48,7 @@ from pydantic_ai_a2a import (
 from pydantic_ai_a2a.client.message_content import message_of
 from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.testing import Answers
-from pydantic_ai_a2a.wire.extensions.schemas_extension import SCHEMAS_URI
+from pydantic_ai_a2a.wire.extensions.card_schemas import SCHEMAS_URI
 
 from ..bounds import LIMIT
 from .agents.agents import pizzeria

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskState
+from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, TERMINAL
+from pydantic_ai_a2a.types import TaskState
 
 from ..suites.model import may_move
 from .blocks import ROOT

@@ -37,8 +37,8 @@ from pydantic_ai_a2a import (
     store,
     to_a2a,
 )
+from pydantic_ai_a2a.server.agent.run_arguments import RunArguments
 from pydantic_ai_a2a.server.agent.run_output import RunOutput
-from pydantic_ai_a2a.server.agent.runner import RunArguments
 from pydantic_ai_a2a.server.store.sql.unanswered_tasks import EXPIRED
 from pydantic_ai_a2a.wire.protocol.v1_0 import V1_0
 

@@ -17,7 +17,7 @@ from a2a.types import CancelTaskRequest, GetTaskRequest, Part, SendMessageReques
 from a2a.utils.errors import InvalidParamsError
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.wire.extensions.schemas_extension import SCHEMAS_URI
+from pydantic_ai_a2a.wire.extensions.card_schemas import SCHEMAS_URI
 
 from ..behaviour.rows import covers
 from ..temporal import temporal_program

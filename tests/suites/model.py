@@ -12,7 +12,8 @@ from datetime import timedelta
 
 from pydantic_ai_a2a.server.store.ports import Claim, Submission
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.types import INTERRUPTED, LIVE, STOPPED, TERMINAL, TaskEvent, TaskState
+from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, STOPPED, TERMINAL
+from pydantic_ai_a2a.types import TaskEvent, TaskState
 
 from .values import AT, WINDOW, text_of
 

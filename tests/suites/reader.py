@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from pydantic_ai_a2a.errors import A2AError
 from pydantic_ai_a2a.server.store.ports import Backend, Claim, Slot, Status
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskQuery, TaskState
+from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, TERMINAL
+from pydantic_ai_a2a.types import TaskQuery, TaskState
 
 from .base import MakeBackend, PortSuite
 from .values import (

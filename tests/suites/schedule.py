@@ -26,7 +26,8 @@ from pydantic_ai_a2a.errors import (
     UnsupportedOperationError,
 )
 from pydantic_ai_a2a.server.store.ports import Backend, Checkpoint, Submission, Subscription
-from pydantic_ai_a2a.types import INTERRUPTED, LIVE, TERMINAL, TaskEvent, TaskQuery, TaskState
+from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, TERMINAL
+from pydantic_ai_a2a.types import TaskEvent, TaskQuery, TaskState
 
 from .base import MakeBackend, PortSuite
 from .model import A_DAY, CONTEXTS, OWNERS, SHORT, Context, Hand, Holder, Model, Task

@@ -26,7 +26,8 @@ from pydantic_ai.tools import RunContext
 
 from ...arguments import checked
 from ...errors import A2AError, RemoteError
-from ...types import INTERRUPTED, AgentCard, Message
+from ...task_states import INTERRUPTED
+from ...types import AgentCard, Message
 from ...wire.extensions.client_schema import CLIENT_SCHEMA_URI, with_client_schema
 from ...wire.extensions.client_tools import CLIENT_TOOLS_URI
 from ...wire.extensions.own_extensions import RUN_METADATA_URI

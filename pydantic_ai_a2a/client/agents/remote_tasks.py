@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import anyio
 
 from ...errors import A2AError, RemoteError, RemoteUnavailable
-from ...types import STOPPED
+from ...task_states import STOPPED
 from ..client import A2AClient
 from ..updates import Update
 

@@ -15,10 +15,10 @@ from pydantic_ai.tools import ToolDefinition
 
 from ...errors import CardRefused
 from ...types import AgentCard, Part, Skill
-from ...wire.extensions.schemas_extension import CardSchemas
+from ...wire.extensions.card_schemas import CardSchemas
 from ...wire.schemas.foreign_schemas import warn_ignored
-from ..card_schemas import input_schema, output_schema
 from ..message_content import digest_id
+from ..remote_schemas import input_schema, output_schema
 
 _MOST_TOOLS = 128
 _LONGEST_NAME = 64

@@ -9,7 +9,8 @@ from typing import Any
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.usage import RequestUsage
 
-from ...types import INTERRUPTED, Message, Task
+from ...task_states import INTERRUPTED
+from ...types import Message, Task
 from ...wire.extensions.remote_calls import SYSTEM, sign_in
 from ..conversation_place import Place
 from ..questions import question_of_task

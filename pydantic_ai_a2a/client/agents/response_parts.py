@@ -10,9 +10,10 @@ from pydantic_ai.messages import BinaryContent, BinaryImage, FilePart, ModelResp
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_core import from_json
 
-from ...types import INTERRUPTED, Message, Part, Task
+from ...task_states import INTERRUPTED
+from ...types import Message, Part, Task
 from ...wire.extensions.remote_calls import SYSTEM
-from ...wire.schemas.json_schema import problem
+from ...wire.schemas.value_validation import problem
 from ..answer_content import FAILED, answer_parts, as_lines, as_text, content_items, ending_of, named
 from ..questions import PendingRemoteCall, question_of_task
 from .local_tools import APPROVAL, QUESTION, local_tools

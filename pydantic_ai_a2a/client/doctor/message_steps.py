@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from ...types import TERMINAL, AgentCard, CancelParams, Message, Part, SendParams, StreamResponse, Task, as_object
+from ...task_states import TERMINAL
+from ...types import AgentCard, CancelParams, Message, Part, SendParams, StreamResponse, Task, as_object
 from ...wire.protocol.lenient_reading import AnswerUnreadable
 from ...wire.protocol.received_tasks import read_event
 from ..updates import START

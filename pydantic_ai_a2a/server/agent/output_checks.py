@@ -10,7 +10,7 @@ from pydantic_ai.capabilities import AbstractCapability, WrapperCapability
 from pydantic_ai.output import OutputContext
 from pydantic_ai.run import AgentRun
 
-from ...wire.schemas.json_schema import problem
+from ...wire.schemas.value_validation import problem
 from ..conversion.output_mapper import OutputMapper
 from .pydantic_ai_internals import wrap_all_hooks
 

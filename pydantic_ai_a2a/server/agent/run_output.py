@@ -16,16 +16,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from pydantic_ai import BinaryContent
-from pydantic_ai.messages import CompactionPart, ModelMessage, ModelRequest, ModelResponse, UserContent, UserPromptPart
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, UserContent, UserPromptPart
 from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage
 
 from ...types import Artifact
 from ..conversion.chosen_states import State
+from .added_messages import AddedMessages
 from .approved_calls import schema_of
 from .pydantic_ai_internals import tool_of
-from .turn_messages import AddedMessages, Turn
+from .turn_messages import Turn
 
 Answer: TypeAlias = tuple[Sequence[Artifact], str | None]
 """An answer as its task gets it: the artifacts, and the answer itself if it is a text."""
@@ -112,28 +113,6 @@ def stopped(
 def last_response(messages: Sequence[ModelMessage]) -> ModelResponse | None:
     """Return the last response of the model. A return of an output tool may follow the response."""
     return next((message for message in reversed(messages) if isinstance(message, ModelResponse)), None)
-
-
-def is_compacted(whole: Sequence[ModelMessage], history: Sequence[ModelMessage], new: Sequence[ModelMessage]) -> bool:
-    """Return whether a capability has put a `CompactionPart` in the place of messages during a run.
-
-    Args:
-        whole: The messages at the end of the run.
-        history: The messages before the run.
-        new: The messages of the run. A compaction in a response is the provider's, and replaces no message here.
-    """
-    if not (found := _compactions(whole)):
-        return False
-    known = _compactions([*history, *(message for message in new if isinstance(message, ModelResponse))])
-    return found != known or _count_parts(whole) < _count_parts([*history, *new])
-
-
-def _compactions(messages: Sequence[ModelMessage]) -> list[CompactionPart]:
-    return [part for message in messages for part in message.parts if part.part_kind == 'compaction']
-
-
-def _count_parts(messages: Sequence[ModelMessage]) -> int:
-    return sum(len(message.parts) for message in messages)
 
 
 def calls_of(messages: Sequence[ModelMessage]) -> list[str]:

@@ -32,116 +32,62 @@ meaning `runs.outcomes` tells.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import deepcopy
-from dataclasses import field
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from pydantic_ai import Agent, CallToolsNode, ModelRequestNode, RunContext
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import RunCancelled, UserError
-from pydantic_ai.messages import AgentStreamEvent, ModelMessage, ModelResponse, UserContent
+from pydantic_ai.messages import AgentStreamEvent, ModelMessage, ModelResponse
 from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.run import AgentRun
-from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDefinition
-from pydantic_ai.usage import RunUsage, UsageLimits
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
+from pydantic_ai.usage import UsageLimits
 from pydantic_graph import End
 
 from ...arguments import seconds
 from ...errors import NoModel
 from ...settings import Limits, Progress
-from ...types import Note, Step, TextDelta, frozen
+from ...types import Note, frozen
 from ..conversion.answer_stream import AnswerStream
 from ..conversion.chosen_states import STATES
-from ..conversion.client_output import ClientOutput
 from ..conversion.forwarded_questions import question_of
 from ..conversion.output_mapper import OutputMapper
 from ..conversion.output_types import states_of
 from ..conversion.progress_steps import StepsShown
-from ..quotas import Left
+from .added_messages import AddedMessages
 from .agent_inspection import NO_MODEL, may_change_history, may_have_model, may_prepare_tools
 from .approved_calls import AsApproved
 from .budget import charge_unanswered, within
 from .client_toolset import add_client_tools
+from .compaction import is_compacted
 from .downloads import Downloads, has_files
 from .enqueued_messages import enqueue_again, enqueued_in
 from .hooks import Hooks, observe_tools
 from .mcp_connections import MCPConnections
 from .option_checks import check_options
 from .output_checks import check_outputs
-from .partial_outputs import PartialOutputs
 from .playground_steps import Trace
 from .pydantic_ai_internals import allow_deferred_calls, model_of, next_with, set_prompt, validates_output, wrap_toolset
 from .refused_files import check_files
-from .run_info import RunInfo
+from .run_arguments import RunArguments
 from .run_options import RunOptions
-from .run_output import RunOutput, calls_of, is_compacted, last_response, schemas_of, stopped
-from .run_token import Entering, RunToken
-from .steering import Steering
+from .run_output import RunOutput, calls_of, last_response, schemas_of, stopped
+from .run_token import Entering
 from .system_exits import Exited, contain_exits, contain_model_exits, contain_prepare_exits
 from .tool_events import ToolEvents
-from .turn_messages import AddedMessages, Turn
+from .turn_messages import Turn
 
 _WAITS = (DeferredToolRequests, *STATES)
-Emit = Callable[[TextDelta | Note | Step], Awaitable[None]]
 _Node: TypeAlias = Any
 """A node of an agent's graph. Pydantic AI exports no type for nodes. On the way of each run, nodes are told apart by
 `type(node)`, because `isinstance` takes three calls for a class with an abstract base."""
 _Events: TypeAlias = AbstractAsyncContextManager[AsyncIterable[AgentStreamEvent]]
-
-
-@frozen
-class RunArguments:
-    """The arguments of one run of the agent."""
-
-    prompt: str | Sequence[UserContent] | None
-    """The user's prompt; None for answers only."""
-    history: Sequence[ModelMessage]
-    """Messages before the prompt, never changed."""
-    info: RunInfo
-    """Information for tools."""
-    run_id: str
-    """Name of the run."""
-    token: RunToken
-    """Cancels the run."""
-    watched: Callable[[], bool]
-    """Returns True if the run has readers."""
-    watched_live: Callable[[], bool]
-    """Returns True if the run has readers who want the text of the answer while the model writes the text."""
-    emit: Emit
-    """Takes the events of the run."""
-    text_output: bool
-    """True if text of the model can be the output."""
-    partial_outputs: PartialOutputs | None = None
-    """Takes partial outputs for readers; None for no partial outputs."""
-    turn: Turn | None = None
-    """Stores the run step by step."""
-    usage: RunUsage | None = None
-    """Usage before the run, increased by the run."""
-    budget: Left | None = None
-    """Remaining budget of the owner; None for no limit."""
-    may_wait: bool = False
-    """True to let the run end with deferred calls, for any output type of the agent."""
-    answers: DeferredToolResults | None = None
-    """Results of the calls at the end of the history."""
-    approved: Mapping[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """JSON Schemas of approved calls when they were shown, by the id of the call."""
-    shown: Collection[str] = ()
-    """Ids of those calls shown to clients before."""
-    steering: Steering | None = None
-    """Brings in messages of the user during the run."""
-    client_tools: Sequence[ToolDefinition] = ()
-    """Tools whose calls the client answers."""
-    client_output: ClientOutput | None = None
-    """The output by the schema of the client; None for the output of the agent."""
-    spent: float = 0.0
-    """Seconds of the run's timeout that earlier tries have taken."""
-    on_model_error: Callable[[Exception], None] | None = None
-    """Called with an error of a model request if another try of the run repeats no finished tool call."""
 
 
 class RunsAgent(Protocol):

@@ -11,7 +11,8 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model
 
 from .agent_inspection import all_capabilities, models_of, unwrapped_agent
-from .pydantic_ai_internals import (
+from .run_options import RunOptions
+from .workflow_internals import (
     capabilities_of,
     check_capabilities,
     check_model,
@@ -23,7 +24,6 @@ from .pydantic_ai_internals import (
     knows_name,
     refuses_images,
 )
-from .run_options import RunOptions
 
 
 def check_in_workflow(durability: object, agent: AbstractAgent[Any, Any], options: RunOptions) -> None:

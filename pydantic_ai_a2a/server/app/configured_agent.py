@@ -17,8 +17,8 @@ from ...errors import UnsupportedOperationError
 from ...settings import Approvals, Settings
 from ...types import Message
 from ...wire.extensions import client_schema
+from ...wire.extensions.card_schemas import CardSchemas
 from ...wire.extensions.client_tools import ClientTools
-from ...wire.extensions.schemas_extension import CardSchemas
 from ...wire.parts.media_types import media_range
 from ...wire.schemas.foreign_schemas import MAX_BYTES, MAX_DEPTH, is_small
 from ..agent.agent_inspection import lacks_deps, may_have_model, may_have_own_output, models_of
@@ -32,7 +32,8 @@ from ..agent.referenced_tasks import read_referenced
 from ..agent.run_options import RunOptions
 from ..agent.runner import Runner, RunsAgent
 from ..auth.credential_vault import CredentialVault
-from ..conversion.accepted_content import Accepts, accepts, resolve_audio_types, resolve_profile
+from ..conversion.accepted_content import Accepts
+from ..conversion.model_profiles import accepts, resolve_audio_types, resolve_profile
 from ..conversion.output_mapper import OutputMapper
 from ..conversion.typed_input import TypedInput
 from ..conversion.user_prompts import check_parts, check_types

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from ...types import frozen
-from ...wire.extensions.schemas_extension import CardSchemas
+from ...wire.extensions.card_schemas import CardSchemas
 
 
 @frozen

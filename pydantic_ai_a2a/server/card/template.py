@@ -29,7 +29,7 @@ from ...types import (
     agent_card_ta,
     frozen,
 )
-from ...wire.extensions.schemas_extension import with_skills
+from ...wire.extensions.card_schemas import with_skills
 from ...wire.protocol.security_schemes import check_schemes, dump_requirements, dump_scheme
 from .card_facts import CardFacts
 

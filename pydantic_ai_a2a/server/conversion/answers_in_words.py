@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic_core import from_json
 
 from ...settings import Approvals
-from ...wire.schemas.json_schema import problem
+from ...wire.schemas.value_validation import problem
 
 _YES = frozenset({'yes', 'y', 'ok', 'okay', 'approve', 'approved'})
 _NO = frozenset({'no', 'n', 'deny', 'denied'})

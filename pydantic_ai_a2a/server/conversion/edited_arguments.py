@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from ...wire.schemas.json_schema import Level, Problem, Schema, checked_levels, properties_of
+from ...wire.schemas.value_validation import Level, Problem, Schema, checked_levels, properties_of
 
 _ABSENT = object()
 _UNNAMED = 'is not a member that the schema names: an approval may not add or change it'

@@ -8,8 +8,9 @@ from typing import Any, cast
 from pydantic_ai.tools import DeferredToolResults, ToolApproved
 
 from ...wire.extensions.remote_calls import ANSWER, CONTINUE, MODEL, PRIVATE, WAITING, answers_of, open_calls
+from .deferred_results import deferred_tool_results
 from .forwarded_questions import waiting_remote_task
-from .pending_calls import CallAnswer, Pending, PendingCall, deferred_tool_results
+from .pending_calls import CallAnswer, Pending, PendingCall
 
 
 def run_results(pending: Pending) -> DeferredToolResults:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
-from math import isfinite
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
-from pydantic_ai.exceptions import UnexpectedModelBehavior, UserError
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import BinaryContent
 from pydantic_ai.output import OutputSpec
 from pydantic_core import from_json
@@ -20,23 +19,25 @@ from pydantic_core import from_json
 from ...errors import ContentTypeNotSupportedError
 from ...type_names import type_name
 from ...types import PARTIAL, Artifact, Part, dump_json
-from ...wire.parts.file_parts import File, file_modes, file_part
+from ...wire.parts.file_parts import File, file_part
 from ...wire.parts.media_types import OCTET_STREAM
 from ...wire.schemas.json_depth import MOST_LEVELS, is_deep
 from .artifacts import Artifacts
-from .output_modes import EVERYTHING, PLAIN, OutputModes, UnacceptableOutput, fitting, output_modes, with_json
+from .output_modes import (
+    EVERYTHING,
+    PLAIN,
+    OutputModes,
+    UnacceptableOutput,
+    file_modes,
+    fitting,
+    output_modes,
+    with_json,
+)
 from .output_types import NO_ANSWERS, answers_in_text, declared_types, file_types
+from .unwritable_outputs import NotFinite, UnserializableOutput, lost_number
 
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 """Writes values by their runtime type, if the declared type has no schema."""
-
-
-class UnserializableOutput(TypeError):
-    """The agent's output cannot be written as JSON. Never sent to a client."""
-
-
-class NotFinite(UnexpectedModelBehavior):
-    """The output holds NaN or infinity, which JSON has no number for. Never sent to a client."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,29 +312,3 @@ def _json_of(adapter: TypeAdapter[Any], value: Any) -> bytes:
         return adapter.dump_json(value, by_alias=True, warnings=False)
     except ValueError:
         return dump_json(adapter.dump_python(value, mode='json', by_alias=True, warnings=False))
-
-
-# --- numbers that JSON cannot hold ------------------------------------------------------------------------------------
-# NaN and infinity, which Pydantic writes as null, and as the key `None`.
-
-
-def lost_number(value: Any, written: Any, path: str) -> str | None:
-    """Return the path of the first float that was written as null or as the key `None`; None without such a float.
-
-    Args:
-        value: The output as Python values.
-        written: The output as JSON values.
-        path: Path of both.
-    """
-    if written is None:
-        return path if isinstance(value, float) and not isfinite(value) else None
-    pairs: Iterable[tuple[Any, tuple[Any, Any]]] = ()
-    if isinstance(written, dict) and isinstance(value, Mapping):
-        mapping = cast('Mapping[Any, Any]', value)
-        if 'None' in written and (keys := [key for key in mapping if isinstance(key, float) and not isfinite(key)]):
-            return f'{path}[{keys[0]!r}]'
-        pairs = zip(mapping.values(), cast('dict[str, Any]', written).items(), strict=False)
-    elif isinstance(written, list) and isinstance(value, Iterable):
-        pairs = zip(cast('Iterable[Any]', value), enumerate(cast('list[Any]', written)), strict=False)
-    paths = (lost_number(inner, json, f'{path}[{key!r}]') for inner, (key, json) in pairs)
-    return next((inner for inner in paths if inner is not None), None)

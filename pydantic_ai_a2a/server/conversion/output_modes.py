@@ -1,14 +1,28 @@
-"""The media types that a client accepts (`acceptedOutputModes`, A2A 1.0 §3.2.2), and parts converted to fit."""
+"""The media types of outputs: of files on the agent card, and those that a client accepts.
+
+A client names them as `acceptedOutputModes` (A2A 1.0 §3.2.2). Text and data are converted to fit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from pydantic_ai.exceptions import UnexpectedModelBehavior
+from pydantic_ai.messages import (
+    AudioMediaType,
+    AudioUrl,
+    BinaryAudio,
+    BinaryImage,
+    ImageMediaType,
+    ImageUrl,
+    VideoMediaType,
+    VideoUrl,
+)
 from pydantic_core import to_json
 
 from ...types import Part
+from ...wire.parts.file_parts import File
 from ...wire.parts.media_types import OCTET_STREAM, in_ranges, media_range
 
 PLAIN = 'text/plain'
@@ -40,6 +54,17 @@ EVERYTHING = OutputModes(text=True, json=True, ranges=frozenset({'*/*'}))
 
 class UnacceptableOutput(UnexpectedModelBehavior):
     """The client accepts nothing of the agent's output. Never sent to a client."""
+
+
+def file_modes(kind: type[File]) -> tuple[str, ...]:
+    """Return the media types of a class of files, for the agent card."""
+    if issubclass(kind, BinaryImage | ImageUrl):
+        return get_args(ImageMediaType)
+    if issubclass(kind, BinaryAudio):
+        return ('audio/wav', 'audio/mpeg')
+    if issubclass(kind, AudioUrl):
+        return get_args(AudioMediaType)
+    return get_args(VideoMediaType) if issubclass(kind, VideoUrl) else (OCTET_STREAM,)
 
 
 def output_modes(names: Sequence[str], *, text: Iterable[str] = (), json: Iterable[str] = ()) -> OutputModes:

@@ -1,4 +1,4 @@
-"""The calls of a paused run, as they are stored, and the results that the next run gets for them."""
+"""The calls of a paused run, with the answers to them, as they are stored."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter
-from pydantic_ai import ModelRetry
-from pydantic_ai.tools import DeferredToolResults, ToolApproved, ToolDenied
 
 from ...types import dump_json, frozen
 
@@ -102,9 +100,6 @@ class Pending:
         return [call for call in self.calls if call.id not in self.answers and call.kind != 'authorization']
 
 
-_GRANTED = CallAnswer(decision='approve')
-
-
 @cache
 def _pending_ta() -> TypeAdapter[Pending]:
     return TypeAdapter(Pending)
@@ -137,26 +132,3 @@ def dump(pending: Pending) -> bytes:
 def load(body: bytes) -> Pending:
     """Read the JSON of `dump`."""
     return _pending_ta().validate_json(body)
-
-
-def deferred_tool_results(pending: Pending) -> DeferredToolResults:
-    """Return the deferred results for the next run, once all calls have answers.
-
-    Raises:
-        KeyError: A call has no answer.
-    """
-    deferred = DeferredToolResults()
-    for call in pending.calls:
-        answer = _GRANTED if call.kind == 'authorization' else pending.answers[call.id]
-        if answer.decision == 'approve':
-            args = call.changed if answer.args is None else answer.args
-            deferred.approvals[call.id] = ToolApproved(override_args=args)
-        elif answer.decision == 'deny':
-            deferred.approvals[call.id] = ToolDenied(answer.reason) if answer.reason else ToolDenied()
-        else:
-            deferred.calls[call.id] = answer.result if answer.decision == 'result' else ModelRetry(answer.reason or '')
-        if call.metadata:
-            deferred.metadata[call.id] = call.metadata
-        if answer.by:
-            deferred.answered_by[call.id] = answer.by
-    return deferred

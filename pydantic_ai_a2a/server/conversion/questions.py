@@ -1,29 +1,22 @@
-"""The status message of a waiting task: a text for people, and a data part for programs."""
+"""The end of a run that asks its client, or declines."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests
-from pydantic_core import from_json
 
 from ...settings import Approvals
 from ...types import Part, TaskState, dump_json, frozen
-from ...wire.extensions.pending_calls_extension import MEDIA_TYPE
-from ...wire.extensions.remote_calls import PRIVATE
-from ...wire.schemas.json_depth import MOST_LEVELS, deeper_than
-from .answers_in_words import SEVERAL, instruction, takes_words
-from .call_decisions import DECISIONS, REASON, may_change_arguments
 from .chosen_states import MARK, AuthRequired, Rejected, State
 from .forwarded_questions import calls_for_clients
 from .pending_calls import Kind, Pending, PendingCall
-
-_DEFS = '#/$defs/'
+from .status_parts import data_part, is_json, shown, text_part
 
 
 @frozen
@@ -92,35 +85,13 @@ def ask(
 def asked_by(state: State, rules: Approvals, task_id: str) -> Asked:
     """Return the end of a run that came to a state of the agent's choice."""
     if isinstance(state, Rejected):
-        return Asked(state='rejected', parts=[_text(state.reason)])
+        return Asked(state='rejected', parts=[text_part(state.reason)])
     if isinstance(state, AuthRequired):
-        return Asked(state='auth-required', parts=[_text(state.message), *_authorization(state.schemes, state.url)])
+        return Asked(state='auth-required', parts=[text_part(state.message), *_authorization(state.schemes, state.url)])
     if state.schema is None:
-        return Asked(state='input-required', parts=[_text(state.question)])
+        return Asked(state='input-required', parts=[text_part(state.question)])
     pending = Pending(schema=dict(state.schema), question=state.question)
     return Asked(state='input-required', parts=shown(pending, rules, task_id), pending=pending)
-
-
-def shown(pending: Pending, rules: Approvals, task_id: str, *, again: bool = False) -> list[Part]:
-    """Return the parts for clients: a text for people, and a data part for programs.
-
-    Args:
-        pending: The pending calls and questions.
-        rules: Rules for the answers of clients.
-        task_id: The task.
-        again: True after an unclear answer of the client.
-    """
-    waiting = pending.open or pending.calls
-    questions = [call.text for call in waiting] if pending.calls else [pending.question]
-    lines = [*(['The answer is not clear.'] if again else []), *questions, to_write(pending, rules)]
-    data: dict[str, Any] = {'pending': [_shown(call, rules) for call in waiting]}
-    if pending.schema is not None:
-        data['schema'] = pending.schema
-    if pending.open:
-        data['messageSchema'] = _message_schema(task_id, *_answers_schema(pending.open, rules))
-    elif pending.schema is not None:
-        data['messageSchema'] = _message_schema(task_id, *_bare(pending.schema))
-    return [_text('\n'.join(line for line in lines if line)), _data(data)]
 
 
 def rules_of(rules: Approvals, *, first: bool) -> Approvals:
@@ -131,14 +102,6 @@ def rules_of(rules: Approvals, *, first: bool) -> Approvals:
     if first or rules.approvers is None or rules.plain_text_answers == 'none':
         return rules
     return replace(rules, plain_text_answers='deny')
-
-
-def to_write(pending: Pending, rules: Approvals) -> str:
-    """Return the instruction for a person who answers; empty if the question says all, or no answer is needed."""
-    if pending.open:
-        first, *others = pending.open
-        return SEVERAL if others else instruction(first.kind, first.tool, first.schema, rules)
-    return '' if pending.calls else instruction('question', '', pending.schema, rules)
 
 
 def _call(
@@ -173,141 +136,11 @@ def _call(
         hidden=is_hidden,
         metadata=metadata,
         schema=schema,
-        may_change=_is_json(args),
+        may_change=is_json(args),
         changed=changed,
     )
 
 
-def _is_json(args: Mapping[str, Any]) -> bool:
-    """Return False for arguments with an infinite number. JSON has none, so no client could send it back."""
-    return dump_json(args) == dump_json(args, inf_nan_mode='null')
-
-
-def _shown(call: PendingCall, rules: Approvals) -> dict[str, Any]:
-    item: dict[str, Any] = {
-        'id': call.shown_id,
-        'toolCallId': call.local_id or call.id,
-        'kind': call.kind,
-        'tool': call.tool,
-        'text': call.text,
-    }
-    if call.kind == 'approval' and call.schema and 'description' in call.schema:
-        item['description'] = call.schema['description']
-    if call.args is not None and not call.hidden:
-        item['args'] = call.args if _is_json(call.args) else from_json(dump_json(call.args, inf_nan_mode='strings'))
-    if metadata := {name: value for name, value in (call.metadata or {}).items() if name not in PRIVATE}:
-        item['metadata'] = metadata
-    if call.kind == 'authorization':
-        return item
-    choices, defs = _choices(call, rules)
-    return item | {'answerSchema': {'oneOf': choices, **defs}}
-
-
-def _choices(call: PendingCall, rules: Approvals, defs: str = '') -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return JSON Schemas of the answers to a call, and the `$defs` of the enclosing schema.
-
-    Args:
-        call: The call.
-        rules: Rules for the answers of clients.
-        defs: Prefix of the names of the `$defs`.
-    """
-    fixed = call.kind == 'approval' and not may_change_arguments(call, rules)
-    own, own_defs = ({}, {}) if fixed else _hoisted(call.schema or {}, defs)
-    schemas = {'args': own or {'type': 'object'}, 'result': own, 'reason': {**REASON}}
-    choices: list[dict[str, Any]] = []
-    for decision, (member, required) in DECISIONS[call.kind].items():
-        members = {} if fixed and member == 'args' else {member: schemas[member]}
-        choices.append(_choice(call, decision, *([member] if required else []), **members))
-    return choices, own_defs
-
-
-def _hoisted(schema: Mapping[str, Any], prefix: str = '') -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a schema without its `$defs`, and the `$defs` for the enclosing schema, with a prefix to their names."""
-    if '$defs' not in schema:
-        return dict(schema), {}
-    renamed = _with_refs(schema, prefix)
-    defs: dict[str, Any] = renamed.pop('$defs')
-    return renamed, {'$defs': {prefix + name: value for name, value in defs.items()}}
-
-
-def _with_refs(schema: Any, prefix: str) -> Any:
-    """Return a schema with a prefix to the names in its references to `$defs`."""
-    if isinstance(schema, Mapping):
-        items = cast('Mapping[str, Any]', schema).items()
-        return {
-            name: f'{_DEFS}{prefix}{value.removeprefix(_DEFS)}'
-            if name == '$ref' and isinstance(value, str) and value.startswith(_DEFS)
-            else _with_refs(value, prefix)
-            for name, value in items
-        }
-    return [_with_refs(item, prefix) for item in cast('list[Any]', schema)] if isinstance(schema, list) else schema
-
-
-def _answers_schema(calls: Sequence[PendingCall], rules: Approvals) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the JSON Schema of answers to calls, and the `$defs` of the schema."""
-    choices: list[dict[str, Any]] = []
-    defs: dict[str, Any] = {}
-    for n, call in enumerate(calls):
-        of_call, own_defs = _choices(call, rules, f'{n}.' if len(calls) > 1 else '')
-        choices += of_call
-        defs |= own_defs.get('$defs', {})
-    items = {'type': 'array', 'minItems': 1, 'maxItems': len(calls), 'items': {'oneOf': choices}}
-    data = {
-        'type': 'object',
-        'properties': {'callAnswers': items},
-        'required': ['callAnswers'],
-        'additionalProperties': False,
-    }
-    return [_of_part('data', data)], {'$defs': defs} if defs else {}
-
-
-def _bare(schema: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return JSON Schemas of answers to a question of the agent, and the `$defs` of the schemas."""
-    own, defs = _hoisted(schema)
-    parts = [_of_part('data', own)]
-    return [*parts, _of_part('text', {'type': 'string'})] if takes_words(schema) else parts, defs
-
-
-def _of_part(member: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {'type': 'object', 'properties': {member: schema}, 'required': [member]}
-
-
-def _message_schema(task_id: str, parts: Sequence[dict[str, Any]], defs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON Schema of a whole message with an answer, in A2A 1.0 and 0.3."""
-    part = parts[0] if len(parts) == 1 else {'anyOf': [*parts]}
-    return {
-        'type': 'object',
-        'properties': {
-            'messageId': {'type': 'string', 'minLength': 1},
-            'role': {'enum': ['ROLE_USER', 'user'], 'description': 'ROLE_USER in A2A 1.0, user in 0.3'},
-            'taskId': {'const': task_id},
-            'parts': {'type': 'array', 'minItems': 1, 'maxItems': 1, 'items': part},
-        },
-        'required': ['messageId', 'role', 'taskId', 'parts'],
-        **defs,
-    }
-
-
-def _choice(call: PendingCall, decision: str, *required: str, **properties: Any) -> dict[str, Any]:
-    fixed = {'id': {'const': call.shown_id}, 'decision': {'const': decision}}
-    return {
-        'type': 'object',
-        'properties': fixed | properties,
-        'required': ['id', 'decision', *required],
-        'additionalProperties': False,
-    }
-
-
 def _authorization(schemes: Sequence[str], url: str | None) -> list[Part]:
     fields = {name: value for name, value in (('schemes', [*schemes]), ('url', url)) if value}
-    return [_data({'pending': [], 'authorization': fields})] if fields else []
-
-
-def _text(text: str) -> Part:
-    return Part(text=text, media_type='text/plain')
-
-
-def _data(data: dict[str, Any]) -> Part:
-    if deeper_than(MOST_LEVELS, data):
-        raise UnexpectedModelBehavior(f'A call of the model is nested more than {MOST_LEVELS} deep.')
-    return Part(data=data, media_type=MEDIA_TYPE, metadata={'type': MEDIA_TYPE})
+    return [data_part({'pending': [], 'authorization': fields})] if fields else []

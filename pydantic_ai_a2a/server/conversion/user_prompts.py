@@ -5,46 +5,22 @@ Content that the agent's model does not accept is refused here, before anything 
 
 from __future__ import annotations
 
-import mimetypes
-import re
-from collections.abc import Sequence
-from urllib.parse import SplitResult, urlsplit
+from pydantic_ai.messages import StructuredContent, UserContent, VideoUrl
 
-from pydantic_ai.messages import (
-    BinaryContent,
-    BinaryImage,
-    FilePart,
-    ModelMessage,
-    ModelRequest,
-    ModelResponse,
-    StructuredContent,
-    TextPart,
-    UserContent,
-    UserPromptPart,
-    VideoUrl,
-)
-from pydantic_core import to_json
-
-from ...errors import ContentTypeNotSupportedError, InvalidParamsError, PrivateAddressError
-from ...public_hosts import is_public_host
+from ...errors import ContentTypeNotSupportedError, InvalidParamsError
 from ...types import Message, Part
 from ...wire.parts.file_parts import url_kind
-from ...wire.parts.media_types import OCTET_STREAM, MediaType, is_text, parse_media_type
+from ...wire.parts.media_types import MediaType, is_text
 from .accepted_content import Accepts
-from .base64_text import decode_base64
 from .detected_media_types import decode_text, detect_media_type, file_signature
+from .file_urls import checked_file_url, guessed_type
+from .received_files import UNDECLARED, binary_content, bytes_of, declared_type, identifier_of
 
-_FILENAME = re.compile(r'[^\x00-\x1f\x7f"<>]{1,255}')
-"""File names that cannot break out of their frame in the prompt."""
 _HEAD = 64
 """Characters of base64 with the first bytes of a file, for the detection of its type."""
-_BAD_IN_URL = re.compile(r'[\x00-\x20\x7f\\]')
-"""Characters that URL parsers disagree about."""
 
 _DOWNLOADABLE = frozenset({'https', 'http'})
 """Schemes that Pydantic AI can download, so that no provider inside the network fetches the URL."""
-
-_UNDECLARED = Accepts()
 
 
 def user_prompt(message: Message, accepts: Accepts, *, field: str = 'message') -> str | list[UserContent]:
@@ -84,7 +60,7 @@ def check_parts(message: Message, accepts: Accepts) -> None:
             _text(data, media, field)
 
 
-def check_types(message: Message, accepts: Accepts = _UNDECLARED) -> None:
+def check_types(message: Message, accepts: Accepts = UNDECLARED) -> None:
     """Refuse text and data of a media type that the app does not declare, or else that is no text for the model.
 
     Text without a media type is `text/plain`, and data is `application/json`. A message to a task may always have
@@ -98,7 +74,7 @@ def check_types(message: Message, accepts: Accepts = _UNDECLARED) -> None:
         if not ('text' in part or 'data' in part) or not ('media_type' in part or accepts.declared):
             continue
         field = f'message.parts[{index}]'
-        media = _declared(part, field)
+        media = declared_type(part, field)
         kind, plain = ('text', 'text/plain') if 'text' in part else ('data', 'application/json')
         name, field = (media.name, f'{field}.mediaType') if media else (plain, field)
         if accepts.declared:
@@ -109,25 +85,6 @@ def check_types(message: Message, accepts: Accepts = _UNDECLARED) -> None:
                 f'{field}: {name} is not supported for {kind}: use a text type or a JSON type.',
                 metadata={'field': field},
             )
-
-
-def model_messages(history: Sequence[Message], accepts: Accepts) -> list[ModelMessage]:
-    """Return an A2A history as a Pydantic AI message history, for a `fasta2a.Worker`.
-
-    Raises:
-        InvalidParamsError: As for `user_prompt`.
-        ContentTypeNotSupportedError: As for `user_prompt`.
-    """
-    messages: list[ModelMessage] = []
-    for index, message in enumerate(history):
-        field = f'history[{index}]'
-        if message['role'] == 'user':
-            content = user_prompt(message, accepts, field=field)
-            messages.append(ModelRequest(parts=[UserPromptPart(content=content)]))
-        else:
-            parts = (_answer(part, f'{field}.parts[{i}]') for i, part in enumerate(message['parts']))
-            messages.append(ModelResponse(parts=list(parts)))
-    return messages
 
 
 def _content(part: Part, field: str, accepts: Accepts) -> UserContent:
@@ -142,35 +99,24 @@ def _content(part: Part, field: str, accepts: Accepts) -> UserContent:
     raise InvalidParamsError.of(field, 'must have one of text, raw, url and data')
 
 
-def _answer(part: Part, field: str) -> TextPart | FilePart:
-    """Return a part of an earlier answer of the agent: files stay files, links and data become text."""
-    if 'raw' in part:
-        data = _bytes(part['raw'], field)
-        media = _declared(part, field) or MediaType(detect_media_type(data) or OCTET_STREAM, None)
-        return FilePart(_binary(data, media.name, part))
-    if 'data' in part:
-        return TextPart(to_json(part['data']).decode())
-    return TextPart(part['text'] if 'text' in part else part.get('url', ''))
-
-
 def _file(part: Part, field: str, accepts: Accepts) -> UserContent:
     """Return a `raw` part as a file that the model reads, or as text."""
     media, data = _checked_file(part, field, accepts)
     if is_text(media.name):
         return _text_file(data, media, part, field, accepts)
-    return _binary(_bytes(part.get('raw', ''), field), media.name, part)
+    return binary_content(bytes_of(part.get('raw', ''), field), media.name, part)
 
 
 def _checked_file(part: Part, field: str, accepts: Accepts) -> tuple[MediaType, bytes]:
     """Return the type of an accepted `raw` part, with all bytes of text and the first bytes of other files."""
     raw = part.get('raw', '')
-    data = _bytes(raw[:_HEAD], field)
-    media = _declared(part, field, accepts)
+    data = bytes_of(raw[:_HEAD], field)
+    media = declared_type(part, field, accepts)
     where = f'{field}.mediaType' if media else f'{field}.raw'
     if media is None and (detected := file_signature(data)):
         media = MediaType(detected, None)
     if media is None or is_text(media.name):
-        data = _bytes(raw, field)
+        data = bytes_of(raw, field)
     if media is None and (detected := detect_media_type(data)):
         media = MediaType(detected, None)
     if media is None:
@@ -183,7 +129,7 @@ def _checked_file(part: Part, field: str, accepts: Accepts) -> tuple[MediaType, 
 def _text_file(data: bytes, media: MediaType, part: Part, field: str, accepts: Accepts) -> UserContent:
     """Return a text file; for models without text files, its text in Pydantic AI's frame for prompts."""
     text = _text(data, media, field)
-    file = _binary(text.encode() if media.charset else data, media.name, part)
+    file = binary_content(text.encode() if media.charset else data, media.name, part)
     if media.name in accepts.documents:
         return file
     begin = f'-----BEGIN FILE id="{file.identifier}" type="{media.name}"-----'
@@ -200,90 +146,21 @@ def _text(data: bytes, media: MediaType, field: str) -> str:
 def _link(part: Part, field: str, accepts: Accepts) -> UserContent:
     """Return a `url` part by its type."""
     url = part.get('url', '')
-    target = _checked_url(url, f'{field}.url', accepts.url_schemes)
-    media = _declared(part, field, accepts)
-    name = media.name if media else _guessed(target, part)
+    target = checked_file_url(url, f'{field}.url', accepts.url_schemes)
+    media = declared_type(part, field, accepts)
+    name = media.name if media else guessed_type(target, part)
     if name is None:
         raise _unsupported(f'{field}.url', 'needs a mediaType', accepts)
     if not (accepts.takes(name) and accepts.reads(name)):
         problem = f'{name} is not supported by URL' if accepts.takes(name) else f'{name} is not supported'
         raise _unsupported(f'{field}.{"mediaType" if media else "url"}', problem, accepts)
-    file = url_kind(name)(url=url, media_type=name, identifier=_identifier(part))
+    file = url_kind(name)(url=url, media_type=name, identifier=identifier_of(part))
     if accepts.force_download and target.scheme in _DOWNLOADABLE:
         file.force_download = not (isinstance(file, VideoUrl) and file.is_youtube)
     return file
-
-
-def _bytes(raw: str, field: str) -> bytes:
-    try:
-        return decode_base64(raw)
-    except ValueError:
-        raise InvalidParamsError.of(f'{field}.raw', 'must be base64') from None
-
-
-def _binary(data: bytes, media_type: str, part: Part) -> BinaryContent:
-    kind = BinaryImage if media_type.startswith('image/') else BinaryContent
-    return kind(data, media_type=media_type, identifier=_identifier(part))
-
-
-def _identifier(part: Part) -> str | None:
-    """Return the file's name if the prompt can hold it."""
-    filename = part.get('filename', '')
-    return filename if _FILENAME.fullmatch(filename) else None
-
-
-def _declared(part: Part, field: str, accepts: Accepts = _UNDECLARED) -> MediaType | None:
-    """Return the media type of the part; None for an absent one, and for one that means bytes of an unknown type."""
-    value = part.get('media_type')
-    if not value:
-        return None
-    media = parse_media_type(value)
-    if media is None:
-        raise InvalidParamsError.of(f'{field}.mediaType', 'must be a media type, such as image/png')
-    return None if media.name == OCTET_STREAM and OCTET_STREAM not in accepts.declared else media
-
-
-def _guessed(target: SplitResult, part: Part) -> str | None:
-    """Return the media type by the extension of the URL's path, else of the part's file name."""
-    for path in (target.path or '/', f'/{part.get("filename", "")}'):
-        if mimetypes.guess_type(path)[1]:
-            continue  # compressed, such as .tar.gz: the extension is not the content's
-        try:
-            # Only VideoUrl also recognises pages of YouTube, whose URLs have no extension.
-            return VideoUrl(f'{target.scheme}://{target.netloc}{path}').media_type
-        except ValueError:
-            continue
-    return None
 
 
 def _unsupported(field: str, problem: str, accepts: Accepts) -> ContentTypeNotSupportedError:
     return ContentTypeNotSupportedError(
         f'{field}: {problem}. This agent takes {", ".join(accepts.input_modes)}.', metadata={'field': field}
     )
-
-
-def _checked_url(url: str, field: str, schemes: frozenset[str]) -> SplitResult:
-    """Refuse URLs that the server must not fetch for a client (§13.2).
-
-    Names are not resolved here: Pydantic AI's own guard checks the addresses at the download.
-    """
-    try:
-        target = urlsplit(url)
-        host = (target.hostname or '').encode('idna').decode()
-        bad = bool(_BAD_IN_URL.search(url) or target.port == 0 or '%' in host)
-    except ValueError:
-        raise InvalidParamsError.of(field, 'must be a URL') from None
-    if target.scheme not in schemes:
-        needed = f'must be an {" or ".join(sorted(schemes))} URL' if schemes else 'URLs are not accepted'
-        raise InvalidParamsError.of(field, needed)
-    if bad or not host.strip('.'):
-        raise InvalidParamsError.of(field, 'must be a URL')
-    if '@' in target.netloc:
-        raise InvalidParamsError.of(
-            field, 'must not hold credentials: send the bytes of the file, or a URL without a user name and password'
-        )
-    if not is_public_host(host):
-        raise PrivateAddressError.of(
-            field, 'must not point to a private address: send the bytes of the file instead of its URL'
-        )
-    return target

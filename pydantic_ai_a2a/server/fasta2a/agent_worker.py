@@ -29,18 +29,22 @@ from typing_extensions import Unpack
 from ...clock import STOP_TIME
 from ...errors import A2AError, StoreFailed
 from ...settings import HTTPS_ONLY
-from ...types import TERMINAL, Note, Step, TextDelta
+from ...task_states import TERMINAL
+from ...types import Note, Step, TextDelta
 from ...wire.protocol import new_ids
 from ..agent.agent_inspection import models_of
+from ..agent.run_arguments import RunArguments
 from ..agent.run_info import RunInfo
 from ..agent.run_options import RunOptions
 from ..agent.run_token import RunToken
-from ..agent.runner import RunArguments, Runner
-from ..conversion.accepted_content import Accepts, accepts, resolve_audio_types, resolve_profile
+from ..agent.runner import Runner
+from ..conversion.accepted_content import Accepts
 from ..conversion.failures import SHUTDOWN, Failure, classify
+from ..conversion.model_history import model_messages
+from ..conversion.model_profiles import accepts, resolve_audio_types, resolve_profile
 from ..conversion.output_mapper import text_of
 from ..conversion.output_modes import OutputModes
-from ..conversion.user_prompts import model_messages, user_prompt
+from ..conversion.user_prompts import user_prompt
 from ..runs.outcomes import Outcome, outcome_of
 from ..store.conversation_turns import closed_turn
 from .worker_outputs import WorkerOutputs, in_fasta2as_form

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from ...errors import TaskNotFoundError, UnsupportedOperationError
-from ...types import STOPPED, StoredTask, TaskEvent
+from ...task_states import STOPPED
+from ...types import StoredTask, TaskEvent
 from ...wire.protocol import stored, stored_values
 from ..store.ports import Claim, Finish, Slot, Status, Submission
 from ..store.status_events import status_event

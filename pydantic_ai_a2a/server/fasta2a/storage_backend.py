@@ -21,17 +21,8 @@ from pydantic_ai.messages import ModelMessage
 
 from ...errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
 from ...settings import Retention
-from ...types import (
-    INTERRUPTED,
-    TERMINAL,
-    Page,
-    StoredTask,
-    TaskEvent,
-    TaskHeader,
-    TaskQuery,
-    check_cancel,
-    check_message,
-)
+from ...task_states import INTERRUPTED, TERMINAL, check_cancel, check_message
+from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from ...wire.protocol import stored, stored_values
 from ..store.conversation_turns import closed_turn
 from ..store.ports import (

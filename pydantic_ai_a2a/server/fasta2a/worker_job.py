@@ -16,7 +16,7 @@ from fasta2a.worker import Worker
 from pydantic_core import from_json
 
 from ...clock import STOP_TIME
-from ...types import STOPPED, TERMINAL
+from ...task_states import STOPPED, TERMINAL
 from ...wire.protocol import stored_values
 from ..agent.hooks import Hooks
 from ..agent.system_exits import contained

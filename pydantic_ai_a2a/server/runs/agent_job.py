@@ -34,10 +34,11 @@ from ..agent.dependencies import Dependencies
 from ..agent.hooks import Hooks
 from ..agent.partial_outputs import PartialOutputs
 from ..agent.referenced_tasks import Refer
+from ..agent.run_arguments import RunArguments
 from ..agent.run_info import RunInfo
 from ..agent.run_output import Answer, RunOutput
 from ..agent.run_token import RunToken
-from ..agent.runner import RunArguments, RunsAgent
+from ..agent.runner import RunsAgent
 from ..agent.steering import Content, Steering
 from ..agent.turn_messages import Turn
 from ..auth.credential_vault import CredentialVault

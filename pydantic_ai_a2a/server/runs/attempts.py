@@ -30,11 +30,12 @@ from ..conversion.failures import EXPIRED_ATTEMPTS, classify, retry_after
 from ..quotas import Metering
 from ..store.ports import Backend, Claim
 from ..store.ports.claim import Tried
-from .ends_without_result import EndsWithoutResult, run_id
+from .ends_without_result import EndsWithoutResult
 from .job import CancelToken, Job
 from .observed_run import observed_run
 from .outcomes import Outcome, outcome_of
 from .recorder import Recorder
+from .run_ids import run_id
 from .run_state import RunState
 from .store_outages import StoreRetries
 

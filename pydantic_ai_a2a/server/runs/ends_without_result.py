@@ -25,6 +25,7 @@ from ..quotas import Metering
 from ..store.ports import Backend, Claim
 from ..store.ports.claim import Tried
 from .recorder import Recorder
+from .run_ids import run_id
 from .store_outages import PendingWrites, StoreWrite
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -182,11 +183,3 @@ def run_failure(header: TaskHeader, kind: str, correlation_id: str, error: BaseE
         correlation_id=correlation_id,
         error=error,
     )
-
-
-def run_id(claim: Claim) -> str:
-    """Return the Pydantic AI run id, also the correlation id of a failure: logs, traces and client agree."""
-    run = f'{claim.header.id}.{claim.run}'
-    # Pydantic AI refuses an id of the history. A checkpoint has the ids of earlier attempts.
-    begins = claim.attempt == 1 and claim.checkpoint is claim.tried is None
-    return run if begins else f'{run}.{claim.fence}'

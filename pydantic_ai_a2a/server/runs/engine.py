@@ -17,14 +17,16 @@ from pydantic_ai.usage import RunUsage
 from ...errors import LeaseLost, StoreFailed, StoreUnavailable
 from ...types import Note, ToolArtifact
 from ..agent.current_task import Running
+from ..agent.run_arguments import Emit, RunArguments
 from ..agent.run_options import RunOptions
 from ..agent.run_output import RunOutput
-from ..agent.runner import Emit, RunArguments, Runner
+from ..agent.runner import Runner
 from ..agent.workflow_checks import check_in_workflow
 from ..conversion.failures import EngineFailure
 from ..store.ports import Backend
 from .agent_job import AgentJob
-from .workflow_run import WorkflowToken, perform
+from .workflow_run import perform
+from .workflow_token import WorkflowToken
 
 EngineEvent: TypeAlias = AgentStreamEvent | Note | ToolArtifact
 """An event of a run, for the clients of its task: of the model's stream or of a tool; or a note or an artifact."""

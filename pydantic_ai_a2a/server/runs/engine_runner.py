@@ -19,9 +19,9 @@ from ... import chains
 from ...errors import LeaseLost, ResultForgotten, StoreFailed
 from ...types import Note, ToolArtifact
 from ..agent.current_task import Running, running
+from ..agent.run_arguments import RunArguments
 from ..agent.run_options import RunOptions
 from ..agent.run_output import RunOutput
-from ..agent.runner import RunArguments
 from ..agent.turn_messages import Turn
 from ..conversion.answer_stream import AnswerStream
 from ..conversion.failures import EngineFailure

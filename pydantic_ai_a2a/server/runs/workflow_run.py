@@ -9,14 +9,13 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 from pydantic_ai.messages import ModelMessage
-from pydantic_ai.run import AgentRun
 from pydantic_ai.usage import RunUsage
 
 from ...errors import LeaseLost, StoreFailed, StoreUnavailable
+from ..agent.run_arguments import RunArguments
 from ..agent.run_options import RunOptions
 from ..agent.run_output import Answer, RunOutput
-from ..agent.run_token import RunToken
-from ..agent.runner import RunArguments, Runner
+from ..agent.runner import Runner
 from ..conversion.failures import EngineFailure, classify
 from ..store.run_usage import plain_usage
 
@@ -28,29 +27,6 @@ class Canceled:
     """The output of a cancelled run, whose messages are those until the cancel."""
 
     text: str
-
-
-class WorkflowToken(RunToken):
-    """Cancels one run inside of a workflow."""
-
-    run: AgentRun[Any, Any] | None = None
-    """The run, once it is entered."""
-    _stopped = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.on_entered = self._enter
-
-    def _enter(self, run: AgentRun[Any, Any]) -> None:
-        self.run = run
-        if self._stopped:
-            run.cancel()
-
-    def stop(self) -> None:
-        """Cancel the run now, or as soon as it is entered."""
-        self._stopped = True
-        if self.run is not None:
-            self.run.cancel()
 
 
 async def perform(

@@ -46,14 +46,15 @@ from ...errors import (
 )
 from ...settings import Approvals, Settings
 from ...telemetry.metrics import metrics
-from ...types import Call, Caller, Message, Part, SendParams, StoredTask
+from ...types import Call, Message, Part, SendParams, StoredTask
 from ...wire.protocol import new_ids, stored, stored_values
-from ..audit import Fact, audit
-from ..conversion import call_answers, pending_calls, questions
+from ..audit import audit
+from ..conversion import call_answers, pending_calls, questions, status_parts
 from ..conversion.client_output import SCHEMA_MARK, inherited
 from ..conversion.pending_calls import CallAnswer, Kind, Pending, PendingCall
 from ..quotas import Metering
 from ..store.ports import Accepted, Answer, Backend, Pause, Submission
+from .answer_audit import audit_answers
 from .approvers import ApproverAccess, sender_of_run, waiting_approvals
 from .cancellation import loaded
 from .message_marks import with_mark
@@ -65,7 +66,6 @@ logger = logging.getLogger('pydantic_ai_a2a')
 _DECIDED = (
     'No call of the task waits for an approval: another caller has decided, or the task has gone on without the call.'
 )
-
 
 Decisions: TypeAlias = Sequence[tuple[PendingCall, CallAnswer]]
 """The calls that a message decides."""
@@ -139,7 +139,7 @@ class Inbox:
         if metrics.instruments is not None and submission.new and not accepted.replayed:
             metrics.instruments.enter('submitted')
         if decisions and not accepted.replayed:
-            _audit(call, accepted.header.id, submission.owner, decisions)
+            audit_answers(call, accepted.header.id, submission.owner, decisions)
         return accepted
 
     async def decide(self, approvers: ApproverAccess, call: Call, params: SendParams) -> StoredTask | None:
@@ -268,7 +268,7 @@ def _with_answer(
     unclear = decided.asked_again > before.asked_again
     question = None
     if decided.open or unclear:
-        parts = questions.shown(decided, rules, submission.task_id, again=unclear)
+        parts = status_parts.shown(decided, rules, submission.task_id, again=unclear)
         ids = b',' + stored.ids(submission.task_id, pause.context_id)
         question = stored.message(new_ids.new_id(), b'ROLE_AGENT', stored_values.dump_parts(parts), ids)
     answer = Answer(pause=pause, pending=pending_calls.dump(decided), rest=question, again=unclear)
@@ -323,26 +323,4 @@ def _forbidden(call: Call, task_id: str) -> PermissionDeniedError:
     return PermissionDeniedError(
         'The caller may not answer this call. An approver decides about approvals, and the owner of the task'
         ' answers questions.'
-    )
-
-
-def _audit(call: Call, task_id: str, owner: str, decisions: Sequence[tuple[PendingCall, CallAnswer]]) -> None:
-    """Record the calls that a caller has decided, the calls with changed arguments, and the owner of another's task."""
-    decided: dict[str, str] = {}
-    changed: list[str] = []
-    for item, answer in decisions:
-        decided[item.id] = answer.decision
-        if answer.args not in (None, item.args):
-            changed.append(item.id)
-    facts: dict[str, Fact] = {'changed_arguments': changed} if changed else {}
-    if owner != call.caller.owner:
-        facts['owner'] = Caller.of(owner).id
-    audit(
-        'calls-answered',
-        correlation_id=call.correlation_id,
-        task=task_id,
-        caller=call.caller.id,
-        tenant=call.caller.tenant or None,
-        decisions=decided,
-        **facts,
     )

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...bounded_wait import bounded_wait
 from ...errors import TaskNotFoundError, UnsupportedOperationError
 from ...settings import Settings
+from ...task_states import TERMINAL, check_subscribe
 from ...types import (
-    TERMINAL,
     Call,
     CancelParams,
     CreatePushParams,
@@ -28,7 +28,6 @@ from ...types import (
     TaskHeader,
     TaskQuery,
     TaskState,
-    check_subscribe,
 )
 from ...wire.protocol import stored
 from ...wire.protocol.page_tokens import task_before, task_token

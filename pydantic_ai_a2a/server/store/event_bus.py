@@ -33,7 +33,8 @@ from itertools import islice
 from math import inf
 from threading import Lock
 
-from ...types import STOPPED, StoredTask, TaskEvent
+from ...task_states import STOPPED
+from ...types import StoredTask, TaskEvent
 from .ports import Ending, Subscription
 
 Read = Callable[[str, int, int], Awaitable[list[TaskEvent]]]

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 from ...errors import InvalidParamsError
 from ...types import AgentExtension, Message
-from ..schemas.foreign_schemas import UnusableSchema, inlined_schema, nodes
+from ..schemas.foreign_schemas import UnusableSchema, nodes
+from ..schemas.inlined_schemas import inlined_schema
 
 CLIENT_SCHEMA_URI = 'https://pypi.org/project/pydantic-ai-a2a/#client-schema-v1'
 """Name of the extension, and key of its data in the metadata of messages. Data with another meaning gets another

@@ -10,7 +10,8 @@ from pydantic_ai.tools import ToolDefinition
 
 from ...errors import InvalidParamsError
 from ...types import AgentExtension, Message
-from ..schemas.foreign_schemas import UnusableSchema, inlined_schema
+from ..schemas.foreign_schemas import UnusableSchema
+from ..schemas.inlined_schemas import inlined_schema
 
 CLIENT_TOOLS_URI = 'https://pypi.org/project/pydantic-ai-a2a/#client-tools-v1'
 """Name of the extension, and key of its data in the metadata of messages. Data with another meaning gets another

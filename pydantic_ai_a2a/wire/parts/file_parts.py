@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import mimetypes
 from contextlib import suppress
-from typing import TypeAlias, get_args
+from typing import TypeAlias
 
-from pydantic_ai.messages import (
-    AudioMediaType,
-    AudioUrl,
-    BinaryAudio,
-    BinaryContent,
-    BinaryImage,
-    DocumentUrl,
-    FileUrl,
-    ImageMediaType,
-    ImageUrl,
-    VideoMediaType,
-    VideoUrl,
-)
+from pydantic_ai.messages import AudioUrl, BinaryContent, DocumentUrl, FileUrl, ImageUrl, VideoUrl
 
 from ...types import Part
-from .media_types import OCTET_STREAM, is_text
+from .media_types import is_text
 
 File: TypeAlias = BinaryContent | FileUrl
 """A file by its bytes or by its URL."""
@@ -48,17 +36,6 @@ def _filename(file: BinaryContent) -> str:
     name = file.identifier
     is_complete = name.lower().endswith(extension) or mimetypes.guess_type(f'/{name}')[0] == file.media_type
     return name if is_complete else f'{name}{extension}'
-
-
-def file_modes(kind: type[File]) -> tuple[str, ...]:
-    """Return the media types of a class of files, for the agent card."""
-    if issubclass(kind, BinaryImage | ImageUrl):
-        return get_args(ImageMediaType)
-    if issubclass(kind, BinaryAudio):
-        return ('audio/wav', 'audio/mpeg')
-    if issubclass(kind, AudioUrl):
-        return get_args(AudioMediaType)
-    return get_args(VideoMediaType) if issubclass(kind, VideoUrl) else (OCTET_STREAM,)
 
 
 def url_kind(media_type: str) -> type[ImageUrl | AudioUrl | VideoUrl | DocumentUrl]:

@@ -7,7 +7,7 @@ later code reads the schema without checks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any, TypeAlias, cast
 
@@ -29,11 +29,10 @@ MAX_DEPTH = 32
 _EXACT = 2**53
 """Largest whole number up to which all whole numbers are exact as floats."""
 _DEFINITIONS = '#/$defs/'
-_LITERALS = frozenset({'const', 'default', 'enum', 'examples'})
+LITERALS = frozenset({'const', 'default', 'enum', 'examples'})
 """Keywords whose values are data, not schemas."""
-_NAMED = frozenset({'properties', 'patternProperties', 'dependentSchemas', '$defs'})
+NAMED = frozenset({'properties', 'patternProperties', 'dependentSchemas', '$defs'})
 """Keywords whose values have schemas under names of the author."""
-_ANNOTATIONS = frozenset({'title', 'description', 'default', 'examples', 'deprecated', '$comment'})
 _UNSUPPORTED = ('$dynamicRef', '$recursiveRef', '$anchor', '$dynamicAnchor')
 """Keywords for references that only whole implementations of JSON Schema resolve."""
 
@@ -97,7 +96,7 @@ def check_schema(value: object, field: str, *, of_object: bool = True) -> Foreig
     Raises:
         UnusableSchema: The value is no such schema, is too large or too deep, or refers to another document.
     """
-    _check_size(value, field)
+    check_size(value, field)
     value = _with_integers(value)
     if not isinstance(value, dict):
         raise UnusableSchema(field, 'must be a JSON Schema')
@@ -107,7 +106,7 @@ def check_schema(value: object, field: str, *, of_object: bool = True) -> Foreig
     if not of_object or schema.get('type') == 'object':
         return schema
     # Pydantic describes a recursive model by a reference.
-    target: object = definitions.get(_definition_name(schema.get('$ref')) or '')
+    target: object = definitions.get(definition_name(schema.get('$ref')) or '')
     if 'type' in schema or not isinstance(target, dict) or cast('ForeignSchema', target).get('type') != 'object':
         raise UnusableSchema(f'{field}.type', 'must be "object"')
     return {'type': 'object', **schema}
@@ -125,27 +124,8 @@ def _check_keywords(schema: ForeignSchema, definitions: ForeignSchema, field: st
             raise UnusableSchema(where + place_of(fault['loc'], node), fault['msg']) from None
         if unsupported := [keyword for keyword in _UNSUPPORTED if keyword in node]:
             raise UnusableSchema(f'{where}.{unsupported[0]}', 'is not supported: use "$ref" with "#/$defs/..."')
-        if '$ref' in node and _definition_name(node['$ref']) not in definitions:
+        if '$ref' in node and definition_name(node['$ref']) not in definitions:
             raise UnusableSchema(f'{where}.$ref', 'must be "#/$defs/" and the name of a schema in "$defs"')
-
-
-def inlined_schema(value: object, field: str) -> ForeignSchema:
-    """Return the JSON Schema of an object without references: each is replaced by the schema to which it refers.
-
-    Args:
-        value: The schema of another party, as JSON values.
-        field: Path of the schema, for errors.
-
-    Raises:
-        UnusableSchema: See `check_schema`; or the schema refers to itself in a circle, or is too large or too deep
-            without references.
-    """
-    schema = check_schema(value, field)
-    if '$defs' not in schema:
-        return schema
-    inlined = _Inlining(schema['$defs'], field).schema(schema)
-    _check_size(inlined, field)
-    return inlined
 
 
 def is_small(value: object) -> bool:
@@ -153,7 +133,12 @@ def is_small(value: object) -> bool:
     return not deeper_than(MAX_DEPTH, value) and len(to_json(value)) <= MAX_BYTES
 
 
-def _check_size(value: object, field: str) -> None:
+def check_size(value: object, field: str) -> None:
+    """Refuse a schema that is too large or too deep.
+
+    Raises:
+        UnusableSchema: The schema is not within the limits.
+    """
     if deeper_than(MAX_DEPTH, value):
         raise UnusableSchema(field, f'must not be nested more than {MAX_DEPTH} deep')
     if not is_small(value):
@@ -170,7 +155,7 @@ def _with_integers(value: Any) -> Any:
     return int(value) if is_whole else value
 
 
-def _definition_name(reference: object) -> str | None:
+def definition_name(reference: object) -> str | None:
     """Return the name of a definition; None for another reference."""
     if not isinstance(reference, str) or not reference.startswith(_DEFINITIONS):
         return None
@@ -187,72 +172,11 @@ def nodes(node: object, where: str) -> Iterator[tuple[str, ForeignSchema]]:
     schema = cast('ForeignSchema', node)
     yield where, schema
     for keyword, value in schema.items():
-        if keyword in _NAMED and isinstance(value, dict):
+        if keyword in NAMED and isinstance(value, dict):
             for name, item in cast('ForeignSchema', value).items():
                 yield from nodes(item, f'{where}.{keyword}.{name}')
-        elif keyword not in _LITERALS:
+        elif keyword not in LITERALS:
             yield from nodes(value, f'{where}.{keyword}')
-
-
-class _Inlining:
-    """The replacement of the references in a checked schema.
-
-    Args:
-        definitions: The schemas to which the references lead.
-        field: Path of the schema, for errors.
-    """
-
-    def __init__(self, definitions: Mapping[str, Any], field: str) -> None:
-        self._definitions = definitions
-        self._field = field
-        self._left = MAX_BYTES
-        self._open: list[str] = []
-        """Names of the definitions around the current schema."""
-
-    def schema(self, node: Any) -> Any:
-        """Return a schema, or a list of schemas, without references."""
-        # A schema of JSON has more bytes than values. Two references to a schema with two references, and so on, would
-        # have exponentially many values.
-        self._left -= 1
-        if self._left < 0:
-            raise UnusableSchema(self._field, f'must not have more than {MAX_BYTES} bytes of JSON without references')
-        if isinstance(node, list):
-            return [self.schema(item) for item in cast('list[Any]', node)]
-        if not isinstance(node, dict):
-            return node
-        own: ForeignSchema = {
-            keyword: self._keyword(keyword, value) for keyword, value in cast('ForeignSchema', node).items()
-        }
-        own.pop('$defs', None)
-        if '$ref' not in own:
-            return own
-        target = self._target(_definition_name(own.pop('$ref')))
-        if isinstance(target, dict):
-            fields = cast('ForeignSchema', target)
-            own = {
-                keyword: value for keyword, value in own.items() if keyword not in fields or fields[keyword] != value
-            }
-            if own.keys() <= _ANNOTATIONS:
-                return {**fields, **own}
-        others: list[Any] = own.get('allOf', [])
-        own['allOf'] = [target, *others]
-        return own
-
-    def _keyword(self, keyword: str, value: Any) -> Any:
-        if keyword == '$defs' or keyword in _LITERALS:
-            return value
-        if keyword in _NAMED and isinstance(value, dict):
-            return {name: self.schema(item) for name, item in cast('ForeignSchema', value).items()}
-        return self.schema(value)
-
-    def _target(self, name: str | None) -> Any:
-        assert name is not None, 'the schema was checked'
-        if name in self._open:
-            raise UnusableSchema(f'{self._field}.$defs.{name}', 'must not refer to itself: recursion is not supported')
-        self._open.append(name)
-        target = self.schema(self._definitions[name])
-        self._open.pop()
-        return target
 
 
 @lru_cache(maxsize=1_000)

@@ -16,7 +16,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import Approvals, AuthRequired, InputRequired, Limits
 from pydantic_ai_a2a.server.audit import LOGGER
 from pydantic_ai_a2a.server.conversion.answers_in_words import instruction
-from pydantic_ai_a2a.wire.schemas.json_schema import problem
+from pydantic_ai_a2a.wire.schemas.value_validation import problem
 
 from ...app_client import Client, RpcError, message, state_of, texts
 from ...tables import each_case

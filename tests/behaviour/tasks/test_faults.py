@@ -17,7 +17,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import Access, Approvals, Limits, Messages, Results, Retention, Workers, to_a2a
 from pydantic_ai_a2a.server.agent.referenced_tasks import read_referenced
 from pydantic_ai_a2a.server.agent.runner import Runner
-from pydantic_ai_a2a.server.conversion.accepted_content import accepts
+from pydantic_ai_a2a.server.conversion.model_profiles import accepts
 from pydantic_ai_a2a.server.conversion.output_mapper import OutputMapper
 from pydantic_ai_a2a.server.runs.agent_job import AgentJob
 from pydantic_ai_a2a.server.runs.messages_for_model import plain_read

@@ -13,7 +13,7 @@ from pydantic_ai.usage import RunUsage
 from starlette.responses import Response
 
 from pydantic_ai_a2a import A2AToolset
-from pydantic_ai_a2a.wire.extensions.schemas_extension import SCHEMAS_URI
+from pydantic_ai_a2a.wire.extensions.card_schemas import SCHEMAS_URI
 
 from ...bounds import LIMIT
 from ...test_cost import own_calls

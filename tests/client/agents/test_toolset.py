@@ -41,8 +41,8 @@ from pydantic_ai_a2a.client.agents.remote_usage import difference, totals
 from pydantic_ai_a2a.client.agents.toolset import ToolsetOptions
 from pydantic_ai_a2a.client.answer_content import content_of
 from pydantic_ai_a2a.errors import RemoteUnavailable
+from pydantic_ai_a2a.wire.extensions.card_schemas import SCHEMAS_URI
 from pydantic_ai_a2a.wire.extensions.own_extensions import RUN_METADATA_URI
-from pydantic_ai_a2a.wire.extensions.schemas_extension import SCHEMAS_URI
 from pydantic_ai_a2a.wire.protocol.received_cards import read_card
 from pydantic_ai_a2a.wire.protocol.received_tasks import read_task
 

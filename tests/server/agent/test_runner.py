@@ -22,10 +22,11 @@ from pydantic_graph import End
 
 from pydantic_ai_a2a import Rejected
 from pydantic_ai_a2a.server.agent.agent_inspection import may_change_history
+from pydantic_ai_a2a.server.agent.run_arguments import RunArguments
 from pydantic_ai_a2a.server.agent.run_info import RunInfo
 from pydantic_ai_a2a.server.agent.run_options import RunOptions
 from pydantic_ai_a2a.server.agent.run_token import RunToken
-from pydantic_ai_a2a.server.agent.runner import RunArguments, Runner, can_stream
+from pydantic_ai_a2a.server.agent.runner import Runner, can_stream
 from pydantic_ai_a2a.server.agent.system_exits import Exited, contained
 
 

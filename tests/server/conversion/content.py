@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, computed_field
 from pydantic_ai.messages import BinaryContent
 from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
 
-from pydantic_ai_a2a.server.conversion.accepted_content import accepts
+from pydantic_ai_a2a.server.conversion.model_profiles import accepts
 from pydantic_ai_a2a.server.conversion.output_mapper import OutputMapper
 from pydantic_ai_a2a.types import Artifact, Message, Part
 

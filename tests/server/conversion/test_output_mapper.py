@@ -29,7 +29,8 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.profiles import ModelProfile
 
 from pydantic_ai_a2a.server.conversion.artifacts import Artifacts
-from pydantic_ai_a2a.server.conversion.output_mapper import NotFinite, OutputMapper, UnserializableOutput, text_of
+from pydantic_ai_a2a.server.conversion.output_mapper import OutputMapper, text_of
+from pydantic_ai_a2a.server.conversion.unwritable_outputs import NotFinite, UnserializableOutput
 from pydantic_ai_a2a.server.conversion.user_prompts import user_prompt
 from pydantic_ai_a2a.types import Artifact, Message, Part
 

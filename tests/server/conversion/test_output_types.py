@@ -23,7 +23,8 @@ from pydantic_ai.tools import DeferredToolRequests
 from typing_extensions import TypeAliasType, TypedDict
 
 from pydantic_ai_a2a.server.conversion.artifacts import Artifacts
-from pydantic_ai_a2a.server.conversion.output_mapper import OutputMapper, UnserializableOutput
+from pydantic_ai_a2a.server.conversion.output_mapper import OutputMapper
+from pydantic_ai_a2a.server.conversion.unwritable_outputs import UnserializableOutput
 
 from .content import WEATHER, Color, Point, Weather, described, only_part
 

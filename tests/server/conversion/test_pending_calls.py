@@ -12,20 +12,14 @@ from pydantic_ai_a2a import Approvals, to_a2a
 from pydantic_ai_a2a.errors import InvalidParamsError
 from pydantic_ai_a2a.server.conversion.answers_in_words import verdict
 from pydantic_ai_a2a.server.conversion.call_answers import answered
+from pydantic_ai_a2a.server.conversion.deferred_results import deferred_tool_results
 from pydantic_ai_a2a.server.conversion.forwarded_answers import run_results
 from pydantic_ai_a2a.server.conversion.forwarded_questions import calls_for_clients
-from pydantic_ai_a2a.server.conversion.pending_calls import (
-    CallAnswer,
-    Kind,
-    Pending,
-    PendingCall,
-    deferred_tool_results,
-    still_shown,
-)
-from pydantic_ai_a2a.server.conversion.questions import shown
+from pydantic_ai_a2a.server.conversion.pending_calls import CallAnswer, Kind, Pending, PendingCall, still_shown
+from pydantic_ai_a2a.server.conversion.status_parts import shown
 from pydantic_ai_a2a.types import Message, Part
 from pydantic_ai_a2a.wire.extensions.remote_calls import ANSWER, WAITING, sign_in
-from pydantic_ai_a2a.wire.schemas.json_schema import problem
+from pydantic_ai_a2a.wire.schemas.value_validation import problem
 
 
 @pytest.mark.parametrize(

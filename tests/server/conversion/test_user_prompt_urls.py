@@ -14,7 +14,8 @@ from pydantic_ai.messages import (
 from pydantic_ai.profiles import DEFAULT_PROFILE
 
 from pydantic_ai_a2a.errors import ContentTypeNotSupportedError, InvalidParamsError
-from pydantic_ai_a2a.server.conversion.accepted_content import Accepts, accepts
+from pydantic_ai_a2a.server.conversion.accepted_content import Accepts
+from pydantic_ai_a2a.server.conversion.model_profiles import accepts
 from pydantic_ai_a2a.server.conversion.user_prompts import user_prompt
 from pydantic_ai_a2a.types import Part
 

@@ -31,8 +31,10 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
 
 from pydantic_ai_a2a.errors import A2AError, ContentTypeNotSupportedError, InvalidParamsError
-from pydantic_ai_a2a.server.conversion.accepted_content import Accepts, accepts, resolve_profile
-from pydantic_ai_a2a.server.conversion.user_prompts import check_parts, model_messages, user_prompt
+from pydantic_ai_a2a.server.conversion.accepted_content import Accepts
+from pydantic_ai_a2a.server.conversion.model_history import model_messages
+from pydantic_ai_a2a.server.conversion.model_profiles import accepts, resolve_profile
+from pydantic_ai_a2a.server.conversion.user_prompts import check_parts, user_prompt
 from pydantic_ai_a2a.types import Message, Part
 
 from .content import EVERYTHING, MP4, PDF, PNG, TEXT_ONLY, WAV, message, raw

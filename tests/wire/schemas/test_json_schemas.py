@@ -9,8 +9,9 @@ from inline_snapshot import snapshot
 from pydantic import BaseModel, Field
 from pydantic_ai import StructuredDict
 
-from pydantic_ai_a2a.wire.schemas.foreign_schemas import UnusableSchema, check_schema, inlined_schema
-from pydantic_ai_a2a.wire.schemas.json_schema import problem
+from pydantic_ai_a2a.wire.schemas.foreign_schemas import UnusableSchema, check_schema
+from pydantic_ai_a2a.wire.schemas.inlined_schemas import inlined_schema
+from pydantic_ai_a2a.wire.schemas.value_validation import problem
 
 Json = dict[str, Any]
 

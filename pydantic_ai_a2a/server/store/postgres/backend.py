@@ -17,7 +17,7 @@ from typing import Any
 
 from ....clock import STOP_TIME
 from ....errors import StoreUnavailable
-from ....types import STOPPED
+from ....task_states import STOPPED
 from ..shared_backend import Process, SharedBackend
 from ..sql.transaction import ContextKey, Done, Transaction, done_of
 from ..thread_future import ThreadFuture

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ....types import LIVE, TaskEvent, TaskHeader, check_cancel
+from ....task_states import LIVE, check_cancel
+from ....types import TaskEvent, TaskHeader
 from ..conversation_turns import closed_turn
 from ..model_messages import load_messages
 from ..ports import Status

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from ....errors import TaskNotFoundError, UnsupportedOperationError
-from ....types import INTERRUPTED, LIVE, TaskEvent
+from ....task_states import INTERRUPTED, LIVE
+from ....types import TaskEvent
 from ..ports import Erased, Status
 from ..status_events import status_event
 from . import conversation_deletion, task_ranges, totals

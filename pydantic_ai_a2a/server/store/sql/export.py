@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....types import INTERRUPTED
+from ....task_states import INTERRUPTED
 from . import task_ranges
 from .conditions import where
 from .task_ranges import tasks_of_owner

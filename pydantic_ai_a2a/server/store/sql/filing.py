@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....types import STOPPED
+from ....task_states import STOPPED
 from . import task_ranges
 from .conditions import KEYS, among
 from .transaction import Transaction, Write

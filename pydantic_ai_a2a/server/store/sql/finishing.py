@@ -9,7 +9,8 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
 from ....errors import LeaseLost
-from ....types import INTERRUPTED, TERMINAL, TaskEvent, TaskHeader
+from ....task_states import INTERRUPTED, TERMINAL
+from ....types import TaskEvent, TaskHeader
 from ..conversation_turns import closed_turn
 from ..model_messages import dump_messages
 from ..ports import DEAD_LETTERS, Claim, Finish

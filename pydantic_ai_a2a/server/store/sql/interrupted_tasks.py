@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ....errors import AnswerNeeded, InvalidParamsError
-from ....types import INTERRUPTED, TaskEvent, TaskHeader
+from ....task_states import INTERRUPTED
+from ....types import TaskEvent, TaskHeader
 from ..ports import Answer, Pause, Status, Submission
 from ..status_events import status_event
 from . import enqueued_deliveries

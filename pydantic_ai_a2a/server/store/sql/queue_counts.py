@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....types import INTERRUPTED
+from ....task_states import INTERRUPTED
 from ..ports import DEAD_LETTERS
 from ..ports.housekeeping import QueueCounts
 from . import task_ranges, totals

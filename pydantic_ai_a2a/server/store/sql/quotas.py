@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
-from ....types import TERMINAL
+from ....task_states import TERMINAL
 from ..ports import Bucket, Charge, Spent
 from ..ports.quotas import amounts_of
 from .deletion import delete_due

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ....types import TERMINAL, StoredTask
+from ....task_states import TERMINAL
+from ....types import StoredTask
 from ..ports import TaskReader
 from . import interrupted_tasks, task_reads
 from .database import Port, reading

@@ -9,7 +9,8 @@ from time import time_ns
 from typing import Any, TypeAlias
 
 from ....errors import InvalidParamsError, OverloadedError, QuotaExceededError
-from ....types import INTERRUPTED, TaskEvent, TaskHeader, check_message
+from ....task_states import INTERRUPTED, check_message
+from ....types import TaskEvent, TaskHeader
 from ....wire.extensions.own_extensions import SHORTEST_ID
 from ....wire.protocol import stored
 from ..ports import Accepted, Claim, Slot, Status, Submission

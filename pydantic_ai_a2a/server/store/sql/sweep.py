@@ -7,7 +7,7 @@ from collections.abc import Sequence, Sized
 from datetime import timedelta
 
 from ....settings import Retention
-from ....types import STOPPED
+from ....task_states import STOPPED
 from ..ports import Swept
 from . import conversation_deletion, deletion, filing, quotas, task_ranges, totals
 from .canceling import end_unheld

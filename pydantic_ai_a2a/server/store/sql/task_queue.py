@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ....errors import LeaseLost
-from ....types import TERMINAL, TaskEvent, TaskHeader
+from ....task_states import TERMINAL
+from ....types import TaskEvent, TaskHeader
 from ..ended_task import ended_task
 from ..ports import Accepted, Charge, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue
 from ..ports.claim import Tried

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ....types import LIVE, STOPPED
+from ....task_states import LIVE, STOPPED
 from .conditions import where
 from .transaction import Statement
 

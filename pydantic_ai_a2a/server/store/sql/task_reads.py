@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....errors import StoredDamaged
-from ....types import TERMINAL, Page, StoredTask, TaskQuery
+from ....task_states import TERMINAL
+from ....types import Page, StoredTask, TaskQuery
 from ....wire.protocol import stored
 from . import task_ranges
 from .conditions import where

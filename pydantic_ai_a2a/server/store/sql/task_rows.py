@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....errors import StoredDamaged, TaskNotFoundError
-from ....types import LIVE, STOPPED, TaskHeader
+from ....task_states import LIVE, STOPPED
+from ....types import TaskHeader
 from ..ports import Status
 from .transaction import LockName, LockTasks, Transaction, Write
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ....types import INTERRUPTED
+from ....task_states import INTERRUPTED
 from . import task_ranges
 from .transaction import Statement, Transaction, TryNames
 

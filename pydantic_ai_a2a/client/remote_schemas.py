@@ -13,8 +13,9 @@ from pydantic_ai import StructuredDict
 
 from ..errors import CardRefused
 from ..types import AgentCard
-from ..wire.extensions.schemas_extension import CardSchemas
-from ..wire.schemas.foreign_schemas import UnusableSchema, check_schema, inlined_schema
+from ..wire.extensions.card_schemas import CardSchemas
+from ..wire.schemas.foreign_schemas import UnusableSchema, check_schema
+from ..wire.schemas.inlined_schemas import inlined_schema
 
 
 def input_schema(card: AgentCard, skill_id: str | None = None) -> dict[str, Any] | None:
