@@ -34,7 +34,7 @@ SOURCES = {'LICENSE', 'README.md', 'PKG-INFO', 'pyproject.toml'}
 
 def package_files(root: Path) -> set[str]:
     """Return the files that the wheel must have: modules, the playground, the skill for coding agents, a marker."""
-    static = (path for path in root.glob(f'{PACKAGE}/http/playground/static/**/*') if path.is_file())
+    static = (path for path in root.glob(f'{PACKAGE}/server/http/playground/static/**/*') if path.is_file())
     skills = root.glob(f'{PACKAGE}/.agents/skills/*/SKILL.md')
     paths = [*root.glob(f'{PACKAGE}/**/*.py'), *static, *skills, root / PACKAGE / 'py.typed', root / PLUGIN]
     return {path.relative_to(root).as_posix() for path in paths}
