@@ -33,7 +33,7 @@ class CountParams:
         ),
     ],
     'wire/protocol/operations.py': [
-        ('from ...types import ', 'from ...types import CountParams\n'),
+        ('from ...types import (', 'from ...types import CountParams\n'),
         (
             '    Operation(\n        name=_GET,',
             """

@@ -129,7 +129,7 @@ async def _pause(store: Store, *, paused: bool) -> int:
 
 
 async def cancel_task(backend: Backend, task_id: str, grace: float) -> None:
-    """Cancel a task of any owner: see `service.cancellation.canceled`."""
+    """Cancel a task of any owner: see `server.service.cancellation.canceled`."""
     correlation_id = new_correlation_id()
     await canceled(
         backend, task_id, None, grace=grace, correlation_id=correlation_id, facts=lambda task: audit_facts(task.owner)

@@ -1,1 +1,5 @@
-"""The server: serves an agent over A2A. Its rooms use the wire and the leaves of the package, never the client."""
+"""The server: serves an agent over A2A.
+
+An agent and its options come in, and requests of clients. An ASGI app goes out, and the answers. `app` puts the rooms
+together, `http` and `grpc` take the requests, and `runs` and `agent` do the tasks.
+"""

@@ -96,11 +96,14 @@ def arrows(imported: Mapping[str, set[str]]) -> list[tuple[str, str]]:
 def picture() -> str:
     """The picture as SVG: the houses, and a row for each layer, with the uppermost layer at the top."""
     users, (client, server), (wire,), *leaves = layers()
-    floors = {house: layers(house) for house in HOUSES} | {LEAVES: leaves}
+    full = _WIDTH - 2 * _EDGE
+    width = full - _CLIENT_WIDTH - _GAP
+    floors = {house: layers(house) for house in HOUSES} | {
+        LEAVES: [row for layer in leaves for row in _rows(layer, full)]
+    }
     heights = {name: _TITLE + len(rows) * _ROW - _ROW + _BOX + _EDGE for name, rows in floors.items()}
     y = _EDGE + _ROW
-    between, full = _ROW - _BOX, _WIDTH - 2 * _EDGE
-    width = full - _CLIENT_WIDTH - _GAP
+    between = _ROW - _BOX
     houses = [
         Box(client, _EDGE + _CLIENT_WIDTH / 2, y, _CLIENT_WIDTH, heights[client]),
         Box(server, _WIDTH - _EDGE - width / 2, y, width, heights[server]),
@@ -128,9 +131,27 @@ def picture() -> str:
     )
 
 
+def _rows(layer: Sequence[str], width: float) -> Layers:
+    """A layer in as many rows as fit into a width."""
+    rows: list[list[str]] = [[]]
+    for name in layer:
+        if _length([*rows[-1], name]) > width:
+            rows.append([])
+        rows[-1].append(name)
+    return rows
+
+
+def _length(names: Sequence[str]) -> int:
+    return sum(map(_width, names)) + _GAP * (len(names) - 1)
+
+
+def _width(name: str) -> int:
+    return 9 * len(name) + 20
+
+
 def _row(names: Sequence[str], y: float, left: float, width: float) -> list[Box]:
-    widths = [9 * len(name) + 20 for name in names]
-    edges = [left + (width - sum(widths) - _GAP * (len(names) - 1)) / 2]
+    widths = map(_width, names)
+    edges = [left + (width - _length(names)) / 2]
     for each in widths:
         edges.append(edges[-1] + each + _GAP)
     return [

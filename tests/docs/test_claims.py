@@ -46,7 +46,7 @@ from ..bounds import LIMIT
 from .blocks import ROOT, blocks, table
 from .figures import PERFORMANCE, capacity, performance, results
 from .pictures import PICTURES
-from .rooms import PICTURE, picture, rooms
+from .rooms import HOUSES, PICTURE, layers, picture, rooms
 
 PACKAGE = ROOT / 'pydantic_ai_a2a'
 DOCS = ROOT / 'docs'
@@ -146,10 +146,16 @@ def test_the_ports_of_a_backend_are_documented_and_public() -> None:
     assert ports <= {*store.__all__}
 
 
-def test_contributing_has_a_rule_for_each_room() -> None:
-    heads = ('Above the houses', 'Room of the server', 'Room of the client', 'Room of the wire', 'Leaf')
-    documented = [room for head in heads for room, _ in table(ROOT / 'CONTRIBUTING.md', head)]
-    assert sorted(documented) == sorted(rooms())
+def test_contributing_has_a_line_for_each_house_and_room() -> None:
+    tree = (ROOT / 'CONTRIBUTING.md').read_text().partition('```text\n')[2].partition('```')[0]
+    paths: list[str] = []
+    folders: list[str] = []
+    for indent, name in re.findall(r'^( *)(\S+) +\w', tree, re.MULTILINE):
+        folders[len(indent) // 2 :] = [name]
+        paths.append(''.join(folders))
+    assert [path for path in paths if not (PACKAGE / path).exists()] == []
+    leaves = {leaf for layer in layers()[3:] for leaf in layer}
+    assert {*HOUSES, *rooms()} - leaves <= {path.rstrip('/').removesuffix('.py') for path in paths}
 
 
 def test_the_boxes_of_the_path_of_a_message_are_rooms() -> None:

@@ -1,6 +1,6 @@
 """From an exception to the outcome of a run: one ladder for the worker, `AgentWorker` and direct replies.
 
-`conversion.failures.classify` names the failure of a failed run.
+`server.conversion.failures.classify` names the failure of a failed run.
 """
 
 from __future__ import annotations

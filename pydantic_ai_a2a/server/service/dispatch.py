@@ -58,7 +58,7 @@ class DirectMessage(NamedTuple):
 
 
 class DirectReplies(Protocol):
-    """Answers messages with messages: `runs.direct_replies.DirectRuns`."""
+    """Answers messages with messages: `server.runs.direct_replies.DirectRuns`."""
 
     async def takes(self, message: Message) -> bool:
         """Return True if the server answers a message with a message."""

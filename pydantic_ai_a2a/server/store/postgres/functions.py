@@ -1,8 +1,8 @@
 """PL/pgSQL functions, created by the steps of the schema. A call of a function is one common transaction.
 
-The functions exist for speed. A generator of `store.sql` takes a round trip for each step, and a call takes one. The
-generators take 4 steps for the start of a task, 6 for a task that has to wait, 3 for events, 5 for a checkpoint, 7 for
-the end and 5 to file tasks.
+The functions exist for speed. A generator of `server.store.sql` takes a round trip for each step, and a call takes one.
+The generators take 4 steps for the start of a task, 6 for a task that has to wait, 3 for events, 5 for a checkpoint, 7
+for the end and 5 to file tasks.
 
 A function takes the locks of the generator first and then checks. At READ COMMITTED each statement of a VOLATILE
 function sees what others have committed before the statement. In a case that is not common, a function *declines*: it
@@ -12,7 +12,7 @@ transaction has another isolation, or is read-only. The generator is the oracle 
 A connection may break after the commit of a call, and before its answer. Then the call is repeated. Its function
 notices that the work is done, or declines, or writes the same rows once more.
 
-`postgres.calls` decides which writes are calls. The text is translated like the statements of `store.sql`.
+`function_calls` decides which writes are calls. The text is translated like the statements of `server.store.sql`.
 """
 
 from __future__ import annotations

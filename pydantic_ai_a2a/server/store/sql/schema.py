@@ -1,7 +1,7 @@
 """The tables, indexes and triggers of a store.
 
-The text is SQL of SQLite, and `store.postgres.statements` translates it. A blank line ends a statement. Text between
-`/*` and `*/` is for PostgreSQL only.
+The text is SQL of SQLite, and `server.store.postgres.sql_translation` translates it. A blank line ends a statement.
+Text between `/*` and `*/` is for PostgreSQL only.
 
 - `agent` is the namespace of an agent. All keys begin with it, so that one database serves many agents.
 - `owner` is a tenant and a caller, as in `tenant/caller`.
