@@ -122,6 +122,10 @@ class _Tail:
         self.events.clear()
         self.size = 0
 
+    def reaches_past(self, n: int) -> bool:
+        """True if the tail has an event after `n`."""
+        return bool(self.events) and self.events[-1].n > n
+
     def after(self, n: int) -> list[TaskEvent] | None:
         """A batch of the events after `n`; None if the tail does not reach back that far."""
         if not self.events or self.events[0].n > n + 1:
@@ -194,8 +198,6 @@ class _Reader(Subscription):
                 self._mark = self._tail.published
                 self._nudged = None
                 return batch
-            if self._state is _State.ERASED:
-                self.dropped = True
             if self.dropped or not await self._wait(after):
                 break
         self._nudged = None
@@ -219,19 +221,17 @@ class _Reader(Subscription):
     async def _wait(self, after: int) -> bool:
         """Wait for a publication, a hint or a nudge; return true if there may be events to read."""
         with self._event_bus.lock:
-            if self._has_news(after):
+            if self._tail.reaches_past(after) or self._state is _State.HINTED:
                 return True
-            if self._nudged:
+            if self._state is _State.ERASED:
+                self.dropped = True
+            if self.dropped or self._nudged:
                 return False
             waiter = self._waiter = _Waiter()
         await waiter.future
-        self._waiter = None
-        return not self._nudged or self._has_news(after)
-
-    def _has_news(self, after: int) -> bool:
-        """True if the tail has a later event than `after`, or the store may have one."""
-        events = self._tail.events
-        return self._state in _NEWS or (bool(events) and events[-1].n > after)
+        with self._event_bus.lock:
+            self._waiter = None
+            return not self._nudged or self._state in _NEWS or self._tail.reaches_past(after)
 
     def wake(self, limit: int) -> None:
         """Wake the reader after new events, or drop a reader that is too far behind. Needs the lock."""

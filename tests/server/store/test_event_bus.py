@@ -117,6 +117,22 @@ async def test_a_reader_gets_what_was_published_of_a_task_before_it_was_erased()
     reader.close()
 
 
+async def test_a_reader_gets_what_is_published_before_its_task_is_erased_during_a_look_into_the_store() -> None:
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        if after == 0:
+            event_bus.publish(task_id, [event(1)])
+            event_bus.hint(task_id, None)
+        return []
+
+    event_bus = EventBus(read, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(0)
+    async with asyncio.timeout(LIMIT):
+        assert (await reader.next(), reader.dropped) == ([event(1)], False)
+        assert (await reader.next(), reader.dropped) == ((), True)
+    reader.close()
+
+
 async def test_a_reader_is_not_dropped_for_what_is_published_while_it_looks_into_the_store() -> None:
     in_store: list[TaskEvent] = []
 
