@@ -32,8 +32,8 @@ def check_tools(agent: AbstractAgent[Any, Any], options: RunOptions, argument: s
         raise ValueError(f'{argument} has {unknown[0]!r}, but the agent has no such tool.{near} It has {names}.')
 
 
-def known_tools(agent: AbstractAgent[Any, Any], options: RunOptions) -> set[str]:
-    """Return the names of the tools of the agent that are known before a run.
+def known_names(agent: AbstractAgent[Any, Any], options: RunOptions) -> set[str]:
+    """Return the names of the agent's tools, as far as known before a run: also of native tools.
 
     Providers such as Anthropic refuse a request if a tool has the name of a native tool, such as `web_search`.
     """

@@ -24,7 +24,7 @@ from ...wire.schemas.foreign_schemas import MAX_BYTES, MAX_DEPTH, is_small
 from ..agent.agent_inspection import lacks_deps, may_have_model, may_have_own_output, models_of
 from ..agent.dependencies import Dependencies
 from ..agent.hooks import Hooks
-from ..agent.known_tools import check_tools, known_tools
+from ..agent.known_tools import check_tools, known_names
 from ..agent.mcp_connections import MCPConnections
 from ..agent.partial_outputs import check_partial_data
 from ..agent.playground_steps import Trace
@@ -209,7 +209,7 @@ def _tools_of(agent: AbstractAgent[Any, Any], options: RunOptions, approvals: Ap
 
     The settings may name tools that are known in a run only.
     """
-    return known_tools(agent, options).union(*approvals.named_tools.values())
+    return known_names(agent, options).union(*approvals.named_tools.values())
 
 
 def _published(schema: dict[str, Any] | None, source: str) -> dict[str, Any] | None:

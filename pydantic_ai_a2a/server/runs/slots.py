@@ -22,7 +22,8 @@ What may come between:
 
 What must hold: free, offered and taken slots are `Workers.running` together. Where a run takes a slot that is not
 there, `free` falls below zero until a run gives one back. A slot that becomes free goes to a returning run, or the
-worker is told, which starts a new task. All of this happens in the event loop of the worker.
+worker is told, which starts a new task. The worker is also told when fewer than `most_lent` runs are lent again. All of
+this happens in the event loop of the worker.
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ class Slots:
         """Take a slot for a run that has waited, before a new task gets it."""
         if self.free > 0:
             self.take_now()
+            if self.lent == self.most_lent - 1:
+                self._on_free()  # the other free slots may be for any task again
             return
         self.lent -= 1
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()

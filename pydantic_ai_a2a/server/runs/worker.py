@@ -281,15 +281,13 @@ class Worker:
 
     def _settle(self, claim: Claim | None) -> None:
         """Run the claimed task in a slot that was offered, or return the slot."""
-        if claim is None:
+        if claim is None or self._draining or self._held:
             self._slots.give_back()
-            return
-        self._slots.free += 1
-        if self._draining or self._held:
-            self._beside(self._ends.release(claim, self._attempts.recorder(claim)))
+            if claim is not None:
+                self._beside(self._ends.release(claim, self._attempts.recorder(claim)))
         else:
-            context = copy_context()
-            self._spawn(claim.header.id, context, self._hold(claim))
+            self._slots.free += 1  # the run takes it at once
+            self._spawn(claim.header.id, copy_context(), self._hold(claim))
 
     def _has_to_wait(self) -> bool:
         """True if a new task has to wait: for earlier tasks, for a slot, for the agent, or for another worker."""

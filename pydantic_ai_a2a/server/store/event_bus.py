@@ -245,7 +245,10 @@ class _Reader(Subscription):
     def hint(self, gone: bool) -> None:
         """Wake the reader for new events in the store, or for a deleted task (`gone`). Needs the lock."""
         # Before `start`, the message of the task may not be stored yet: the task is unknown, and not deleted.
-        self._state = _State.ERASED if gone and self._after is not None else _State.HINTED
+        if gone and self._after is not None:
+            self._state = _State.ERASED
+        elif self._state is not _State.ERASED:  # what was read before the deletion may come later
+            self._state = _State.HINTED
         if self._waiter is not None:
             self._waiter.resolve()
 

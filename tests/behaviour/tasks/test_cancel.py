@@ -192,7 +192,7 @@ async def test_a_run_that_swallows_its_cancellation_is_over_after_the_grace_and_
             task = (await anext(stream)).result['task']
             await running.wait()
             assert state_of(await cancel(client, task['id'])) == 'CANCELED'
-            assert swallowed.is_set()
+            await swallowed.wait()  # beside a load, the grace is shorter than the way of the cancel
             assert not stopped.is_set()
             await stream.until('TASK_STATE_CANCELED')
         following = await client.send(message('next', contextId=task['contextId']))

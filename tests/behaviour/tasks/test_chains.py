@@ -11,9 +11,14 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AClient, Workers, to_a2a
+from pydantic_ai_a2a.clock import SYSTEM
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
-from ...app_client import Client, RpcError, state_of, texts
+from ...app_client import LIMIT, Client, RpcError, lifespan, state_of, texts
+from ...suites import values
 from ..stage import Stage, ended, prompts, serving
+from .test_claiming import Held
 
 DEEP = {'X-A2A-Depth': '1'}
 
@@ -52,6 +57,15 @@ class Asking(Stage):
         tool, _, text = prompts(messages)[-1].partition(' ')
         if tool in ('ask', 'leave'):
             return ModelResponse(parts=[ToolCallPart(tool, {'text': each}) for each in text.split()])
+        return await super().answer(messages, info)
+
+
+class Thinking(Asking):
+    """Its model also waits at the gate of the prompt, once it has the answer of the peer."""
+
+    async def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if isinstance(messages[-1].parts[-1], ToolReturnPart):
+            return await Stage.answer(self, messages, info)
         return await super().answer(messages, info)
 
 
@@ -137,6 +151,44 @@ async def test_only_tasks_of_other_agents_start_while_four_runs_a_slot_wait_for_
         stage.open('plain')
         for task_id in (*asking, plain):
             assert state_of(await ended(client, task_id)) == 'COMPLETED'
+
+
+async def test_a_task_starts_as_soon_as_fewer_runs_wait_for_other_agents() -> None:
+    stage, asked = Thinking(), [str(n) for n in range(8)]
+    async with stage.client, serving(stage.agent, workers=Workers(running=2, lease=3600)) as client:
+        asking = [await send(client, f'ask {text}') for text in asked]
+        await stage.peer.reached(*asked)
+        plain = await send(client, 'plain')
+        stage.peer.open('0')
+        await stage.reached('ask 0', 'plain')  # both slots are in use
+        stage.peer.open(*asked)
+        stage.open('plain', *(f'ask {text}' for text in asked))
+        for task_id in (*asking, plain):
+            assert state_of(await ended(client, task_id)) == 'COMPLETED'
+
+
+async def test_a_run_gets_the_slot_of_a_message_that_is_stored_during_the_drain(tmp_path: Path) -> None:
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
+    stage, queue = Asking(), Held(backend.queue)
+    queue.stored.set()
+    backend.queue = queue
+    app = to_a2a(stage.agent, backend=backend, workers=Workers(running=1, lease=3600, drain_grace=LIMIT))
+    client = Client(app)
+    async with asyncio.timeout(LIMIT), stage.client:
+        async with lifespan(app):
+            asks = asyncio.create_task(client.send('ask one'))
+            await stage.peer.reached('one')
+            queue.stored.clear()
+            late = asyncio.create_task(client.send('late', returnImmediately=True))
+            await queue.stored.wait()  # the message has the only slot, and its task is claimed
+            await stage.answered('one')
+            app.hosting.drain(asyncio.get_running_loop())
+            queue.answers.set()
+            assert texts(await asks) == ['one']
+            await late
+        [claimed] = await values.claim_some(backend, 1, 'another', limit=1, at=SYSTEM.now())
+    backend.close()
+    assert (claimed.header.id, stage.began) == ((await late)['id'], [])
 
 
 @pytest.mark.parametrize('depth', ['1', 'x', '²', '-1', '9' * 5000])

@@ -36,6 +36,21 @@ async def read_nothing(task_id: str, after: int, limit: int) -> list[TaskEvent]:
     return []
 
 
+@pytest.mark.parametrize('late', [1, None], ids=['event', 'deletion'])
+async def test_a_reader_of_a_deleted_task_is_dropped_also_if_an_older_hint_comes_after_the_deletion(
+    late: int | None,
+) -> None:
+    event_bus = EventBus(read_nothing, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(1)
+    event_bus.hint('t', None)
+    event_bus.hint('t', late)
+    async with asyncio.timeout(LIMIT):
+        assert await reader.next() == ()
+    assert reader.dropped
+    reader.close()
+
+
 async def test_an_event_that_is_published_while_a_reader_looks_into_the_store_is_not_missed() -> None:
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
         await asyncio.sleep(0)

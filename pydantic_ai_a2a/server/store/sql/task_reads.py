@@ -74,11 +74,13 @@ def _with_items(
     """Return the task of a `_WHOLE` row."""
     header = header_of(task_row)
     *_, message, ending, has_items = task_row
-    messages, bodies = split_items(header.id, ending)
-    # Most tasks have one turn, and no items: a page of such tasks takes no statement for each.
-    rows = (yield _items((agent, header.id), history_length, artifacts=artifacts)) if has_items else ()
-    messages = [message, *(row[-1] for row in rows if row[0] == 'message'), *messages]
-    bodies = [*(row[-1] for row in rows if row[0] == 'artifact'), *bodies]
+    messages, bodies = [message], list[bytes]()
+    if has_items:  # most tasks have one turn, and no items: a page of such tasks takes no statement for each
+        for kind, *_, body in (yield _items((agent, header.id), history_length, artifacts=artifacts)):
+            (messages if kind == 'message' else bodies).append(body)
+    last_messages, last_bodies = split_items(header.id, ending)
+    messages += last_messages
+    bodies += last_bodies
     check_stored(header.id, *messages, *bodies, header.status_message, header.metadata)
     # `messages` begins with the first message. The slice drops it if the other messages are enough.
     newest = _NO_LIMIT if history_length is None else history_length
