@@ -171,6 +171,14 @@ async def test_a_message_is_sent_again_after_a_refusal_without_a_body(status: in
     assert first == second == third
 
 
+async def test_a_stream_that_ends_before_its_task_has_lost_the_message() -> None:
+    canned = Canned(stream(), stream({'task': TASK}))
+    async with calling(canned) as client:
+        with pytest.raises(RemoteUnavailable, match='has ended the stream before the task'):
+            await client.send('hello')
+    assert len(canned.methods) == 1
+
+
 @pytest.mark.parametrize('status', [502, 504])
 async def test_a_lost_message_is_sent_again_only_if_its_caller_says_so(status: int) -> None:
     canned = Canned(Response(status_code=status), stream({'task': TASK}))

@@ -157,6 +157,21 @@ class ClaimSuite(PortSuite):
         await submit(backend, message(new='b', context='c', owner='/bob'))
         assert [task.header.id for task in await claim(backend)] == ['a', 'b']
 
+    async def test_a_task_does_not_wait_for_the_tasks_of_another_owner_with_the_same_context_id(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message(new='theirs', context='c', owner='/bob'))
+        await submit(backend, message(new='their next', context='c', owner='/bob'))
+        await submit(backend, message(new='a', context='c'))
+        await submit(backend, message(new='b', context='c'))
+        _, first = await claim(backend)
+        await backend.queue.finish(first, ending(first, 'input-required'))
+        [second] = await claim(backend)
+        assert (first.header.id, second.header.id) == ('a', 'b')
+        await backend.queue.finish(second, ending(second))
+        await submit(backend, message('answer', to='a'))
+        assert [task.header.id for task in await claim(backend)] == ['a']
+
     async def test_a_task_that_waits_for_its_client_does_not_block_its_context(self, backend: Backend) -> None:
         await submit(backend, message(new='a', context='c'))
         await submit(backend, message(new='b', context='c'))
