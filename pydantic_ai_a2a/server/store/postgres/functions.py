@@ -12,7 +12,7 @@ transaction has another isolation, or is read-only. The generator is the oracle 
 A connection may break after the commit of a call, and before its answer. Then the call is repeated. Its function
 notices that the work is done, or declines, or writes the same rows once more.
 
-`postgres.calls` decides which writes are calls. The text is translated like the statements of `store.sql`.
+`function_calls` decides which writes are calls. The text is translated like the statements of `store.sql`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tables, indexes and triggers of a store.
 
-The text is SQL of SQLite, and `store.postgres.statements` translates it. A blank line ends a statement. Text between
+The text is SQL of SQLite, and `postgres.sql_translation` translates it. A blank line ends a statement. Text between
 `/*` and `*/` is for PostgreSQL only.
 
 - `agent` is the namespace of an agent. All keys begin with it, so that one database serves many agents.

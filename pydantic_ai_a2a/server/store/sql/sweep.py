@@ -37,7 +37,7 @@ _IDLE = sql(f"""
         -- or is damaged
         AND NOT EXISTS ({_OF_CONTEXT} AND {task_ranges.UNFILED} AND {_UNKNOWN})
 """)
-"""Conversations that may be erased. Each condition is a range of an index: see `ranges`."""
+"""Conversations that may be erased. Each condition is a range of an index: see `task_ranges`."""
 _WAITING = sql(f"""
     SELECT {HEADER}, run FROM task
     WHERE agent = ? AND state IN ('input-required', 'auth-required') AND status_at < ?
