@@ -155,16 +155,15 @@ if TYPE_CHECKING:  # a name that is imported as itself is public for type checke
     from .settings import Workers as Workers
     from .types import Caller as Caller
     from .types import WaitingTask as WaitingTask
-else:
+else:  # with `__getattr__`, type checkers would accept any name
     __all__ = tuple(_MODULES)
 
-
-def __getattr__(name: str) -> object:
-    """Return a public name, and keep it."""
-    if name not in _MODULES:
-        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    value = globals()[name] = getattr(import_module(_MODULES[name], __name__), name)
-    return value
+    def __getattr__(name: str) -> object:
+        """Return a public name, and keep it."""
+        if name not in _MODULES:
+            raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+        value = globals()[name] = getattr(import_module(_MODULES[name], __name__), name)
+        return value
 
 
 def __dir__() -> list[str]:

@@ -25,9 +25,10 @@ _BACKENDS = {
     'SqliteFileBackend': '.server.store.sqlite.backend',
 }
 
+if not TYPE_CHECKING:  # with `__getattr__`, type checkers would accept any name
 
-def __getattr__(name: str) -> object:
-    """Return a backend, whose module is loaded at the first use: drivers are of extras."""
-    if name not in _BACKENDS:
-        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    return getattr(import_module(_BACKENDS[name], __package__), name)
+    def __getattr__(name: str) -> object:
+        """Return a backend, whose module is loaded at the first use: drivers are of extras."""
+        if name not in _BACKENDS:
+            raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+        return getattr(import_module(_BACKENDS[name], __package__), name)

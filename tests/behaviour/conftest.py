@@ -16,11 +16,6 @@ DEFAULT = '1.0'
 WIRE = Path(__file__).parent / 'wire'
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line('markers', 'versions(*versions, reason): the only protocol versions to run over')
-    config.addinivalue_line('markers', 'json_rpc(reason): to be run over JSON-RPC only')
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     given = (mark.args[0] for mark in metafunc.definition.iter_markers('parametrize'))
     if any('version' in (names.split(',') if isinstance(names, str) else names) for names in given):

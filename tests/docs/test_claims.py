@@ -182,6 +182,14 @@ def test_the_files_of_the_examples_are_there() -> None:
     assert [file for file in files if not (PACKAGE / file).exists()] == []
 
 
+@pytest.mark.parametrize('page', ['CONTRIBUTING.md', 'docs/architecture.md', 'docs/how-it-works.md'])
+def test_the_paths_of_files_and_folders_lead_somewhere(page: str) -> None:
+    paths = re.findall(
+        r'`((?:pydantic_ai_a2a|\.ci|benchmarks|docs|examples|interop|tests)/[\w./-]+)`', (ROOT / page).read_text()
+    )
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
 def test_the_picture_of_the_rooms_shows_their_imports() -> None:
     assert PICTURE.read_text() == picture(), 'run: python -m tests.docs.rooms'
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
+
+from ..bounds import LIMIT
+from .blocks import ROOT
 from .types import modules
 
 PAGE = """\
@@ -63,3 +69,24 @@ def test_each_block_is_a_module_with_the_names_of_earlier_blocks_and_the_lines_o
             '    print(app, task)',
         ],
     }
+
+
+@pytest.mark.slow
+def test_type_checker_names_a_misspelled_import(tmp_path: Path) -> None:
+    program = tmp_path / 'program.py'
+    program.write_text("""\
+from pydantic_ai_a2a import A2AClent, A2AClient
+from pydantic_ai_a2a.store import MemoryBackend, MemryBackend, TaskQueue
+""")
+    checked = subprocess.run(
+        [sys.executable, '-m', 'mypy', '--strict', '--cache-dir', str(ROOT / '.mypy_cache'), str(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LIMIT,
+        cwd=tmp_path,
+    )
+    assert [line.partition(': ')[2] for line in checked.stdout.splitlines()[:-1]] == [
+        'error: Module "pydantic_ai_a2a" has no attribute "A2AClent"; maybe "A2AClient"?  [attr-defined]',
+        'error: Module "pydantic_ai_a2a.store" has no attribute "MemryBackend"; maybe "MemoryBackend"?  [attr-defined]',
+    ]
