@@ -45,6 +45,7 @@ from os import urandom
 from typing import Any
 
 from ... import chains
+from ...base_exceptions import ends_task
 from ...bounded_wait import bounded_wait
 from ...clock import STOP_TIME
 from ...settings import Settings
@@ -341,7 +342,9 @@ class Worker:
                 if self._checks_waiting:
                     self._checks_waiting = False
                     await self._forget_waiting()
-            except Exception:  # the store may work in a moment
+            except BaseException as error:  # a user's store may raise anything, and may work in a moment
+                if ends_task(error, self._claiming):
+                    raise
                 logger.exception('Queued tasks could not be claimed; the worker tries again at the next heartbeat.')
             if gathering := self._gathering():
                 self._claim_due = max(self._claim_due, self._loop.time() + gathering)

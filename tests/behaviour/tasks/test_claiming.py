@@ -112,6 +112,49 @@ async def test_no_task_is_forgotten_if_the_store_goes_away_while_tasks_are_hande
             assert texts(await ended(client, task_id)) == [task_id]
 
 
+class Raising(Slow):
+    """Raises an exception instead of the answer to a claim, once."""
+
+    error: BaseException | None = None
+
+    async def claim(self, *args: Any, **options: Any) -> list[Claim]:
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        return await super().claim(*args, **options)
+
+
+class Panic(BaseException):
+    """As a store in Rust raises."""
+
+
+@pytest.mark.parametrize(
+    'error', [RuntimeError(), asyncio.CancelledError(), Panic()], ids=lambda error: type(error).__name__
+)
+async def test_tasks_are_claimed_after_a_claim_has_raised_whatever_it_was(
+    error: BaseException, backend: MemoryBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage, queue = Stage(), Raising(backend.queue)
+    backend.queue = queue
+    async with serving(stage.agent, backend=backend, workers=OFTEN) as client:
+        await client.send('one', returnImmediately=True)
+        await stage.reached('one')
+        second = await client.send('two', returnImmediately=True)
+        queue.error = error
+        stage.open('one', 'two')
+        assert texts(await ended(client, second['id'])) == ['two']
+    assert 'Queued tasks could not be claimed; the worker tries again at the next heartbeat.' in caplog.messages
+
+
+async def test_a_server_stops_during_a_claim(tmp_path: Path) -> None:
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
+    queue = backend.queue = Slow(backend.queue)
+    async with serving(Stage().agent, backend=backend, workers=OFTEN):
+        queue.answers.clear()
+        await queue.asked.wait()
+    backend.close()
+
+
 class Claiming(Slow):
     """Notes how many tasks each claim takes."""
 
