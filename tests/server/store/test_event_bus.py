@@ -257,6 +257,36 @@ async def test_events_that_are_told_late_are_read_in_their_order() -> None:
     reader.close()
 
 
+async def test_events_of_another_process_between_two_of_this_process_are_read_from_the_store() -> None:
+    stored = [TaskEvent(n, None, b'{}') for n in range(1, 4)]
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return stored[after:]
+
+    event_bus = EventBus(read, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(0)
+    async with asyncio.timeout(LIMIT):
+        event_bus.publish('t', stored[:1])
+        assert await reader.next() == stored[:1]
+        event_bus.publish('t', stored[2:])
+        assert await reader.next() == stored[1:]
+    reader.close()
+
+
+async def test_a_reader_takes_many_events_in_batches() -> None:
+    published = [TaskEvent(n, None, b'{}') for n in range(1, 301)]
+    event_bus = EventBus(never_read, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(0)
+    event_bus.publish('t', published)
+    async with asyncio.timeout(LIMIT):
+        first, second = await reader.next(), await reader.next()
+    assert len(first) < len(published)
+    assert [*first, *second] == published
+    reader.close()
+
+
 async def test_a_reader_that_comes_after_a_hint_gets_what_another_process_has_stored() -> None:
     stored = [event(1), event(2)]
 
