@@ -73,7 +73,7 @@ def test_all_ports_and_backends_are_importable_from_the_store() -> None:
 
 def test_a_backend_that_there_is_not_is_refused() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'RedisBackend'"):
-        store.RedisBackend  # noqa: B018
+        getattr(store, 'RedisBackend')  # noqa: B009 - type checkers know that there is none
 
 
 @pytest.mark.parametrize('name', sorted(store.TaskQueue.__abstractmethods__))

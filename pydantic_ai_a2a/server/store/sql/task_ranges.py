@@ -29,8 +29,6 @@ LIVE_RANGES = (WAITING, RUNNING)
 """Submitted and working tasks. Each task is in one range."""
 UNCOUNTED = (*LIVE_RANGES, UNFILED)
 """Tasks that are in no total."""
-RANGES = (*UNCOUNTED, FILED)
-"""All tasks. Each task is in one range."""
 _OF_STATE: Mapping[str, Sequence[str]] = {
     **{state: (f"state = '{state}' AND {FILED}", f"state = '{state}' AND {UNFILED}") for state in sorted(STOPPED)},
     'submitted': (f"{WAITING} AND state = 'submitted'",),
