@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from .server.store.sqlite.backend import SqliteFileBackend
     from .server.store.sqlite.memory import MemoryBackend
     from .server.store.sqlite.settings import SqliteFile
+else:  # with `__getattr__`, type checkers would accept any name
+
+    def __getattr__(name: str) -> object:
+        """Return a backend, whose module is loaded at the first use: drivers are of extras."""
+        if name not in _BACKENDS:
+            raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+        return getattr(import_module(_BACKENDS[name], __package__), name)
+
 
 __all__: list[str] = ['MemoryBackend', 'PostgresBackend', 'SqliteFile', 'SqliteFileBackend', 'stored']
 __all__ += ports.__all__
@@ -24,11 +32,3 @@ _BACKENDS = {
     'SqliteFile': '.server.store.sqlite.settings',
     'SqliteFileBackend': '.server.store.sqlite.backend',
 }
-
-if not TYPE_CHECKING:  # with `__getattr__`, type checkers would accept any name
-
-    def __getattr__(name: str) -> object:
-        """Return a backend, whose module is loaded at the first use: drivers are of extras."""
-        if name not in _BACKENDS:
-            raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-        return getattr(import_module(_BACKENDS[name], __package__), name)

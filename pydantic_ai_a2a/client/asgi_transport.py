@@ -15,12 +15,12 @@ import httpx2
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
+from ..clock import STOP_TIME
+
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _AHEAD = 16
 """Most messages of an answer that wait for the reader."""
-STOP_TIME = 5.0
-"""Seconds for which a caller who leaves waits for the app."""
 
 
 class _Hosting(Protocol):
