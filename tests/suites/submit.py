@@ -173,6 +173,14 @@ class SubmitSuite(PortSuite):
         accepted = await submit(backend, message('hi', new='u', message_id='m', owner='/bob'))
         assert (accepted.header.id, accepted.header.owner, accepted.replayed) == ('u', '/bob', False)
 
+    async def test_message_ids_of_two_owners_have_nothing_to_do_with_each_other_within_tasks(
+        self, backend: Backend
+    ) -> None:
+        for task_id, owner in (('t', OWNER), ('u', '/bob')):
+            await submit(backend, message(new=task_id, owner=owner))
+            accepted = await submit(backend, message('more', to=task_id, owner=owner, message_id='m'))
+            assert (accepted.header.id, accepted.replayed) == (task_id, False)
+
     async def test_a_full_queue_refuses_a_task_before_anything_is_stored(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t'))
         await submit(backend, message('hi', new='u'))
