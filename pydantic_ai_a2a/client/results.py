@@ -29,11 +29,11 @@ from .answer_content import (
     content_of,
     ending_of,
     named,
-    output_problem,
     status_message,
     value_of,
 )
 from .message_content import Content
+from .output_validation import output_problem
 from .question_answers import answer_to
 from .questions import PendingRemoteCall, RemoteQuestion, question_of_task
 from .remote_schemas import output_schema

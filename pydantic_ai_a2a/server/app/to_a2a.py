@@ -30,7 +30,8 @@ from ..agent.dependencies import DepsFactory, dependencies
 from ..agent.hooks import Hooks, OnCancel, OnComplete, OnFailure, OnToolCall, OnToolResult
 from ..agent.run_options import RunOptions
 from ..auth.guard import Auth, guard
-from ..card.template import CardSettings, CardTemplate
+from ..card.card_settings import CardSettings
+from ..card.template import CardTemplate
 from ..fasta2a.user_parts import OwnParts, own_parts
 from ..http import http_json
 from ..http.allowed_hosts import AllowedHosts

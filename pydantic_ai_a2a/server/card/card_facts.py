@@ -11,7 +11,7 @@ from ...wire.extensions.card_schemas import CardSchemas
 
 @frozen
 class CardFacts:
-    """Facts about the agent, without its instructions or system prompts."""
+    """Facts about the agent, without its instructions or system prompts. `app.assembly` collects them."""
 
     name: str | None
     description: str | None

@@ -1,4 +1,7 @@
-"""An agent's tools as skills of its card. No tool is run and no server is connected."""
+"""An agent's tools as skills of its card: `tool_skills` for users. No tool is run and no server is connected.
+
+The one skill of an agent without skills is made in `card.template`.
+"""
 
 from __future__ import annotations
 

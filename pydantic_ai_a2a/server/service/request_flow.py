@@ -160,7 +160,7 @@ class RequestFlow(ABC):
         Return False if events are missing, because the reader was too slow.
         """
         streams = self.serving.streams
-        streams.add(subscription)
+        streams.add(subscription)  # from now on, each interval of keep-alive ends the wait in `next`
         try:
             while True:
                 events = await subscription.next()

@@ -45,8 +45,8 @@ from ..ports.claim import Tried
 from ..status_events import status_event
 from . import conversations, enqueued_deliveries, event_log, quotas
 from .checkpoints import load_checkpoint
-from .conditions import KEYS, among
 from .event_log import add_events
+from .key_conditions import KEYS, among
 from .queue_order import FIRST_OF_CONTEXT, OFFERED, QUEUED
 from .queue_pause import PAUSED
 from .task_rows import FIRST_UNREAD, HEADER, HELD, IS_DUE, MESSAGE_OF_TASK, header_of

@@ -13,7 +13,7 @@ from ....types import TaskHeader
 from ....wire.protocol import new_ids
 from ..ports import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Submission
 from . import checkpoints, push_configs, quotas, submitting
-from .conditions import where
+from .key_conditions import where
 from .task_rows import TASK, find, find_locked
 from .transaction import Done, Transaction
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ....task_states import INTERRUPTED
 from . import task_ranges
-from .conditions import where
+from .key_conditions import where
 from .task_ranges import tasks_of_owner
 from .transaction import Rows, Transaction
 

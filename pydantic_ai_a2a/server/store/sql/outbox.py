@@ -12,7 +12,7 @@ from typing import Any
 from ....errors import UnsupportedOperationError
 from ....types import TaskEvent
 from ..ports import DeadDelivery, Delivery, Leased, PushConfig
-from .conditions import where
+from .key_conditions import where
 from .push_configs import NAMES
 from .transaction import Transaction, sql
 
