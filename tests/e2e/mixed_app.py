@@ -79,7 +79,7 @@ async def held(request: Request) -> JSONResponse:
     )
 
 
-KEPT = {'_Kept', 'RunToken'}
+KEPT = {'_KeptHistory', 'RunToken'}
 """What a server keeps: the messages of the last used contexts, and the token of the task that was renewed last."""
 
 

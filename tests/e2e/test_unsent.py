@@ -93,7 +93,8 @@ async def test_many_calls_of_grpc_for_a_long_answer_take_no_more_than_the_limit(
         async with grpc.aio.insecure_channel(address, options=WIDE) as channel, asyncio.timeout(LIMIT):
             ends = await asyncio.gather(*(_end(channel, method, request) for _ in range(150)))
         now = memory(http)
-        assert {*ends} == {'OK', 'UNAVAILABLE'}
+        # Beside a load, each answer may be read before the next is written: then no call is refused.
+        assert {'OK'} <= {*ends} <= {'OK', 'UNAVAILABLE'}
         assert now['peak'] - before < 4 * UNSENT, f'{(now["peak"] - before) / 1e6:.0f} MB'
     assert 'Traceback' not in server.output
 

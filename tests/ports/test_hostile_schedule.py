@@ -35,4 +35,7 @@ def test_whatever_happens_to_holders_clocks_and_clients_the_promises_are_kept(
     chosen = settings(max_examples={'memory': 20, 'file': 5, 'postgres': 2}[name], stateful_step_count=60)
     if many := environ.get('HOSTILE_EXAMPLES'):
         chosen = settings(max_examples=int(many), stateful_step_count=100, derandomize=False, print_blob=True)
-    run_state_machine_as_test(Made, settings=chosen)
+    try:
+        run_state_machine_as_test(Made, settings=chosen)
+    finally:
+        faulthandler.cancel_dump_traceback_later()  # else it ends a later test

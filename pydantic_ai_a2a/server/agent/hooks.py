@@ -136,8 +136,7 @@ class Hooks:
 
 def observe_tools(run: AgentRun[Any, Any], hooks: Hooks, task_id: str) -> None:
     """Call the hooks for the tool calls of a run."""
-    if hooks.of_tools:
-        wrap_toolset(run, lambda toolset: _ObservedToolset(toolset, hooks, task_id))
+    wrap_toolset(run, lambda toolset: _ObservedToolset(toolset, hooks, task_id))
 
 
 @dataclass

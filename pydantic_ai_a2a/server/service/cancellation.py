@@ -60,11 +60,16 @@ async def _stopped(backend: Backend, header: TaskHeader, owner: str | None, grac
         await bounded_wait(grace, backend.events.wait(task_id, header.last_event))
         task = await loaded(backend, task_id, owner, None)
         if task.header.state not in TERMINAL:
-            with suppress(TaskNotCancelableError):  # the task has ended meanwhile
-                await backend.queue.cancel(task_id, owner, at=backend.now(), force=True)
-                if metrics.instruments is not None:
-                    metrics.instruments.enter('canceled')
+            await _end_by_force(backend, task_id, owner)
     task = await loaded(backend, task_id, owner, None)
     if task.header.state != 'canceled':
         raise TaskNotCancelableError
     return task
+
+
+async def _end_by_force(backend: Backend, task_id: str, owner: str | None) -> None:
+    """End a task whose run does not stop in time."""
+    with suppress(TaskNotCancelableError):  # the task has ended meanwhile
+        await backend.queue.cancel(task_id, owner, at=backend.now(), force=True)
+        if metrics.instruments is not None:
+            metrics.instruments.enter('canceled')

@@ -238,6 +238,16 @@ async def test_a_run_that_does_not_stop_loses_its_lease_when_its_task_is_cancell
     assert measured.points()['a2a.lease.lost'] == [({}, 1)]
 
 
+async def test_cancel_of_a_task_whose_worker_has_died_is_counted(measured: Metrics) -> None:
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    await submit(backend, values.message(new='lost', owner='/', at=backend.now()))
+    await values.claim_one(backend, 'lost', 'a worker that has died', at=backend.now())
+    async with serving(Agent('test'), backend=backend, limits=fixed(Limits, cancel_grace=0.01)) as client:
+        canceled = await client.call('CancelTask', {'id': 'lost'})
+    assert state_of(canceled) == 'CANCELED'
+    assert measured.tasks() == {'canceled': 1}
+
+
 async def test_a_task_whose_client_does_not_answer_in_time_is_a_failed_task(measured: Metrics) -> None:
     retention = Retention(waiting=timedelta(milliseconds=1))
     async with serving(Tools().agent, retention=retention, workers=Workers(lease=0.03)) as client:

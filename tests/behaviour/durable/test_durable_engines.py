@@ -169,6 +169,7 @@ async def test_a_workflow_that_no_task_of_this_process_has_waits(kit: DbosKit) -
         async with asyncio.timeout(LIMIT):
             while (await fork.get_status()).status == 'ENQUEUED':  # noqa: ASYNC110 - DBOS tells nobody
                 await asyncio.sleep(0.01)
+        await client.send('again')  # a later workflow: when it has ended, the function of the fork has been called
         assert (await fork.get_status()).status == 'PENDING'
 
 

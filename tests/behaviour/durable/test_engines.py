@@ -34,6 +34,7 @@ from pydantic_ai_a2a import (
     a2a,
     to_a2a,
 )
+from pydantic_ai_a2a.server.runs.engine_runner import EngineRunner
 from pydantic_ai_a2a.server.store.ports import Checkpoint, Claim, Status
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
@@ -57,6 +58,12 @@ async def test_each_run_of_a_task_is_a_workflow_and_none_waits_for_the_client(ki
         assert await kit.workflows() == {f'{task["id"]}.1': 'done', f'{task["id"]}.2': 'done'}
         assert texts(await client.send(message('hello', contextId=task['contextId']))) == ['delete + hello']
     assert (state_of(task), texts(done)) == ('INPUT_REQUIRED', ['delete + deleted a'])
+
+
+async def test_timeout_of_runs_holds_at_an_engine(kit: Kit) -> None:
+    app = to_a2a(kit.agent(TestModel()), timeout=5, **kit.options())
+    assert isinstance(app.at_engine, EngineRunner)
+    assert app.at_engine.timeout == 5
 
 
 async def test_text_and_steps_are_streamed_with_the_events_of_the_capability(kit: Kit) -> None:

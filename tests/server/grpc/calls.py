@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
@@ -86,16 +86,15 @@ class Agent:
             return refusal_of(error)
         raise AssertionError(f'{method} is not refused')
 
-    async def raw(self, path: str, *messages: bytes, metadata: Metadata = ()) -> bytes | Refused:
-        """Send any number of messages as bytes to a method of any name, and return the first answer."""
+    async def raw(self, path: str, message: bytes | None, *, metadata: Metadata = ()) -> bytes | Refused:
+        """Send a message as bytes, or none, to a method of any name, and return the first answer.
 
-        async def sent() -> AsyncIterator[bytes]:
-            for message in messages:
-                yield message
-
+        The message goes out with the call: sent alone, it may come after a refusal. gRPC's client calls that INTERNAL.
+        """
+        channel: Any = self.channel
+        method = channel.unary_stream if message is not None else channel.stream_stream
         try:
-            channel: Any = self.channel
-            call = channel.stream_stream(path)(sent(), metadata=metadata, timeout=LIMIT)
+            call = method(path)(message if message is not None else (), metadata=metadata, timeout=LIMIT)
             answers: list[bytes] = [answer async for answer in call]
         except grpc.aio.AioRpcError as error:
             return refusal_of(error)

@@ -89,7 +89,7 @@ async def test_unknown_methods_and_services_are_unimplemented() -> None:
 
 async def test_a_call_that_ends_without_a_message_is_refused() -> None:
     async with untouched() as agent:
-        refused = await agent.raw(SEND)
+        refused = await agent.raw(SEND, None)
         assert isinstance(refused, Refused)
         assert refused[:2] == ('INVALID_ARGUMENT', 'Invalid request: the call ended without a message')
 

@@ -38,12 +38,8 @@ SLOW = 'The client reads too slowly: read the task again, or subscribe again.'
 
 def unread(agent: Caller, method: str, request: Any) -> Any:
     """A call whose answer nobody reads for now."""
-
-    async def sent() -> AsyncIterator[bytes]:
-        yield request.SerializeToString()
-
     channel: Any = agent.channel
-    return channel.stream_stream(f'/{SERVICE}/{method}')(sent())
+    return channel.unary_stream(f'/{SERVICE}/{method}')(request.SerializeToString())
 
 
 def never(answer: unsent_answers.UnsentAnswer, now: float) -> bool:
