@@ -74,7 +74,8 @@ _NAMES = {
         'TLS',
         'Workers',
     ),
-    '.types': ('Caller', 'WaitingTask'),
+    '.types.callers': ('Caller',),
+    '.types.waiting_approvals': ('WaitingTask',),
 }
 """The public names by module. A module is loaded at the first use of its name, so that the import is short."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
@@ -153,8 +154,8 @@ if TYPE_CHECKING:  # a name that is imported as itself is public for type checke
     from .settings import Results as Results
     from .settings import Retention as Retention
     from .settings import Workers as Workers
-    from .types import Caller as Caller
-    from .types import WaitingTask as WaitingTask
+    from .types.callers import Caller as Caller
+    from .types.waiting_approvals import WaitingTask as WaitingTask
 else:  # with `__getattr__`, type checkers would accept any name
     __all__ = tuple(_MODULES)
 

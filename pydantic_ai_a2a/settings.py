@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from starlette.requests import Request
 
 from .arguments import Span, checked
-from .types import AgentCard, Caller, Key, Message, WaitingTask, Worker, frozen
+from .types.a2a_objects import AgentCard, Message, Worker
+from .types.callers import Caller
+from .types.frozen_values import frozen
+from .types.signing_keys import Key
+from .types.waiting_approvals import WaitingTask
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

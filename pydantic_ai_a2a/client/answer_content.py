@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 from pydantic_ai.messages import BinaryContent, FileUrl
 
 from ..errors import RemoteProtocolError
+from ..json_values import dump_json
 from ..task_states import TERMINAL
-from ..types import Artifact, Message, Part, Task, dump_json
+from ..types.a2a_objects import Artifact, Message, Part, Task
 from ..wire.parts.file_parts import url_kind
 
 _UNKNOWN = 'application/octet-stream'

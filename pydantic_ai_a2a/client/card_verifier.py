@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, cast
 
 from ..errors import CardUnverified, RemoteUnavailable
-from ..types import as_object
+from ..json_values import as_object
 from ..wire.signing.canonical_cards import NotSignable, canonical, everything, known_fields, signed_content
 from ..wire.signing.card_signatures import CARD_DIGEST, card_digest, lost
 from ..wire.signing.jws import Unverified

@@ -23,8 +23,8 @@ from .. import chains
 from ..arguments import checked, seconds
 from ..errors import RemoteUnavailable, TaskNotFoundError, UnsupportedOperationError
 from ..task_states import INTERRUPTED
-from ..types import (
-    AgentCard,
+from ..types.a2a_objects import AgentCard, TaskPushNotificationConfig, TaskState
+from ..types.operation_params import (
     CancelParams,
     CardParams,
     CreatePushParams,
@@ -33,8 +33,6 @@ from ..types import (
     ListPushParams,
     PushParams,
     SendParams,
-    TaskPushNotificationConfig,
-    TaskState,
 )
 from ..wire.extensions.own_extensions import REPLAY_URI as REPLAY
 from ..wire.extensions.own_extensions import SHORTEST_ID

@@ -10,7 +10,8 @@ from pydantic_core import from_json
 
 from ..errors import NotificationRefused, OverloadedError, RemoteUnavailable
 from ..issuer_requests import checked_url
-from ..types import Key, as_object
+from ..json_values import as_object
+from ..types.signing_keys import Key
 from ..wire.signing.issuer_keys import IssuerKeys, UnknownKey
 from ..wire.signing.jws import Unverified, protected_header, split_token, verify
 from ..wire.signing.key_pairs import KeyPair, fits, load_keys

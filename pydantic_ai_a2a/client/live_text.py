@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..types import Artifact, Message, Part
+from ..types.a2a_objects import Artifact, Message, Part
 from .answer_content import parts_text, shown_parts
 from .updates import Update
 

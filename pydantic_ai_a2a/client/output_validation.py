@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..types import Message, Task
+from ..types.a2a_objects import Message, Task
 from ..wire.schemas.value_validation import problem
 from .answer_content import value_of
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..errors import QuotaExceededError
 from ..settings import Budget, Quotas, Rate
-from ..types import Caller
+from ..types.callers import Caller
 from ..wire.protocol.operations import OPERATIONS
 from .audit import audit
 from .store.ports import Bucket, Charge, QuotaStore, Spent

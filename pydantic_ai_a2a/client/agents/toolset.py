@@ -23,8 +23,9 @@ from typing_extensions import TypedDict, Unpack
 
 from ...arguments import checked
 from ...errors import A2AError, InvalidParamsError, RemoteError
+from ...json_values import as_object, dump_json
 from ...task_states import INTERRUPTED
-from ...types import AgentCard, Message, Task, as_object, dump_json
+from ...types.a2a_objects import AgentCard, Message, Task
 from ...wire.extensions.own_extensions import RUN_METADATA_URI
 from ...wire.extensions.remote_calls import ANSWER, WAITING, CallsRemoteAgent
 from ..agent_finder import Target

@@ -53,7 +53,8 @@ from pydantic_graph import End
 from ...arguments import seconds
 from ...errors import NoModel
 from ...settings import Limits, Progress
-from ...types import Note, frozen
+from ...types.frozen_values import frozen
+from ...types.run_events import Note
 from ..conversion.answer_stream import AnswerStream
 from ..conversion.chosen_states import STATES
 from ..conversion.forwarded_questions import question_of

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import needs_extra
 from ...settings import Access, Push
-from ...types import Key, frozen
+from ...types.frozen_values import frozen
+from ...types.signing_keys import Key
 from ...wire.signing.push_signatures import SignPush
 from ..http.app_urls import check_reachable_url
 from ..http.cached_answers import CachedAnswer

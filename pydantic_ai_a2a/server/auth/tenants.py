@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 from ...settings import TenantRule
-from ...types import Caller
+from ...types.callers import Caller
 from ...wire.protocol.request_fields import MAX_ID
 from .operator_functions import allows
 

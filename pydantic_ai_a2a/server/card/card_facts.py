@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 
-from ...types import frozen
+from ...types.frozen_values import frozen
 from ...wire.extensions.card_schemas import CardSchemas
 
 

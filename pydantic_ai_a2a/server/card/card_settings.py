@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from ...types import AgentExtension, AgentProvider, SecurityRequirement, SecurityScheme, Skill, frozen
+from ...types.a2a_objects import AgentExtension, AgentProvider, SecurityRequirement, SecurityScheme, Skill
+from ...types.frozen_values import frozen
 
 
 @frozen

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from pydantic_core import to_json
 
-from ...types import (
+from ...types.a2a_objects import (
     AgentCapabilities,
     AgentCard,
     AgentExtension,

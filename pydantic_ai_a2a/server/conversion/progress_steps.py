@@ -22,7 +22,8 @@ from pydantic_ai.messages import (
 )
 
 from ...settings import Progress
-from ...types import Part, Step
+from ...types.a2a_objects import Part
+from ...types.run_events import Step
 from ...wire.extensions.remote_calls import remote_tool
 from ...wire.schemas.json_depth import MOST_LEVELS, deeper_than
 

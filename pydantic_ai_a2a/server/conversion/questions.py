@@ -11,8 +11,10 @@ from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests
 
+from ...json_values import dump_json
 from ...settings import Approvals
-from ...types import Part, TaskState, dump_json, frozen
+from ...types.a2a_objects import Part, TaskState
+from ...types.frozen_values import frozen
 from .chosen_states import MARK, AuthRequired, Rejected, State
 from .forwarded_questions import calls_for_clients
 from .pending_calls import Kind, Pending, PendingCall

@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.tools import ToolDefinition
 
-from ...types import Skill
+from ...types.a2a_objects import Skill
 from ...wire.schemas.foreign_schemas import is_small
 from .agent_tools import known_tools
 

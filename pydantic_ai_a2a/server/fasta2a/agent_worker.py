@@ -30,7 +30,7 @@ from ...clock import STOP_TIME
 from ...errors import A2AError, StoreFailed
 from ...settings import HTTPS_ONLY
 from ...task_states import TERMINAL
-from ...types import Note, Step, TextDelta
+from ...types.run_events import Note, Step, TextDelta
 from ...wire.protocol import new_ids
 from ..agent.agent_inspection import models_of
 from ..agent.run_arguments import RunArguments

@@ -12,8 +12,10 @@ from typing import Any, ClassVar
 from starlette.types import Receive, Scope, Send
 
 from ...base_exceptions import ends_task
+from ...correlation_ids import new_correlation_id
 from ...errors import A2AError, ClientGone, OverloadedError, PayloadTooLargeError
-from ...types import StoredTask, TaskEvent, new_correlation_id
+from ...types.stored_events import TaskEvent
+from ...types.stored_tasks import StoredTask
 from ...wire.protocol.codec import Codec
 from ...wire.protocol.operations import Operation
 from ...wire.protocol.versions import CodecChoice, in_dialect_of

@@ -11,7 +11,8 @@ from hashlib import sha256
 
 from ...errors import InternalError, InvalidParamsError, PrivateAddressError, TaskNotFoundError
 from ...settings import Push
-from ...types import Caller, PushTarget, Registered
+from ...types.callers import Caller
+from ...types.webhook_targets import PushTarget, Registered
 from ...wire.protocol.page_tokens import config_after, config_token
 from ...wire.protocol.versions import codec_of
 from ..store.ports import PushConfig, PushConfigs, Takes

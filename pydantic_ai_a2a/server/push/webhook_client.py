@@ -16,7 +16,7 @@ import httpx2
 
 from ...public_hosts import literal
 from ...settings import Push
-from ...types import PushTarget
+from ...types.webhook_targets import PushTarget
 from ...wire.signing.push_signatures import SIGNATURE_HEADER
 from .addresses import AddressPolicy, AddressRefused, host_of
 

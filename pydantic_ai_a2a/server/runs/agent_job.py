@@ -25,7 +25,8 @@ from pydantic_core import from_json
 from ... import chains
 from ...errors import StoreFailed
 from ...settings import Settings
-from ...types import Caller, PartialArtifact, load_caller, sender_of
+from ...types.callers import Caller, load_caller, sender_of
+from ...types.run_events import PartialArtifact
 from ...wire.extensions.client_tools import ClientTools
 from ...wire.extensions.own_extensions import wants_live
 from ...wire.protocol import stored_values

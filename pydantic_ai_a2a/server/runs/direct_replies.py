@@ -41,7 +41,8 @@ from ...errors import (
     UnsupportedOperationError,
 )
 from ...settings import Rule
-from ...types import Message, TaskHeader
+from ...types.a2a_objects import Message
+from ...types.stored_tasks import TaskHeader
 from ...wire.extensions import own_extensions
 from ...wire.protocol import new_ids
 from ..agent.system_exits import Exited

@@ -17,7 +17,8 @@ from pydantic_ai.exceptions import RunCancelled
 
 from ...errors import LeaseLost
 from ...telemetry.metrics import metrics
-from ...types import Caller, TaskHeader
+from ...types.callers import Caller
+from ...types.stored_tasks import TaskHeader
 from ..agent.hooks import Hooks, RunFailure
 from ..agent.turn_messages import stored_steps
 from ..conversion.failures import CHANGED_AGENT, CHANGED_AGENT_HINT, Failure

@@ -21,21 +21,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from ...json_values import dump_json
 from ...settings import Results
 from ...telemetry.metrics import metrics
-from ...types import (
-    Artifact,
-    Message,
-    Note,
-    Part,
-    PartialArtifact,
-    Step,
-    TaskEvent,
-    TaskState,
-    TextDelta,
-    ToolArtifact,
-    dump_json,
-)
+from ...types.a2a_objects import Artifact, Message, Part, TaskState
+from ...types.run_events import Note, PartialArtifact, Step, TextDelta, ToolArtifact
+from ...types.stored_events import TaskEvent
 from ...wire.extensions import run_metadata
 from ...wire.protocol import new_ids, stored, stored_values, text_artifact
 from ..conversion.failures import Failure

@@ -8,7 +8,8 @@ from contextvars import Context
 from typing import TypeAlias
 
 from ...settings import Results
-from ...types import TaskState, TextDelta
+from ...types.a2a_objects import TaskState
+from ...types.run_events import TextDelta
 from ..store.ports import Checkpoint, Status
 
 EventBody: TypeAlias = tuple[TaskState | None, bytes]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...types import StoredTask
+from ...types.stored_tasks import StoredTask
 from .dispatch import DirectMessage
 from .tasks import TaskList
 

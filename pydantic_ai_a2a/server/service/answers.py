@@ -46,7 +46,10 @@ from ...errors import (
 )
 from ...settings import Approvals, Settings
 from ...telemetry.metrics import metrics
-from ...types import Call, Message, Part, SendParams, StoredTask
+from ...types.a2a_objects import Message, Part
+from ...types.operation_params import SendParams
+from ...types.service_calls import Call
+from ...types.stored_tasks import StoredTask
 from ...wire.protocol import new_ids, stored, stored_values
 from ..audit import audit
 from ..conversion import call_answers, pending_calls, questions, status_parts

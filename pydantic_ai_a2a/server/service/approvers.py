@@ -12,16 +12,10 @@ from typing import Any, TypeAlias
 
 from ...errors import TaskNotFoundError
 from ...settings import Approvals, Approvers
-from ...types import (
-    Call,
-    Caller,
-    StoredTask,
-    TaskHeader,
-    WaitingCall,
-    WaitingTask,
-    load_caller,
-    sender_of,
-)
+from ...types.callers import Caller, load_caller, sender_of
+from ...types.service_calls import Call
+from ...types.stored_tasks import StoredTask, TaskHeader
+from ...types.waiting_approvals import WaitingCall, WaitingTask
 from ...wire.protocol import stored, stored_values
 from ..auth.operator_functions import allows
 from ..conversion import pending_calls, questions, status_parts

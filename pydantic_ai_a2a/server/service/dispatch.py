@@ -28,7 +28,12 @@ from ...errors import (
 )
 from ...telemetry import propagation, spans
 from ...telemetry.attributes import ids_of
-from ...types import Call, Caller, Message, SendParams, StoredTask, frozen
+from ...types.a2a_objects import Message
+from ...types.callers import Caller
+from ...types.frozen_values import frozen
+from ...types.operation_params import SendParams
+from ...types.service_calls import Call
+from ...types.stored_tasks import StoredTask
 from ...wire.extensions.own_extensions import LIVE_TEXT_URI
 from ...wire.protocol.codec import Codec
 from ...wire.protocol.missing_capabilities import refuse_unsupported

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from ...errors import ExtendedAgentCardNotConfiguredError
 from ...settings import MakeCard
-from ...types import AgentCard, Caller
+from ...types.a2a_objects import AgentCard
+from ...types.callers import Caller
 from ..card.template import CardTemplate
 
 

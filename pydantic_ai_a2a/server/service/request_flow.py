@@ -12,7 +12,9 @@ from typing import Any, ClassVar, TypeAlias
 
 from ...errors import ClientGone, InvalidParamsError
 from ...settings import LONG, Limits
-from ...types import SubscribeParams, TaskEvent, frozen
+from ...types.frozen_values import frozen
+from ...types.operation_params import SubscribeParams
+from ...types.stored_events import TaskEvent
 from ...wire.protocol.codec import HttpCodec
 from ...wire.protocol.missing_capabilities import refuse_unsupported_params
 from ...wire.protocol.operations import Operation, Params

@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRe
 from pydantic_ai.usage import RequestUsage, RunUsage
 from pydantic_core import to_json
 
-from ...types import without_surrogates
+from ...json_values import without_surrogates
 from .ports.claim import Tried
 from .run_usage import dump_usage, load_usage, plain_usage
 

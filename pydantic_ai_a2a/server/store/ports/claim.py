@@ -9,7 +9,10 @@ from typing import NamedTuple
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
-from ....types import TaskEvent, TaskHeader, TaskState, frozen
+from ....types.a2a_objects import TaskState
+from ....types.frozen_values import frozen
+from ....types.stored_events import TaskEvent
+from ....types.stored_tasks import TaskHeader
 from .quotas import Charge
 
 

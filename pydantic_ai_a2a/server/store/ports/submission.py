@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ....types import TaskHeader, TaskState, frozen
+from ....types.a2a_objects import TaskState
+from ....types.frozen_values import frozen
+from ....types.stored_tasks import TaskHeader
 from .claim import Claim
 from .credentials import SealedCredential
 from .push_configs import PushConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 
-from ....types import TaskHeader
+from ....types.stored_tasks import TaskHeader
 from .claim import Claim, Marks, Sink, Tried
 from .quotas import Charge
 from .submission import Accepted, Slot, Submission

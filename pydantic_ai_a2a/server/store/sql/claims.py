@@ -38,7 +38,8 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
 
-from ....types import TaskEvent, TaskHeader
+from ....types.stored_events import TaskEvent
+from ....types.stored_tasks import TaskHeader
 from ..model_messages import dump_tried, load_messages, load_tried
 from ..ports import Charge, Checkpoint, Claim, Marks, Slot, Status
 from ..ports.claim import Tried

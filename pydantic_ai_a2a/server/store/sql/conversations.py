@@ -18,7 +18,7 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.messages import ModelMessage
 
-from ....types import new_correlation_id
+from ....correlation_ids import new_correlation_id
 from ...audit import audit
 from ..conversation_turns import appended
 from ..history_cache import StoredEntry, load_entries

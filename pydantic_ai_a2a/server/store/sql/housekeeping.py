@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from ....settings import Retention
-from ....types import TaskHeader
+from ....types.stored_tasks import TaskHeader
 from ..ports import Erased, ExportedConversation, ExportedTask, Housekeeping, OnExpired, Swept
 from . import (
     conversations,

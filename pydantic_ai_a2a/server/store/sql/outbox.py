@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....errors import UnsupportedOperationError
-from ....types import TaskEvent
+from ....types.stored_events import TaskEvent
 from ..ports import DeadDelivery, Delivery, Leased, PushConfig
 from .key_conditions import where
 from .push_configs import NAMES

@@ -9,7 +9,8 @@ from typing import Any
 
 from ....errors import StoredDamaged
 from ....task_states import TERMINAL
-from ....types import Page, StoredTask, TaskQuery
+from ....types.stored_tasks import StoredTask
+from ....types.task_queries import Page, TaskQuery
 from ....wire.protocol import stored
 from . import task_ranges
 from .damaged_bodies import check_stored
