@@ -57,23 +57,20 @@ _NAMES = {
     '.server.conversion.typed_input': ('NoInput',),
     '.server.fasta2a.agent_worker': ('AgentWorker',),
     '.server.store.postgres.settings': ('Postgres',),
-    '.settings': (
-        'Access',
-        'Approvals',
-        'Budget',
-        'Credential',
-        'Credentials',
-        'Limits',
-        'Messages',
-        'Progress',
-        'Push',
-        'Quotas',
-        'Rate',
-        'Results',
-        'Retention',
-        'TLS',
-        'Workers',
-    ),
+    '.settings.access': ('Access',),
+    '.settings.approvals': ('Approvals',),
+    '.settings.budgets': ('Budget',),
+    '.settings.credentials': ('Credential', 'Credentials'),
+    '.settings.limits': ('Limits',),
+    '.settings.messages': ('Messages',),
+    '.settings.progress': ('Progress',),
+    '.settings.push': ('Push',),
+    '.settings.quotas': ('Quotas',),
+    '.settings.rate_limits': ('Rate',),
+    '.settings.results': ('Results',),
+    '.settings.retention': ('Retention',),
+    '.settings.tls': ('TLS',),
+    '.settings.workers': ('Workers',),
     '.types.callers': ('Caller',),
     '.types.waiting_approvals': ('WaitingTask',),
 }
@@ -139,21 +136,21 @@ if TYPE_CHECKING:  # a name that is imported as itself is public for type checke
     from .server.conversion.typed_input import NoInput as NoInput
     from .server.fasta2a.agent_worker import AgentWorker as AgentWorker
     from .server.store.postgres.settings import Postgres as Postgres
-    from .settings import TLS as TLS
-    from .settings import Access as Access
-    from .settings import Approvals as Approvals
-    from .settings import Budget as Budget
-    from .settings import Credential as Credential
-    from .settings import Credentials as Credentials
-    from .settings import Limits as Limits
-    from .settings import Messages as Messages
-    from .settings import Progress as Progress
-    from .settings import Push as Push
-    from .settings import Quotas as Quotas
-    from .settings import Rate as Rate
-    from .settings import Results as Results
-    from .settings import Retention as Retention
-    from .settings import Workers as Workers
+    from .settings.access import Access as Access
+    from .settings.approvals import Approvals as Approvals
+    from .settings.budgets import Budget as Budget
+    from .settings.credentials import Credential as Credential
+    from .settings.credentials import Credentials as Credentials
+    from .settings.limits import Limits as Limits
+    from .settings.messages import Messages as Messages
+    from .settings.progress import Progress as Progress
+    from .settings.push import Push as Push
+    from .settings.quotas import Quotas as Quotas
+    from .settings.rate_limits import Rate as Rate
+    from .settings.results import Results as Results
+    from .settings.retention import Retention as Retention
+    from .settings.tls import TLS as TLS
+    from .settings.workers import Workers as Workers
     from .types.callers import Caller as Caller
     from .types.waiting_approvals import WaitingTask as WaitingTask
 else:  # with `__getattr__`, type checkers would accept any name

@@ -20,7 +20,7 @@ from pydantic_core import to_json
 from .. import chains
 from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
 from ..json_values import as_object
-from ..settings import LONG
+from ..settings.limits import LONG
 from ..telemetry.spans import client_span, inside, name_task, recording
 from ..types.a2a_objects import ListTasksResult, StreamResponse, Task
 from ..types.operation_params import ListParams, ListPushParams, SendParams

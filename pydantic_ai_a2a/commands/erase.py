@@ -13,7 +13,7 @@ from ..correlation_ids import new_correlation_id
 from ..errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 from ..server.audit import Fact, audit
 from ..server.store.ports import Backend, Erased
-from ..settings import Limits
+from ..settings.limits import Limits
 from ..task_states import LIVE
 from ..types.task_queries import TaskQuery
 from .async_commands import awaited

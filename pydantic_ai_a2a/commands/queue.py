@@ -10,7 +10,7 @@ import click
 from ..correlation_ids import new_correlation_id
 from ..server.service.cancellation import canceled
 from ..server.store.ports import Backend
-from ..settings import Limits
+from ..settings.limits import Limits
 from ..task_states import INTERRUPTED, LIVE
 from ..types.stored_tasks import TaskHeader
 from ..types.task_queries import TaskQuery

@@ -14,7 +14,9 @@ from ipaddress import IPv4Address, ip_address, ip_network
 from typing import Any, Literal, NamedTuple
 
 from ..errors import QuotaExceededError
-from ..settings import Budget, Quotas, Rate
+from ..settings.budgets import Budget
+from ..settings.quotas import Quotas
+from ..settings.rate_limits import Rate
 from ..types.callers import Caller
 from ..wire.protocol.operations import OPERATIONS
 from .audit import audit

@@ -52,7 +52,8 @@ from pydantic_graph import End
 
 from ...arguments import seconds
 from ...errors import NoModel
-from ...settings import Limits, Progress
+from ...settings.limits import Limits
+from ...settings.progress import Progress
 from ...types.frozen_values import frozen
 from ...types.run_events import Note
 from ..conversion.answer_stream import AnswerStream

@@ -12,7 +12,13 @@ from fasta2a.storage import Storage
 from pydantic_ai.agent import AbstractAgent
 
 from ...errors import AgentUnnamed
-from ...settings import HTTPS_ONLY, Access, Approvals, Messages, Push, Quotas, Settings, Workers
+from ...settings.access import Access
+from ...settings.app_settings import Settings
+from ...settings.approvals import Approvals
+from ...settings.messages import HTTPS_ONLY, Messages
+from ...settings.push import Push
+from ...settings.quotas import Quotas
+from ...settings.workers import Workers
 from ..agent.dependencies import DepsFactory
 from ..agent.hooks import Hooks
 from ..agent.run_options import RunOptions

@@ -9,7 +9,7 @@ from itertools import chain
 from starlette.routing import BaseRoute, Match, Mount
 from starlette.types import ASGIApp, Scope
 
-from ...settings import Limits
+from ...settings.limits import Limits
 from ..card.card_settings import CardSettings
 from ..http.app_urls import quoted
 from ..http.playground.page import Playground

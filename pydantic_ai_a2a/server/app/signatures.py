@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import needs_extra
-from ...settings import Access, Push
+from ...settings.access import Access
+from ...settings.push import Push
 from ...types.frozen_values import frozen
 from ...types.signing_keys import Key
 from ...wire.signing.push_signatures import SignPush

@@ -19,7 +19,15 @@ from typing_extensions import Unpack
 
 from ...arguments import checked
 from ...public_hosts import is_loopback
-from ...settings import Access, Approvals, Limits, Messages, Push, Results, Retention, Settings, Workers
+from ...settings.access import Access
+from ...settings.app_settings import Settings
+from ...settings.approvals import Approvals
+from ...settings.limits import Limits
+from ...settings.messages import Messages
+from ...settings.push import Push
+from ...settings.results import Results
+from ...settings.retention import Retention
+from ...settings.workers import Workers
 from ...wire.extensions import own_extensions
 from ...wire.extensions.client_schema import CLIENT_SCHEMA
 from ...wire.extensions.client_tools import CLIENT_TOOLS

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
 from ...errors import InvalidParamsError, OverloadedError, PermissionDeniedError, UnauthenticatedError
-from ...settings import Access
+from ...settings.access import Access
 from ...types.a2a_objects import SecurityRequirement, SecurityScheme
 from ...types.callers import ANONYMOUS, Caller
 from ...wire.protocol.request_fields import MAX_ID

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import cast
 
-from ...settings import TenantRule
+from ...settings.access import TenantRule
 from ...types.callers import Caller
 from ...wire.protocol.request_fields import MAX_ID
 from .operator_functions import allows

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ...errors import InvalidParamsError
-from ...settings import Approvals
+from ...settings.approvals import Approvals
 from ...types.a2a_objects import Part
 from ...wire.extensions.pending_calls_extension import KEY
 from .answer_checks import check_value, check_words, refuse

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic_core import from_json
 
-from ...settings import Approvals
+from ...settings.approvals import Approvals
 from ...wire.schemas.value_validation import problem
 
 _YES = frozenset({'yes', 'y', 'ok', 'okay', 'approve', 'approved'})

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from ...errors import InvalidParamsError
-from ...settings import Limits
+from ...settings.limits import Limits
 from ...types.a2a_objects import Message, Part
 from ...wire.schemas.json_depth import is_deep
 

@@ -21,7 +21,7 @@ from pydantic_ai.messages import (
     ThinkingPart,
 )
 
-from ...settings import Progress
+from ...settings.progress import Progress
 from ...types.a2a_objects import Part
 from ...types.run_events import Step
 from ...wire.extensions.remote_calls import remote_tool

@@ -12,7 +12,7 @@ from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests
 
 from ...json_values import dump_json
-from ...settings import Approvals
+from ...settings.approvals import Approvals
 from ...types.a2a_objects import Part, TaskState
 from ...types.frozen_values import frozen
 from .chosen_states import MARK, AuthRequired, Rejected, State

@@ -28,7 +28,7 @@ from typing_extensions import Unpack
 
 from ...clock import STOP_TIME
 from ...errors import A2AError, StoreFailed
-from ...settings import HTTPS_ONLY
+from ...settings.messages import HTTPS_ONLY
 from ...task_states import TERMINAL
 from ...types.run_events import Note, Step, TextDelta
 from ...wire.protocol import new_ids

@@ -20,7 +20,7 @@ from fasta2a.storage import Storage
 from pydantic_ai.messages import ModelMessage
 
 from ...errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
-from ...settings import Retention
+from ...settings.retention import Retention
 from ...task_states import INTERRUPTED, TERMINAL, check_cancel, check_message
 from ...types.stored_events import TaskEvent
 from ...types.stored_tasks import StoredTask, TaskHeader

@@ -15,7 +15,7 @@ from grpc import aio
 from ...base_exceptions import is_cancelled, is_for_the_process
 from ...correlation_ids import new_correlation_id
 from ...errors import ClientGone, InvalidRequestError, OverloadedError
-from ...settings import LONG
+from ...settings.limits import LONG
 from ...types.stored_events import TaskEvent
 from ...types.stored_tasks import StoredTask
 from ...wire.protobuf.method_messages import MethodMessages

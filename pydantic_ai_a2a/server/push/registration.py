@@ -10,7 +10,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 from ...errors import InternalError, InvalidParamsError, PrivateAddressError, TaskNotFoundError
-from ...settings import Push
+from ...settings.push import Push
 from ...types.callers import Caller
 from ...types.webhook_targets import PushTarget, Registered
 from ...wire.protocol.page_tokens import config_after, config_token

@@ -24,7 +24,7 @@ from pydantic_core import from_json
 
 from ... import chains
 from ...errors import StoreFailed
-from ...settings import Settings
+from ...settings.app_settings import Settings
 from ...types.callers import Caller, load_caller, sender_of
 from ...types.run_events import PartialArtifact
 from ...wire.extensions.client_tools import ClientTools

@@ -25,7 +25,7 @@ from time import perf_counter
 from pydantic_ai.exceptions import RunCancelled
 
 from ...backoff import backoff_after, spread
-from ...settings import Settings
+from ...settings.app_settings import Settings
 from ..conversion.failures import EXPIRED_ATTEMPTS, classify, retry_after
 from ..quotas import Metering
 from ..store.ports import Backend, Claim

@@ -40,7 +40,7 @@ from ...errors import (
     StoreUnavailable,
     UnsupportedOperationError,
 )
-from ...settings import Rule
+from ...settings.messages import Rule
 from ...types.a2a_objects import Message
 from ...types.stored_tasks import TaskHeader
 from ...wire.extensions import own_extensions

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from ...json_values import dump_json
-from ...settings import Results
+from ...settings.results import Results
 from ...telemetry.metrics import metrics
 from ...types.a2a_objects import Artifact, Message, Part, TaskState
 from ...types.run_events import Note, PartialArtifact, Step, TextDelta, ToolArtifact

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from typing import TypeAlias
 
-from ...settings import Results
+from ...settings.results import Results
 from ...types.a2a_objects import TaskState
 from ...types.run_events import TextDelta
 from ..store.ports import Checkpoint, Status

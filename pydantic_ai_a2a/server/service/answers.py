@@ -44,7 +44,8 @@ from ...errors import (
     QuotaExceededError,
     UnsupportedOperationError,
 )
-from ...settings import Approvals, Settings
+from ...settings.app_settings import Settings
+from ...settings.approvals import Approvals
 from ...telemetry.metrics import metrics
 from ...types.a2a_objects import Message, Part
 from ...types.operation_params import SendParams

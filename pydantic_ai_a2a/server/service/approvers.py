@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from ...errors import TaskNotFoundError
-from ...settings import Approvals, Approvers
+from ...settings.approvals import Approvals, Approvers
 from ...types.callers import Caller, load_caller, sender_of
 from ...types.service_calls import Call
 from ...types.stored_tasks import StoredTask, TaskHeader

@@ -7,7 +7,7 @@ from inspect import isawaitable
 from typing import Any, cast
 
 from ...errors import ExtendedAgentCardNotConfiguredError
-from ...settings import MakeCard
+from ...settings.access import MakeCard
 from ...types.a2a_objects import AgentCard
 from ...types.callers import Caller
 from ..card.template import CardTemplate

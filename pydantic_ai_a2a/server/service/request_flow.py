@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
 from ...errors import ClientGone, InvalidParamsError
-from ...settings import LONG, Limits
+from ...settings.limits import LONG, Limits
 from ...types.frozen_values import frozen
 from ...types.operation_params import SubscribeParams
 from ...types.stored_events import TaskEvent

@@ -10,7 +10,8 @@ from pydantic_core import to_json
 
 from ... import chains
 from ...errors import InvalidParamsError, OverloadedError
-from ...settings import LONG, Settings
+from ...settings.app_settings import Settings
+from ...settings.limits import LONG
 from ...types.a2a_objects import Message
 from ...types.operation_params import SendParams
 from ...types.service_calls import Call

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...bounded_wait import bounded_wait
 from ...errors import TaskNotFoundError, UnsupportedOperationError
-from ...settings import Settings
+from ...settings.app_settings import Settings
 from ...task_states import TERMINAL, check_subscribe
 from ...types.a2a_objects import TaskState
 from ...types.operation_params import (

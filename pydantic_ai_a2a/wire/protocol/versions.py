@@ -14,7 +14,7 @@ from pydantic_core import from_json
 
 from ...errors import A2AError, InvalidRequestError, VersionNotSupportedError
 from ...json_values import as_list, as_object
-from ...settings import SUPPORTED, Version
+from ...settings.access import SUPPORTED, Version
 from .codec import Codec, HttpCodec
 from .operations import OPERATIONS
 from .refused_requests import RpcRefused

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from ....correlation_ids import new_correlation_id
-from ....settings import Limits
+from ....settings.limits import Limits
 from ..app_urls import quoted
 from ..cached_answers import CachedAnswer
 from ..encoded_paths import AnyPath

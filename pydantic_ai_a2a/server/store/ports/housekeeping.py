@@ -11,7 +11,7 @@ from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.messages import ModelMessage
 
 from ....errors import UnsupportedOperationError
-from ....settings import Retention
+from ....settings.retention import Retention
 from ....types.frozen_values import frozen
 from ....types.stored_tasks import StoredTask, TaskHeader
 

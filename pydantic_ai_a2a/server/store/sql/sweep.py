@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence, Sized
 from datetime import timedelta
 
-from ....settings import Retention
+from ....settings.retention import Retention
 from ....task_states import STOPPED
 from ..ports import Swept
 from . import conversation_deletion, deletion, filing, quotas, task_ranges, totals
