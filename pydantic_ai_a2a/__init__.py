@@ -11,11 +11,12 @@ from .server.app.agent_method import attach
 _NAMES = {
     '.client.agents.agent': ('RemoteAgent',),
     '.client.agents.capability': ('A2A',),
-    '.client.agents.deferred_results': ('remote_results',),
     '.client.agents.model': ('A2AModel',),
+    '.client.agents.remote_results': ('remote_results',),
     '.client.agents.task_events': ('A2ATaskEvent', 'RemoteTaskEvent'),
     '.client.agents.toolset': ('A2AToolset',),
-    '.client.client': ('A2AClient', 'Conversation'),
+    '.client.client': ('A2AClient',),
+    '.client.conversation': ('Conversation',),
     '.client.client_credentials': ('ClientCredentials',),
     '.client.notification_verifier': ('Notification', 'NotificationVerifier'),
     '.client.questions': ('PendingRemoteCall', 'RemoteQuestion'),
@@ -80,14 +81,14 @@ _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 if TYPE_CHECKING:  # a name that is imported as itself is public for type checkers
     from .client.agents.agent import RemoteAgent as RemoteAgent
     from .client.agents.capability import A2A as A2A
-    from .client.agents.deferred_results import remote_results as remote_results
     from .client.agents.model import A2AModel as A2AModel
+    from .client.agents.remote_results import remote_results as remote_results
     from .client.agents.task_events import A2ATaskEvent as A2ATaskEvent
     from .client.agents.task_events import RemoteTaskEvent as RemoteTaskEvent
     from .client.agents.toolset import A2AToolset as A2AToolset
     from .client.client import A2AClient as A2AClient
-    from .client.client import Conversation as Conversation
     from .client.client_credentials import ClientCredentials as ClientCredentials
+    from .client.conversation import Conversation as Conversation
     from .client.notification_verifier import Notification as Notification
     from .client.notification_verifier import NotificationVerifier as NotificationVerifier
     from .client.questions import PendingRemoteCall as PendingRemoteCall

@@ -28,7 +28,7 @@ class _Text:
 
 
 class LiveText:
-    """The text in the artifacts of a task, or in the messages of an answer without a task."""
+    """The text of an answer while it comes: in the artifacts of a task, or in messages without a task."""
 
     def __init__(self) -> None:
         self._texts: dict[str, _Text] = {}

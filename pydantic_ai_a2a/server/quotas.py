@@ -21,7 +21,7 @@ from ..types.callers import Caller
 from ..wire.protocol.operations import OPERATIONS
 from .audit import audit
 from .store.ports import Bucket, Charge, QuotaStore, Spent
-from .store.ports.claim import Tried
+from .store.ports.failed_tries import Tried
 from .store.ports.quotas import amounts_of
 
 _ALL = '*'

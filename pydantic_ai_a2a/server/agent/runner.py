@@ -26,7 +26,7 @@ worker has taken the task, the next write of the run raises `LeaseLost`.
 
 A run ends in one of three ways: with a result, which may be a question or a refusal (`Drive.output`); with a state of
 the task, raised by a tool, an output function or a toolset (`run_output.stopped`); or with another exception, whose
-meaning `server.runs.outcomes` tells.
+meaning `server.runs.exception_outcomes` tells.
 """
 
 from __future__ import annotations

@@ -53,11 +53,11 @@ from ..service.extended_card import ExtendedCard
 from ..store.ports import Backend
 from ..store.postgres.settings import Postgres
 from .a2a_app import A2AApp
-from .agent_names import inferred_name
+from .agent_names import check_namespace, inferred_name
 from .assembly import Assembly
 from .backend_choice import choose_backend
 from .configured_agent import ConfiguredAgent
-from .conflicting_options import check_auth, check_backend, check_engine, check_namespace, check_run
+from .conflicting_options import check_auth, check_backend, check_engine, check_run
 from .playground import check_docs_url, playground
 from .routes import app_routes, exact_routes, fallback, tenants_of
 from .signatures import signatures

@@ -45,7 +45,7 @@ from ..conversion.model_profiles import accepts, resolve_audio_types, resolve_pr
 from ..conversion.output_mapper import text_of
 from ..conversion.output_modes import OutputModes
 from ..conversion.user_prompts import user_prompt
-from ..runs.outcomes import Outcome, outcome_of
+from ..runs.exception_outcomes import Outcome, outcome_of
 from ..store.conversation_turns import closed_turn
 from .worker_outputs import WorkerOutputs, in_fasta2as_form
 

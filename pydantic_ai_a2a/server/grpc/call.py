@@ -24,7 +24,7 @@ from ...wire.protocol.operations import Operation
 from ...wire.protocol.versions import HTTP, CodecChoice
 from ..auth.request_info import header
 from ..service.answer_size import stored_size
-from ..service.dispatch import DirectMessage
+from ..service.direct_messages import DirectMessage
 from ..service.event_streams import EventStream
 from ..service.request_flow import DecodedRequest, RequestFlow, Serving
 from ..service.unsent_answers import UnsentAnswer

@@ -50,11 +50,11 @@ from ..conversion.failures import SHUTDOWN, Failure, classify
 from ..quotas import Metering
 from ..store.conversation_turns import appended, closed_turn
 from ..store.ports import Backend, Claim, Finish, Submission
-from ..store.ports.claim import Sink
+from ..store.ports.run_writes import Sink
 from .ends_without_result import run_failure
+from .exception_outcomes import Outcome, outcome_of
 from .job import Job
 from .observed_run import observed_run
-from .outcomes import Outcome, outcome_of
 from .recorder import Recorder
 from .store_outages import StoreCall, StoreRetries
 

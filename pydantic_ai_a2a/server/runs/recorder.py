@@ -31,7 +31,7 @@ from ...wire.extensions import run_metadata
 from ...wire.protocol import new_ids, stored, stored_values, text_artifact
 from ..conversion.failures import Failure
 from ..store.ports import Charge, Checkpoint, Claim, Finish, Status
-from ..store.ports.claim import Sink
+from ..store.ports.run_writes import Sink
 from .run_state import RunState
 from .store_outages import StoreRetries
 from .text_flush import EventBody, Flush

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...types.stored_tasks import StoredTask
-from .dispatch import DirectMessage
+from .direct_messages import DirectMessage
 from .tasks import TaskList
 
 

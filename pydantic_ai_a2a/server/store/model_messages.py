@@ -15,7 +15,7 @@ from pydantic_ai.usage import RequestUsage, RunUsage
 from pydantic_core import to_json
 
 from ...json_values import without_surrogates
-from .ports.claim import Tried
+from .ports.failed_tries import Tried
 from .run_usage import dump_usage, load_usage, plain_usage
 
 logger = logging.getLogger('pydantic_ai_a2a')

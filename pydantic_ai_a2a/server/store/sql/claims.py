@@ -42,7 +42,7 @@ from ....types.stored_events import TaskEvent
 from ....types.stored_tasks import TaskHeader
 from ..model_messages import dump_tried, load_messages, load_tried
 from ..ports import Charge, Checkpoint, Claim, Marks, Slot, Status
-from ..ports.claim import Tried
+from ..ports.failed_tries import Tried
 from ..status_events import status_event
 from . import conversations, enqueued_deliveries, event_log, quotas
 from .checkpoints import load_checkpoint

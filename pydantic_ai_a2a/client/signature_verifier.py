@@ -1,4 +1,4 @@
-"""Finds the trusted key of a signature, fetches key sets for it, and verifies the signature."""
+"""Verifies a signature with the trusted keys, and fetches key sets for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_SETS = 32
 """Most key sets of unknown URLs. The signer of a notification is not known before its signature is verified."""
 
 
-class KeyFinder:
+class SignatureVerifier:
     """Finds the trusted key of a signature, and verifies the signature.
 
     Args:
