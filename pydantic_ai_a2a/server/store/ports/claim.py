@@ -1,4 +1,4 @@
-"""The claim of a task, with the holder's right to write."""
+"""The claim of a task: the holder's right to write. `server.store.sql.claims` tells how it is made and lost."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 A task has at most one writer. A claim makes one: it sets `holder`, a worker, and `lease_until`, and adds 1 to `fence`.
 The events, the checkpoints and the end of a run name their holder and their fence (`HELD`). So a worker that has lost
-its task can still compute, and store nothing: its next write raises `LeaseLost`.
+its task can still compute, and store nothing: its next write raises `LeaseLost`. No write reads `lease_until`: a worker
+whose lease has expired may write until another worker claims the task, or a cancel ends it.
 
 | column | written by | meaning |
 |---|---|---|
