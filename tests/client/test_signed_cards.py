@@ -33,7 +33,7 @@ from pydantic_ai_a2a import (
     to_a2a,
 )
 from pydantic_ai_a2a.client.card_verifier import CardVerifier
-from pydantic_ai_a2a.client.key_finder import KeyFinder
+from pydantic_ai_a2a.client.signature_verifier import SignatureVerifier
 from pydantic_ai_a2a.wire.signing.jws import split_token
 from pydantic_ai_a2a.wire.signing.key_pairs import load_keys
 
@@ -375,15 +375,15 @@ async def test_failed_key_set_requests_are_bounded(monkeypatch: pytest.MonkeyPat
     async with listening(serve) as port:
         origin = f'http://127.0.0.1:{port}'
 
-        async def find(finder: KeyFinder, *paths: object) -> None:
+        async def find(finder: SignatureVerifier, *paths: object) -> None:
             for path in paths:
                 with pytest.raises(RemoteUnavailable):
                     await finder.verify(header(alg='ES256', kid='key-1', jku=f'{origin}/{path}'), b'', '')
 
-        await find(KeyFinder(TrustedKeys(origins=[origin])), *range(32), 'more', 'again')
+        await find(SignatureVerifier(TrustedKeys(origins=[origin])), *range(32), 'more', 'again')
         assert len(asked) == 32
-        monkeypatch.setattr('pydantic_ai_a2a.client.key_finder.KEY_TIMES', (600.0, 0.0, 0.0))
-        await find(KeyFinder(TrustedKeys(origins=[origin])), *range(32), 'more')
+        monkeypatch.setattr('pydantic_ai_a2a.client.signature_verifier.KEY_TIMES', (600.0, 0.0, 0.0))
+        await find(SignatureVerifier(TrustedKeys(origins=[origin])), *range(32), 'more')
         assert len(asked) == 32 + 33
 
 
@@ -392,7 +392,7 @@ async def test_genuine_key_set_is_fetched_despite_many_failed_requests(exact: bo
     key = Key('key-1')
     async with issuer(key) as served:
         genuine = f'{served.url}/keys' if exact else f'{served.url}/.well-known/jwks.json'
-        finder = KeyFinder(TrustedKeys(origins=[served.url, genuine] if exact else [served.url]))
+        finder = SignatureVerifier(TrustedKeys(origins=[served.url, genuine] if exact else [served.url]))
         served.status = b'404 Not Found'
         for number in range(40):
             with pytest.raises(RemoteUnavailable):
@@ -419,7 +419,7 @@ async def test_key_set_of_origin_is_used_besides_configured_keys() -> None:
 
 async def test_useless_key_sets_are_evicted_before_useful_key_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Anybody can send a notification, and name many URLs of one key set."""
-    monkeypatch.setattr('pydantic_ai_a2a.client.key_finder.KEY_TIMES', (600.0, 0.0, 0.0))
+    monkeypatch.setattr('pydantic_ai_a2a.client.signature_verifier.KEY_TIMES', (600.0, 0.0, 0.0))
     key = Key('key-1')
     async with issuer(key) as served:
         verifier = CardVerifier(TrustedKeys(origins=[served.url]))

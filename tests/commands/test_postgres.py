@@ -14,8 +14,8 @@ from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.server.store import postgres as postgres_room
+from pydantic_ai_a2a.server.store.postgres.migration_steps import script_of
 from pydantic_ai_a2a.server.store.postgres.settings import Postgres
-from pydantic_ai_a2a.server.store.postgres.sql_translation import script_of
 from pydantic_ai_a2a.server.store.sql.migrations import FIRST, MIGRATIONS, newest
 
 from ..app_client import message

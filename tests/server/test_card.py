@@ -24,7 +24,8 @@ from fasta2a.schema import (
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.server.card.card_facts import CardFacts
-from pydantic_ai_a2a.server.card.template import CardSettings, CardTemplate
+from pydantic_ai_a2a.server.card.card_settings import CardSettings
+from pydantic_ai_a2a.server.card.template import CardTemplate
 from pydantic_ai_a2a.server.http.cached_answers import etag
 
 FACTS = CardFacts(

@@ -10,7 +10,7 @@ from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import LeaseLost
 from pydantic_ai_a2a.server.store.ports import Backend, Marks, Slot
-from pydantic_ai_a2a.server.store.ports.claim import Tried
+from pydantic_ai_a2a.server.store.ports.failed_tries import Tried
 
 from .base import PortSuite
 from .values import (

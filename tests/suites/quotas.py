@@ -14,7 +14,7 @@ from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import LeaseLost, QuotaExceededError
 from pydantic_ai_a2a.server.store.ports import Backend, Bucket, Charge, Spent, Submission, Swept
-from pydantic_ai_a2a.server.store.ports.claim import Tried
+from pydantic_ai_a2a.server.store.ports.failed_tries import Tried
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.types import TaskState
 

@@ -27,7 +27,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.run import AgentRunResult
 
 from pydantic_ai_a2a import AgentWorker, CallContext, InputRequired, Messages, NoInput, ToolCall, Workers, a2a
-from pydantic_ai_a2a.settings import LONG
+from pydantic_ai_a2a.settings.limits import LONG
 
 from ...app_client import message, state_of, texts
 from ..asking import answers, approve

@@ -23,7 +23,7 @@ from pydantic_ai_a2a import Budget, Limits, Quotas, Results, RunFailure, Workers
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.server.fasta2a.agent_worker import AgentWorker
 from pydantic_ai_a2a.server.store.ports import Backend, Charge
-from pydantic_ai_a2a.server.store.ports.claim import Tried
+from pydantic_ai_a2a.server.store.ports.failed_tries import Tried
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile

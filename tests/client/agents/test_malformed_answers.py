@@ -16,7 +16,7 @@ from pydantic_ai.exceptions import ModelAPIError
 from pydantic_ai_a2a import A2A, A2AClient, A2AError, RemoteAgent, RemoteError, to_a2a
 from pydantic_ai_a2a.client.results import RemoteResult
 from pydantic_ai_a2a.errors import RemoteProtocolError
-from pydantic_ai_a2a.types import as_list, as_object
+from pydantic_ai_a2a.json_values import as_list, as_object
 
 from ...bounds import LIMIT
 from ...tables import each_case

@@ -15,7 +15,7 @@ from pydantic_ai_a2a.server.conversion.failures import Failure
 from pydantic_ai_a2a.server.runs.recorder import Recorder
 from pydantic_ai_a2a.server.store.ports import Checkpoint, Claim, Finish, Status
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.settings import Results
+from pydantic_ai_a2a.settings.results import Results
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.types import Artifact, Note, Part, TaskEvent, TextDelta
 

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ....types import Page, StoredTask, TaskQuery
+from ....types.stored_tasks import StoredTask
+from ....types.task_queries import Page, TaskQuery
 
 
 class Pause(NamedTuple):

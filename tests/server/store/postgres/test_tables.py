@@ -13,7 +13,8 @@ from pydantic_ai_a2a.server.store.postgres import connect, execution, migration
 from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.server.store.postgres.connect import once
 from pydantic_ai_a2a.server.store.postgres.migration import migrate
-from pydantic_ai_a2a.server.store.postgres.sql_translation import lock, script_of
+from pydantic_ai_a2a.server.store.postgres.migration_steps import script_of
+from pydantic_ai_a2a.server.store.postgres.sql_translation import lock
 from pydantic_ai_a2a.server.store.sql.migrations import MIGRATIONS, newest
 from pydantic_ai_a2a.server.store.sql.transaction import LockName
 

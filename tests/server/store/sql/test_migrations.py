@@ -16,7 +16,7 @@ from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.server.store.ports import Backend
 from pydantic_ai_a2a.server.store.postgres import migration
 from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.server.store.postgres.sql_translation import migrations_of, script_of
+from pydantic_ai_a2a.server.store.postgres.migration_steps import migrations_of, script_of
 from pydantic_ai_a2a.server.store.sql import task_reads, totals
 from pydantic_ai_a2a.server.store.sql.migrations import FIRST, MIGRATIONS, newest, script, steps
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend

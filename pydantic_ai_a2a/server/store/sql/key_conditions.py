@@ -1,4 +1,4 @@
-"""Conditions of queries, with their values."""
+"""Conditions of queries by the keys of rows, with their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the trusted key of a signature, fetches key sets for it, and verifies the signature."""
+"""Verifies a signature with the trusted keys, and fetches key sets for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pydantic_core import from_json
 
 from ..errors import NotificationRefused, OverloadedError, RemoteUnavailable
 from ..issuer_requests import checked_url
-from ..types import Key, as_object
+from ..json_values import as_object
+from ..types.signing_keys import Key
 from ..wire.signing.issuer_keys import IssuerKeys, UnknownKey
 from ..wire.signing.jws import Unverified, protected_header, split_token, verify
 from ..wire.signing.key_pairs import KeyPair, fits, load_keys
@@ -23,7 +24,7 @@ _MOST_SETS = 32
 """Most key sets of unknown URLs. The signer of a notification is not known before its signature is verified."""
 
 
-class KeyFinder:
+class SignatureVerifier:
     """Finds the trusted key of a signature, and verifies the signature.
 
     Args:

@@ -1,4 +1,4 @@
-"""The end of a run that asks its client, or declines."""
+"""The end of a run with deferred calls, about which the server asks the client."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests
 
-from ...settings import Approvals
-from ...types import Part, TaskState, dump_json, frozen
-from .chosen_states import MARK, AuthRequired, Rejected, State
+from ...json_values import dump_json
+from ...settings.approvals import Approvals
+from ...types.a2a_objects import Part, TaskState
+from ...types.frozen_values import frozen
+from .chosen_states import MARK
 from .forwarded_questions import calls_for_clients
 from .pending_calls import Kind, Pending, PendingCall
-from .status_parts import data_part, is_json, shown, text_part
+from .status_parts import is_json, shown
 
 
 @frozen
@@ -82,28 +84,6 @@ def ask(
     return Asked(state=state, parts=shown(pending, rules, task_id), pending=pending)
 
 
-def asked_by(state: State, rules: Approvals, task_id: str) -> Asked:
-    """Return the end of a run that came to a state of the agent's choice."""
-    if isinstance(state, Rejected):
-        return Asked(state='rejected', parts=[text_part(state.reason)])
-    if isinstance(state, AuthRequired):
-        return Asked(state='auth-required', parts=[text_part(state.message), *_authorization(state.schemes, state.url)])
-    if state.schema is None:
-        return Asked(state='input-required', parts=[text_part(state.question)])
-    pending = Pending(schema=dict(state.schema), question=state.question)
-    return Asked(state='input-required', parts=shown(pending, rules, task_id), pending=pending)
-
-
-def rules_of(rules: Approvals, *, first: bool) -> Approvals:
-    """Return the rules for a pause: with approvers, words approve only in the first pause of a task.
-
-    Words have no id. The words of an approver may be about an earlier call, which another approver has decided.
-    """
-    if first or rules.approvers is None or rules.plain_text_answers == 'none':
-        return rules
-    return replace(rules, plain_text_answers='deny')
-
-
 def _call(
     call: ToolCallPart,
     deferred: DeferredToolRequests,
@@ -139,8 +119,3 @@ def _call(
         may_change=is_json(args),
         changed=changed,
     )
-
-
-def _authorization(schemes: Sequence[str], url: str | None) -> list[Part]:
-    fields = {name: value for name, value in (('schemes', [*schemes]), ('url', url)) if value}
-    return [data_part({'pending': [], 'authorization': fields})] if fields else []
