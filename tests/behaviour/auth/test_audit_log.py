@@ -249,3 +249,25 @@ async def test_interrupted_erasure_writes_audit_record(caplog: pytest.LogCapture
     assert erased(caplog) == [
         {'event': 'erased', 'via': 'python', 'context': context, 'owner': '/', 'ended': 'broken off'}
     ]
+
+
+class Rest(SqlHousekeeping):
+    """Erases the rest of a conversation in a batch of its own."""
+
+    batches = 0
+
+    async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
+        self.batches += 1
+        if self.batches == 2:
+            return Erased(entries=1)
+        return await super().erase(owner, context_id, at=at)
+
+
+async def test_erasure_in_several_batches_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        context = (await Client(app).send(SECRET))['contextId']
+        assert isinstance(app.backend, MemoryBackend)
+        app.backend.housekeeping = Rest(app.backend)
+        assert await app.erase_context(context)
+    assert erased(caplog) == [{'event': 'erased', 'via': 'python', 'context': context, 'owner': '/'}]
