@@ -247,6 +247,15 @@ async def test_webhooks_are_listed_page_by_page() -> None:
     assert exact == (['a', 'b', 'd'], '')
 
 
+async def test_each_webhook_is_on_one_page() -> None:
+    async with serving(Agent('test'), push=Push()) as client:
+        task_id = await registered(client, 'c', 'a', 'd', 'b')
+        pages = [await page(client, task_id, pageSize=2)]
+        while (token := pages[-1][1]) and len(pages) < 4:
+            pages.append(await page(client, task_id, pageSize=2, pageToken=token))
+    assert [names for names, _ in pages] == [['a', 'b'], ['c', 'd']]
+
+
 @pytest.mark.parametrize(
     ('params', 'field'),
     [
