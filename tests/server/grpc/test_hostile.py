@@ -118,6 +118,23 @@ async def test_message_with_too_many_values_is_refused(body: bytes) -> None:
         assert refused[:2] == ('RESOURCE_EXHAUSTED', 'The request holds more than 800 values.')
 
 
+def with_metadata(fields: int) -> bytes:
+    """A request with so many fields: first a message with a text at its end, then empty metadata again and again."""
+    return say('a' * 800).SerializeToString() + field(4, b'') * (fields - 5)
+
+
+async def test_number_of_fields_may_reach_limit() -> None:
+    async with serving(to_a2a(AGENT, limits=fixed(Limits, values=800))) as agent:
+        assert isinstance(await agent.raw(SEND, with_metadata(800)), bytes)
+
+
+async def test_fields_after_nested_messages_are_counted() -> None:
+    async with untouched(limits=fixed(Limits, values=800)) as agent:
+        refused = await agent.raw(SEND, with_metadata(801))
+        assert isinstance(refused, Refused)
+        assert refused[:2] == ('RESOURCE_EXHAUSTED', 'The request holds more than 800 values.')
+
+
 @pytest.mark.parametrize(
     'body',
     [
@@ -183,3 +200,16 @@ async def test_answer_too_deep_for_protobuf_is_refused() -> None:
         (task,) = await app.list_tasks()
     assert (refused.code, refused.details[0]['reason']) == ('FAILED_PRECONDITION', 'UNSUPPORTED_OPERATION')
     assert task['status']['state'] == 'completed'
+
+
+async def test_answer_that_clients_cannot_parse_is_refused() -> None:
+    nested: Any = 'deepest'
+    for _ in range(35):
+        nested = {'a': nested}
+
+    async def produce() -> dict[str, Any]:
+        return nested
+
+    async with serving(to_a2a(Agent(TestModel(), output_type=produce))) as agent:
+        refused = await agent.refused('SendMessage', say())
+    assert (refused.code, refused.details[0]['reason']) == ('FAILED_PRECONDITION', 'UNSUPPORTED_OPERATION')
