@@ -104,6 +104,19 @@ def test_storage_task_may_lack_optional_fields() -> None:
     assert (empty.header.status_at, empty.history, empty.artifacts) == (0, None, None)
 
 
+def test_ended_task_has_artifacts_of_storage_only() -> None:
+    ended: Task = {
+        'id': 't',
+        'context_id': 'c',
+        'status': {'state': 'completed'},
+        'artifacts': [{'artifact_id': 'a', 'parts': [{'text': 'the whole answer'}]}],
+    }
+    streamed = stored_task(ended, None)._replace(
+        artifacts=[b'{"artifactId":"a","parts":[{"text":"the"}]}', b'{"artifactId":"b","parts":[{"text":"x"}]}']
+    )
+    assert stored_task(ended, streamed).artifacts == [b'{"artifactId":"a","parts":[{"text":"the whole answer"}]}']
+
+
 async def test_full_queue_rejects_task_in_storage() -> None:
     class Crowded(Storage):
         async def submit_task(self, context_id: str, message: Message) -> Task:
@@ -332,12 +345,11 @@ async def test_task_that_begins_here_is_not_claimed_for_another_process() -> Non
     storage = Beginning()
     backend = backend_of(storage)
     task_id = (await submit(backend, message('hello', new='x'))).header.id
-    beginning = asyncio.create_task(claim_one(backend, task_id))
+    beginning = asyncio.create_task(backend.queue.claim(Slot('holder', LEASE), at=AT, limit=1))
     async with asyncio.timeout(LIMIT):
         await storage.written.wait()
-        over = await SharedTask(backend, task_id).look(at=AT)
-        claimed = await beginning
-    assert (over, claimed.header.id) == (False, task_id)
+        assert not await SharedTask(backend, task_id).look(at=AT)
+        assert [claimed.header.id for claimed in await beginning] == [task_id]
 
 
 class Elsewhere(InMemoryBroker):
