@@ -23,6 +23,7 @@ from pydantic_ai_a2a.types import PushTarget
 
 from ...app_client import LIMIT
 from ...fixed import fixed
+from ...listening import listening
 from ...reserved_ports import port_of, reserved_port
 from ...webhooks import HANGS, url_at, webhook
 
@@ -188,6 +189,24 @@ async def test_abandoned_dns_lookup_does_not_block_deliveries(
         assert [each.id for each in hook.received] == ['fast']
     answers.set()
     await webhooks.close()
+
+
+async def test_each_notification_has_its_own_connection() -> None:
+    connections: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        while head := await reader.read(65_536):
+            if head.endswith(b'{}'):
+                writer.write(b'HTTP/1.1 200 Fine\r\nContent-Length: 0\r\n\r\n')
+        writer.close()
+
+    webhooks = WebhookClient(LOCAL)
+    async with listening(serve) as port:
+        for delivery in ('one', 'two'):
+            await webhooks.post(PushTarget(id='c', url=url_at(port)), delivery, b'{}', 'application/json')
+        await webhooks.close()
+    assert len(connections) == 2
 
 
 @pytest.mark.parametrize('error', [ValueError('secret'), LookupError('secret'), TimeoutError('secret')])
