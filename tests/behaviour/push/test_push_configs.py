@@ -18,7 +18,7 @@ from ...dialects import only
 from ...fixed import fixed
 from ..callers import by_header, caller
 from ..pushing import create, delete, get, listed
-from ..refused import refused
+from ..refused import refused, untouched
 from ..rows import covers
 from ..stage import Stage, serving, tasks_of
 
@@ -193,6 +193,15 @@ async def test_send_with_webhook_needs_scope_to_create_webhooks() -> None:
                 body = rpc('SendMessage', {'message': message(), 'configuration': configuration})
                 statuses.setdefault(token, []).append((await client.post(body)).status)
     assert statuses == {'the-token-of-reader': [200, 403], 'the-token-of-hooks': [200, 200]}
+
+
+async def test_webhook_of_streamed_message_needs_its_scope() -> None:
+    access = Access(scopes={'CreateTaskPushNotificationConfig': 'push'})
+    async with untouched(auth=BearerAuth({'the-token-of-ann-1234': 'ann'}), access=access, push=Push()) as client:
+        client.headers |= {'Authorization': 'Bearer the-token-of-ann-1234'}
+        configuration = {'taskPushNotificationConfig': {'url': URL}}
+        body = rpc('SendStreamingMessage', {'message': message(), 'configuration': configuration})
+        assert (await client.post(body)).status == 403
 
 
 def test_push_needs_capable_backend_and_valid_keys() -> None:
