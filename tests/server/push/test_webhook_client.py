@@ -237,6 +237,21 @@ async def test_untrusted_certificate_for_the_host_name_is_refused(tmp_path: Path
     assert wanted == ['hooks.internal']
 
 
+async def test_short_form_of_address_is_no_name_of_tls(tmp_path: Path) -> None:
+    named: list[str | None] = []
+    context = certified(tmp_path, 'hooks.internal')
+
+    def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> None:
+        named.append(name)
+
+    context.sni_callback = note
+    async with webhook(context=context) as hook:
+        for host in ('127.0.0.1', '127.1'):
+            said = await refused(fixed(Push, private_hosts=[host]), f'https://{host}:{hook.port}/')
+            assert said == 'no connection (ConnectError)'
+    assert named == [None, None]
+
+
 def certified(directory: Path, name: str) -> ssl.SSLContext:
     """A server's context with a certificate that it has signed itself."""
     key = ec.generate_private_key(ec.SECP256R1())
