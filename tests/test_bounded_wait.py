@@ -60,7 +60,7 @@ async def test_canceled_bounded_wait_cancels_work() -> None:
     assert ended.is_set()
 
 
-async def test_bounded_wait_ends_its_work_when_the_client_has_left() -> None:
+async def test_bounded_wait_cancels_work_of_left_client() -> None:
     left, begun, ended = asyncio.Future[None](), asyncio.Event(), asyncio.Event()
 
     async def work() -> None:

@@ -378,7 +378,7 @@ def test_requirement_of_unknown_security_scheme_is_refused() -> None:
         card(security_requirements=[{'schemes': {'b': [], 'a': []}}])
 
 
-def test_skill_with_requirement_of_unknown_scheme_is_refused() -> None:
+def test_unknown_security_scheme_of_skill_is_refused() -> None:
     skill = Skill({**SKILL, 'security_requirements': [{'schemes': {'a': []}}]})
     with pytest.raises(ValueError, match="The security scheme 'a' is required"):
         card(skills=[skill])

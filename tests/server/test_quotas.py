@@ -18,15 +18,15 @@ PAID = RunUsage(requests=3, input_tokens=60, output_tokens=40)
 
 
 @pytest.mark.parametrize('left', [Left(-1, None, None), Left(None, -50, None), Left(5, 0, None)])
-def test_next_try_has_nothing_of_used_up_budget(left: Left) -> None:
+def test_overspent_budget_stays_used_up(left: Left) -> None:
     assert left.with_paid(PAID).nothing
 
 
-def test_next_try_has_rest_of_budget_beside_its_paid_usage() -> None:
+def test_next_try_has_rest_of_budget() -> None:
     assert Left(2, 50, None).with_paid(PAID) == Left(5, 150, None)
 
 
-def test_closed_streams_of_many_callers_take_no_memory() -> None:
+def test_closed_streams_of_callers_take_no_memory() -> None:
     backend = MemoryBackend('agent', reader_lag=READER_LAG)
     metering = Metering(Quotas(streams=2), backend.quotas, SYSTEM.now)
     tracemalloc.start()

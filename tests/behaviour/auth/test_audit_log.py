@@ -263,7 +263,7 @@ class Rest(SqlHousekeeping):
         return batch
 
 
-async def test_erasure_in_several_batches_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
+async def test_erasure_in_batches_is_audited_once(caplog: pytest.LogCaptureFixture) -> None:
     app = to_a2a(Agent('test'))
     async with lifespan(app), asyncio.timeout(LIMIT):
         context = (await Client(app).send(SECRET))['contextId']

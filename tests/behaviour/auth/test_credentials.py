@@ -241,7 +241,7 @@ class StoppedClock(Clock):
         return self._now
 
 
-async def test_credential_of_less_than_a_second_is_used() -> None:
+async def test_credential_expires_after_fraction_of_second() -> None:
     desk = Desk()
     backend = MemoryBackend('desk', reader_lag=READER_LAG, clock=StoppedClock())
     app = desk.app(returns(Credential(value=SECRET, expires_in=0.9)), backend=backend)
@@ -251,7 +251,7 @@ async def test_credential_of_less_than_a_second_is_used() -> None:
 
 
 @EACH_STORE
-async def test_credential_of_another_task_is_not_used(backend: str) -> None:
+async def test_credential_of_other_task_is_not_used(backend: str) -> None:
     desk = Desk()
     desk.gate.clear()
     app = desk.app(backend=backend)

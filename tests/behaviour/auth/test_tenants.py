@@ -262,7 +262,7 @@ async def test_agent_card_of_a_tenant_names_the_tenant() -> None:
     assert 'tenant' not in str(plain)
 
 
-async def test_card_for_0_3_has_encoded_path_of_tenant() -> None:
+async def test_tenant_is_encoded_in_card_url() -> None:
     app = to_a2a(Agent('test'), access=Access(tenants=['a/b']))
     async with lifespan(app):
         card = (await Client(app).get(f'/a%2Fb{CARD}')).json

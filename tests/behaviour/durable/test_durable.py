@@ -256,7 +256,7 @@ def test_memory_backend_is_refused_for_several_processes(file: str, monkeypatch:
         to_a2a(agent)
 
 
-def test_own_storage_may_be_served_by_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes_may_serve_own_storage(monkeypatch: pytest.MonkeyPatch) -> None:
     config = uvicorn.Config('module:app', workers=4)
     monkeypatch.setattr(multiprocessing.current_process(), '_kwargs', {'config': config}, raising=False)
     assert to_a2a(Agent('test'), **parts()).task_manager

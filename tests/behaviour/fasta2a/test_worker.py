@@ -109,7 +109,7 @@ class Answering(Acting):
         await self.storage.update_task(params['id'], 'completed', [artifact], [answer])
 
 
-async def test_answer_in_history_of_completed_task_is_no_status_message() -> None:
+async def test_answer_of_completed_task_is_no_status() -> None:
     async with serving(agent, workers=Workers(worker=Answering())) as client:
         task = await client.send('act')
     assert (state_of(task), 'message' in task['status'], texts(task)) == ('COMPLETED', False, ['done'])

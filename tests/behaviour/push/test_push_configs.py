@@ -256,7 +256,7 @@ async def test_webhooks_are_listed_page_by_page() -> None:
     assert exact == (['a', 'b', 'd'], '')
 
 
-async def test_each_webhook_is_on_one_page() -> None:
+async def test_pages_of_webhooks_do_not_overlap() -> None:
     async with serving(Agent('test'), push=Push()) as client:
         task_id = await registered(client, 'c', 'a', 'd', 'b')
         pages = [await page(client, task_id, pageSize=2)]

@@ -270,7 +270,7 @@ async def test_completed_run_wins_over_cancel_but_no_further_run_starts(backend:
     assert stage.began == ['one']
 
 
-async def test_cancel_is_not_audited_if_task_completes_first(
+async def test_cancel_of_completing_task_is_not_audited(
     backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level('INFO', LOGGER)

@@ -224,7 +224,7 @@ async def test_public_keys_are_served_and_cacheable() -> None:
     assert (await Client(to_a2a(Agent('test'))).get(KEYS)).status == 404
 
 
-async def test_key_of_cards_and_webhooks_is_served_once() -> None:
+async def test_key_for_cards_and_webhooks_served_once() -> None:
     app = signing(pem(), push=Push(signing=[pem()]))
     [key] = (await get(app, KEYS))['keys']
     assert key['alg'] == 'ES256'

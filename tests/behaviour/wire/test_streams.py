@@ -233,7 +233,7 @@ async def test_stream_ignores_repeated_end_of_request_body() -> None:
         assert b'completed' in (await exchange.answer()).body.lower()
 
 
-async def test_stream_without_scope_is_refused_without_event_stream() -> None:
+async def test_stream_without_scope_is_refused_as_json() -> None:
     async with untouched(auth=by_header, access=Access(scopes={'SendMessage': 'write'})) as client:
         answer = await caller(client.app, 'ann').post(rpc('SendStreamingMessage', {'message': message()}))
     refusal(answer, status=403)

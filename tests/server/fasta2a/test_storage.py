@@ -341,7 +341,7 @@ class Beginning(Storage):
         return await super().load_task(task_id, history_length)
 
 
-async def test_task_that_begins_here_is_not_claimed_for_another_process() -> None:
+async def test_beginning_task_is_not_claimed_elsewhere() -> None:
     storage = Beginning()
     backend = backend_of(storage)
     task_id = (await submit(backend, message('hello', new='x'))).header.id
@@ -366,7 +366,7 @@ class Cargo:
 carried: ContextVar[Cargo] = ContextVar('carried')
 
 
-async def test_context_of_task_of_another_process_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_context_of_foreign_task_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_backend, 'PAUSE', 0.01)
     storage = Storage()
     backend = BrokeredBackend(backend_of(storage), Elsewhere())

@@ -279,7 +279,7 @@ async def test_task_canceled_behind_its_context_never_starts() -> None:
     assert stage.began == ['one']
 
 
-async def test_task_that_is_cancelled_before_its_turn_is_never_working() -> None:
+async def test_task_cancelled_before_turn_never_works() -> None:
     stage = Stage()
     async with serving(stage.agent) as served:
         await served.send('one', context_id='c')

@@ -175,7 +175,7 @@ class Held(ThreadPoolExecutor):
         return super().submit(run)
 
 
-async def test_long_messages_are_converted_one_at_a_time() -> None:
+async def test_long_messages_are_converted_in_turn() -> None:
     threads = Held()
     asyncio.get_running_loop().set_default_executor(threads)
     async with serving(to_a2a(AGENT)) as agent:

@@ -191,7 +191,7 @@ async def test_card_lists_grpc_until_the_last_server_ends(first: int) -> None:
         assert grpc_places(app) == []
 
 
-async def test_last_grpc_server_of_each_event_loop_is_known() -> None:
+async def test_each_event_loop_has_last_grpc_server() -> None:
     app = to_a2a(AGENT)
 
     def here(base: str) -> str:

@@ -164,9 +164,7 @@ async def test_tls_without_client_ca_needs_no_client_certificate(authority: Auth
             assert (await Peer(connection).call('GetTask', GetTaskRequest(id=task.id))) == task
 
 
-def test_run_needs_certificates_of_grpc_clients_only_if_uvicorn_does(
-    authority: Authority, server: Pair, tmp_path: Path
-) -> None:
+def test_grpc_client_certificates_are_optional_by_default(authority: Authority, server: Pair, tmp_path: Path) -> None:
     given = tmp_path / 'authority.pem'
     given.write_bytes(authority.file.read_bytes())
 

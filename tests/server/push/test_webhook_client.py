@@ -237,7 +237,7 @@ async def test_untrusted_certificate_for_the_host_name_is_refused(tmp_path: Path
     assert wanted == ['hooks.internal']
 
 
-async def test_short_form_of_address_is_no_name_of_tls(tmp_path: Path) -> None:
+async def test_short_address_is_no_tls_name(tmp_path: Path) -> None:
     named: list[str | None] = []
     context = certified(tmp_path, 'hooks.internal')
 
