@@ -241,7 +241,7 @@ class StoppedClock(Clock):
         return self._now
 
 
-async def test_credential_expires_after_fraction_of_second() -> None:
+async def test_credential_of_part_of_second_is_used() -> None:
     desk = Desk()
     backend = MemoryBackend('desk', reader_lag=READER_LAG, clock=StoppedClock())
     app = desk.app(returns(Credential(value=SECRET, expires_in=0.9)), backend=backend)
