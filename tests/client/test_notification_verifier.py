@@ -161,6 +161,14 @@ async def test_notification_too_old_or_from_future_is_refused() -> None:
     assert 'in the future' in await refused(signed(ago=-60))
 
 
+async def test_host_of_webhook_may_have_capitals() -> None:
+    url = 'https://Client.Example.com/hook'
+    audience = decode(signed(url)[HEADER], options={'verify_signature': False})['aud']
+    assert audience == 'https://client.example.com'  # receivers may compare it as text
+    for verifying in (verifier(), verifier(audience=url)):
+        assert (await verifying.verify(signed(url), BODY)).id == 'notification-1'
+
+
 async def test_changed_byte_in_body_or_signature_is_refused() -> None:
     headers = signed()
     for n in range(len(BODY)):

@@ -377,3 +377,9 @@ def test_invalid_security_scheme_is_refused(scheme: dict[str, Any], message: str
 def test_requirement_of_unknown_security_scheme_is_refused() -> None:
     with pytest.raises(ValueError, match="The security scheme 'a' is required"):
         card(security_requirements=[{'schemes': {'b': [], 'a': []}}])
+
+
+def test_unknown_security_scheme_of_skill_is_refused() -> None:
+    skill = Skill({**SKILL, 'security_requirements': [{'schemes': {'a': []}}]})
+    with pytest.raises(ValueError, match="The security scheme 'a' is required"):
+        card(skills=[skill])

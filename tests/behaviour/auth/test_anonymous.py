@@ -15,7 +15,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Host, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pydantic_ai_a2a import A2AApp, Access, BearerAuth, mount, run, serve, to_a2a
+from pydantic_ai_a2a import A2AApp, Access, BearerAuth, mount, run, serve, serve_grpc, to_a2a
 
 from ...app_client import LIMIT, Answer, Client, Exchange, rpc
 from ...server.auth.issuer import bearer
@@ -204,3 +204,10 @@ def test_public_host_is_served_with_anonymous_option_or_auth(options: Any) -> No
         with socket.create_connection(('127.0.0.1', port)):
             pass
     assert app.guard.expected is bool(options)
+
+
+def test_grpc_beside_http_keeps_anonymous_callers_allowed() -> None:
+    app = to_a2a(Agent('test'))
+    with serve(app, host='0.0.0.0', anonymous=True):
+        serve_grpc(app, port=0)
+        assert app.guard.expected

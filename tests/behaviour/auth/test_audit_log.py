@@ -249,3 +249,25 @@ async def test_interrupted_erasure_writes_audit_record(caplog: pytest.LogCapture
     assert erased(caplog) == [
         {'event': 'erased', 'via': 'python', 'context': context, 'owner': '/', 'ended': 'broken off'}
     ]
+
+
+class Rest(SqlHousekeeping):
+    """Erases the rest of a conversation in a last batch."""
+
+    rest = Erased(entries=1)
+
+    async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
+        batch = await super().erase(owner, context_id, at=at)
+        if not batch:
+            batch, self.rest = self.rest, Erased()
+        return batch
+
+
+async def test_erasure_in_batches_is_audited_once(caplog: pytest.LogCaptureFixture) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        context = (await Client(app).send(SECRET))['contextId']
+        assert isinstance(app.backend, MemoryBackend)
+        app.backend.housekeeping = Rest(app.backend)
+        assert await app.erase_context(context)
+    assert erased(caplog) == [{'event': 'erased', 'via': 'python', 'context': context, 'owner': '/'}]

@@ -43,9 +43,12 @@ from pydantic_ai_a2a import (
     a2a,
     to_a2a,
 )
+from pydantic_ai_a2a.clock import SYSTEM, Clock
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
 from ...app_client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
 from ...fixed import fixed
+from ...suites.values import READER_LAG
 from ..asking import answers, approve, asked
 from ..stage import each_backend, ended
 
@@ -225,6 +228,56 @@ async def test_expired_credential_is_not_used() -> None:
     async with lifespan(app):
         assert state_of(await client_of(app).send('Go!')) == 'AUTH_REQUIRED'
         assert desk.used == []
+
+
+class StoppedClock(Clock):
+    """A wall clock that stands still."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = SYSTEM.now()
+
+    def now(self) -> int:
+        return self._now
+
+
+async def test_credential_of_part_of_second_is_used() -> None:
+    desk = Desk()
+    backend = MemoryBackend('desk', reader_lag=READER_LAG, clock=StoppedClock())
+    app = desk.app(returns(Credential(value=SECRET, expires_in=0.9)), backend=backend)
+    async with lifespan(app):
+        assert state_of(await client_of(app).send('Go!')) == 'COMPLETED'
+    assert desk.used == [SECRET]
+
+
+@EACH_STORE
+async def test_credential_of_other_task_is_not_used(backend: str) -> None:
+    desk = Desk()
+    desk.gate.clear()
+    app = desk.app(backend=backend)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        of_ann = await client_of(app).send('Go!', returnImmediately=True)
+        of_bob = await client_of(app, 'first-token-of-bob').send('Go!', returnImmediately=True)
+        await copy_credential(backend, of_ann['id'], of_bob['id'])
+        desk.gate.set()
+        await until_it_waits(client_of(app, 'first-token-of-bob'), of_bob['id'])
+        await ended(client_of(app), of_ann['id'])
+    assert desk.used == [f'{SECRET} of ann for first-token-of-ann']
+
+
+async def copy_credential(backend: str, source: str, target: str) -> None:
+    """Copy the encrypted credential of a task to another task."""
+    copy = 'UPDATE {0} SET body = (SELECT body FROM {0} WHERE task_id = {1}) WHERE task_id = {2}'
+    if backend.startswith('sqlite'):
+        with closing(sqlite3.connect(backend.removeprefix('sqlite:///').partition('?')[0], timeout=LIMIT)) as file:
+            file.execute(copy.format('credential', '?', '?'), (source, target))
+            file.commit()
+        return
+    connection = await asyncpg.connect(backend)
+    try:
+        await connection.execute(copy.format('a2a.credential', '$1', '$2'), source, target)
+    finally:
+        await connection.close()
 
 
 async def fails(request: Request, caller: Caller) -> Credential:

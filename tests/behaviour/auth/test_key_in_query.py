@@ -123,6 +123,15 @@ async def test_credentials_of_every_scheme_are_redacted_from_the_query(options: 
         await exchange.next()
 
 
+async def test_unknown_query_token_is_redacted_in_capitals() -> None:
+    async with lifespan(app := to_a2a(Agent('test'), auth=TOKENS)):
+        for name in ('access_token', 'ACCESS_TOKEN', 'Access-Token-X'):
+            exchange = Exchange(app, 'GET', f'/tasks?{name}=an-expired-token&x=1', {}, b'')
+            assert (await exchange.answer()).status == 401
+            redacted = b'an-expired-token' not in exchange.scope['query_string']
+            assert redacted is (name.lower() == 'access_token')
+
+
 @pytest.mark.parametrize(
     'query',
     [

@@ -232,6 +232,15 @@ async def test_app_paths_cannot_be_tenants() -> None:
         to_a2a(Agent('test'), access=Access(tenants='acme'))
 
 
+@pytest.mark.parametrize(('docs_url', 'name'), [('/docs', 'docs'), ('/try/it', 'try')])
+async def test_path_of_playground_is_no_tenant(docs_url: str, name: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}' cannot be the name of a tenant"):
+        to_a2a(Agent('test'), access=Access(tenants=['acme', name]), docs_url=docs_url)
+    app = to_a2a(Agent('test'), access=Access(tenants=True), docs_url=docs_url)
+    async with lifespan(app):
+        assert (await Client(app).post(rpc('GetTask', {'id': 't'}), path=f'/{name}')).status == 404
+
+
 async def test_agent_card_of_a_tenant_names_the_tenant() -> None:
     app, parent = to_a2a(Agent('test', name='joker'), access=Access(tenants=['acme'])), Starlette()
     mount(parent, '/agent', app)
@@ -251,6 +260,16 @@ async def test_agent_card_of_a_tenant_names_the_tenant() -> None:
         name: plain[name] for name in plain if name not in same
     }
     assert 'tenant' not in str(plain)
+
+
+async def test_tenant_is_encoded_in_card_url() -> None:
+    app = to_a2a(Agent('test'), access=Access(tenants=['a/b']))
+    async with lifespan(app):
+        card = (await Client(app).get(f'/a%2Fb{CARD}')).json
+        assert card['url'] == 'http://testserver/a%2Fb/'
+        await Client(app, path='/a%2Fb/').send()
+        [task] = await app.list_tasks(caller=Caller(id='', tenant='a/b'))
+    assert task['status']['state'] == 'completed'
 
 
 async def test_extended_agent_card_is_built_for_the_tenant() -> None:

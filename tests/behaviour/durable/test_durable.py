@@ -24,6 +24,7 @@ from pydantic_ai_a2a.store import WrappedQueue
 from ...app_client import LIMIT, Client, Event, lifespan, message, state_of, texts
 from ...dialects import unversioned
 from ...suites import values
+from ..own_parts import parts
 from ..rows import covers
 from ..stage import Stage, ended, heard, prompts, serving, tasks_of
 
@@ -253,3 +254,9 @@ def test_memory_backend_is_refused_for_several_processes(file: str, monkeypatch:
         ValueError, match=r"4 server processes cannot share .* use backend='sqlite:///agent\.db', or one proc"
     ):
         to_a2a(agent)
+
+
+def test_several_processes_may_serve_own_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = uvicorn.Config('module:app', workers=4)
+    monkeypatch.setattr(multiprocessing.current_process(), '_kwargs', {'config': config}, raising=False)
+    assert to_a2a(Agent('test'), **parts()).task_manager

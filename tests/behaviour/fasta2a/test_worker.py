@@ -100,6 +100,21 @@ async def test_stream_ends_when_worker_only_writes_storage() -> None:
     assert events[-2].result['artifactUpdate']['artifact']['parts'][0]['text'] == 'act done'
 
 
+class Answering(Acting):
+    """Stores its answer in the history, too."""
+
+    async def run_task(self, params: TaskSendParams) -> None:
+        answer = Message(role='agent', parts=[Part(text='done')], message_id='answer')
+        artifact = Artifact(artifact_id='a', parts=answer['parts'])
+        await self.storage.update_task(params['id'], 'completed', [artifact], [answer])
+
+
+async def test_answer_of_completed_task_is_no_status() -> None:
+    async with serving(agent, workers=Workers(worker=Answering())) as client:
+        task = await client.send('act')
+    assert (state_of(task), 'message' in task['status'], texts(task)) == ('COMPLETED', False, ['done'])
+
+
 async def test_worker_gets_task_send_params_of_fasta2a() -> None:
     worker = Acting()
     async with serving(agent, workers=Workers(worker=worker)) as client:

@@ -83,6 +83,14 @@ async def test_run_is_limited_to_remaining_budget() -> None:
         over(await client.post(send()), 'budgets.requests', retry_after=TOMORROW)
 
 
+async def test_smallest_rest_of_several_budgets_limits_run() -> None:
+    budgets = Budget(window=DAY, requests=9), Budget(window=7 * DAY, requests=2), Budget(window=30 * DAY, requests=50)
+    async with budgeted(working(steps=3), *budgets) as (client, _):
+        failed = await client.send()
+        assert failed['status']['message']['metadata']['failure'] == 'usage-limit'
+        assert await used(client) == [(2, 200, 20_000_000)]
+
+
 @pytest.mark.parametrize(
     'budget', [Budget(window=DAY, tokens=250), Budget(window=DAY, cost=Decimal('0.025'))], ids=['tokens', 'cost']
 )

@@ -90,6 +90,30 @@ async def test_cancellation_during_body_read_propagates() -> None:
             await slow.task
 
 
+class Ended(Slow):
+    """A request that its server ends just as the time for its body is over."""
+
+    answers = 0
+
+    async def _receive(self) -> Message:
+        try:
+            return await super()._receive()
+        except asyncio.CancelledError:
+            self.task.cancel()
+            raise
+
+    async def _send(self, message: Message) -> None:
+        self.answers += 1
+
+
+async def test_server_ends_request_whose_body_is_late() -> None:
+    async with untouched(limits=SOON) as client:
+        ended = Ended(client)
+        with pytest.raises(asyncio.CancelledError):
+            await ended.task
+    assert ended.answers == 0
+
+
 async def test_disconnect_during_body_ends_request() -> None:
     async with untouched(limits=NEVER) as client:
         slow = Slow(client)
@@ -201,6 +225,12 @@ async def test_missing_wildcard_scope_closes_connection() -> None:
     app = to_a2a(Agent('test'), auth=AUTH, access=Access(scopes={'*': 'admin'}))
     answer = await ask(app, 'POST', '/', KNOWN)
     assert (answer.status, answer.headers['connection']) == (403, 'close')
+
+
+async def test_refusal_of_empty_body_keeps_connection() -> None:
+    app = to_a2a(Agent('test'), auth=AUTH)
+    answers = [await ask(app, 'POST', path, JSON | {'Content-Length': '0'}) for path in ('/', '/tasks/a:cancel')]
+    assert [(answer.status, 'connection' in answer.headers) for answer in answers] == [(401, False)] * 2
 
 
 async def read(request: requests.Request) -> PlainTextResponse:

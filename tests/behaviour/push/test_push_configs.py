@@ -18,7 +18,7 @@ from ...dialects import only
 from ...fixed import fixed
 from ..callers import by_header, caller
 from ..pushing import create, delete, get, listed
-from ..refused import refused
+from ..refused import refused, untouched
 from ..rows import covers
 from ..stage import Stage, serving, tasks_of
 
@@ -195,6 +195,15 @@ async def test_send_with_webhook_needs_scope_to_create_webhooks() -> None:
     assert statuses == {'the-token-of-reader': [200, 403], 'the-token-of-hooks': [200, 200]}
 
 
+async def test_webhook_of_streamed_message_needs_its_scope() -> None:
+    access = Access(scopes={'CreateTaskPushNotificationConfig': 'push'})
+    async with untouched(auth=BearerAuth({'the-token-of-ann-1234': 'ann'}), access=access, push=Push()) as client:
+        client.headers |= {'Authorization': 'Bearer the-token-of-ann-1234'}
+        configuration = {'taskPushNotificationConfig': {'url': URL}}
+        body = rpc('SendStreamingMessage', {'message': message(), 'configuration': configuration})
+        assert (await client.post(body)).status == 403
+
+
 def test_push_needs_capable_backend_and_valid_keys() -> None:
     from fasta2a.storage import InMemoryStorage
 
@@ -245,6 +254,15 @@ async def test_webhooks_are_listed_page_by_page() -> None:
     assert whole == (['c', 'a', 'd', 'b'], '')
     assert (first, rest) == (['a', 'b', 'c'], (['d'], ''))
     assert exact == (['a', 'b', 'd'], '')
+
+
+async def test_pages_of_webhooks_do_not_overlap() -> None:
+    async with serving(Agent('test'), push=Push()) as client:
+        task_id = await registered(client, 'c', 'a', 'd', 'b')
+        pages = [await page(client, task_id, pageSize=2)]
+        while (token := pages[-1][1]) and len(pages) < 4:
+            pages.append(await page(client, task_id, pageSize=2, pageToken=token))
+    assert [names for names, _ in pages] == [['a', 'b'], ['c', 'd']]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, Workers
+from pydantic_ai_a2a.server.audit import LOGGER
 from pydantic_ai_a2a.server.store.ports import Claim, Finish, TaskQueue
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
@@ -24,7 +25,7 @@ from ...app_client import Client, RpcError, message, state_of, texts
 from ...fixed import fixed
 from ..queues import Cancels
 from ..rows import covers
-from ..stage import Stage, ended, heard, prompts, serving, tasks_of
+from ..stage import Stage, audited, ended, heard, prompts, serving, tasks_of
 
 ROW = 'cancel a running task'
 
@@ -267,6 +268,24 @@ async def test_completed_run_wins_over_cancel_but_no_further_run_starts(backend:
         after = await client.get_task(task['id'])
     assert (state_of(after), texts(after)) == ('CANCELED' if more else 'COMPLETED', ['one'])
     assert stage.began == ['one']
+
+
+async def test_cancel_of_completing_task_is_not_audited(
+    backend: MemoryBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level('INFO', LOGGER)
+    stage = Stage()
+    stage.open('one')
+    queue = backend.queue = SlowToFinish(backend.queue)
+    async with serving(stage.agent, backend=backend) as client:
+        task = await client.send('one', returnImmediately=True)
+        await queue.finishing.wait()
+        canceling = asyncio.ensure_future(cancel(client, task['id']))
+        await queue.taken()
+        queue.go.set()
+        with pytest.raises(RpcError, match='-32002'):
+            await canceling
+    assert audited(caplog) == []
 
 
 @covers(ROW)

@@ -200,6 +200,14 @@ async def test_request_naming_several_versions_is_refused(named: str) -> None:
     assert (answer.json['id'], answer.json['error']['code']) == ('r-1', -32600)
 
 
+@json_rpc('HTTP+JSON has no id to answer with')
+async def test_query_with_several_versions_is_refused() -> None:
+    async with untouched() as client:
+        client.headers = {}
+        answer = await client.post(rpc('GetTask', {'id': 't'}), path='/?A2A-Version=1.0&A2A-Version=0.3')
+    assert (answer.json['id'], answer.json['error']['code']) == ('r-1', -32600)
+
+
 @pytest.mark.parametrize('method', PUSH)
 async def test_push_config_operations_are_unsupported_by_default(method: str) -> None:
     async with untouched() as client:
@@ -313,6 +321,13 @@ async def test_request_without_required_extension_is_refused() -> None:
         refusal(await client.post(send(), {'A2A-Extensions': 'https://example.com/other'}))
     assert (error.code, error.reason) == (-32008, 'EXTENSION_SUPPORT_REQUIRED')
     assert error.data[0]['metadata']['requiredExtensions'] == 'https://example.com/required'
+
+
+async def test_read_needs_required_extension_in_1_0() -> None:
+    required = AgentExtension(uri='https://example.com/required', required=True)
+    async with untouched(extensions=[required]) as client:
+        error = refusal(await client.post(rpc('GetTask', {'id': 'no-such-task'})))
+    assert error.code == (-32008 if spoken().version == '1.0' else -32001)
 
 
 @pytest.mark.parametrize(

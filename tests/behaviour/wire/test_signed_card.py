@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_core import from_json
 
-from pydantic_ai_a2a import A2AClient, Access, APIKeyAuth, BearerAuth, Messages, TrustedKeys, to_a2a
+from pydantic_ai_a2a import A2AClient, Access, APIKeyAuth, BearerAuth, Messages, Push, TrustedKeys, to_a2a
 
 from ...app_client import Client, lifespan, rpc
 from ...dialects import spoken, unversioned
@@ -222,6 +222,12 @@ async def test_public_keys_are_served_and_cacheable() -> None:
     head = await Client(app).get(KEYS, method='HEAD')
     assert (again.status, again.body, head.status, head.body) == (304, b'', 200, b'')
     assert (await Client(to_a2a(Agent('test'))).get(KEYS)).status == 404
+
+
+async def test_key_for_cards_and_webhooks_served_once() -> None:
+    app = signing(pem(), push=Push(signing=[pem()]))
+    [key] = (await get(app, KEYS))['keys']
+    assert key['alg'] == 'ES256'
 
 
 async def test_extended_card_is_signed_in_1_0_only() -> None:

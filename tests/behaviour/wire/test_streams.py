@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 
@@ -13,11 +14,14 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.types import ASGIApp, Message
 
-from pydantic_ai_a2a import Limits, Results
+from pydantic_ai_a2a import Access, Limits, Results
+from pydantic_ai_a2a.server.store.ports import Subscription
 
 from ...app_client import LIMIT, Client, Event, Exchange, RpcError, message, rpc
 from ...dialects import json_rpc, only, spoken
 from ...fixed import fixed
+from ..callers import by_header, caller
+from ..refused import refusal, untouched
 from ..stage import serving
 
 
@@ -227,3 +231,36 @@ async def test_stream_ignores_repeated_end_of_request_body() -> None:
         await said.wait()
         release.set()
         assert b'completed' in (await exchange.answer()).body.lower()
+
+
+async def test_stream_without_scope_is_refused_as_json() -> None:
+    async with untouched(auth=by_header, access=Access(scopes={'SendMessage': 'write'})) as client:
+        answer = await caller(client.app, 'ann').post(rpc('SendStreamingMessage', {'message': message()}))
+    refusal(answer, status=403)
+    assert answer.headers['content-type'] == spoken().media_type
+
+
+def subscriptions() -> int:
+    """The subscriptions in memory."""
+    gc.collect()
+    return sum(isinstance(item, Subscription) for item in gc.get_objects())
+
+
+async def test_ended_stream_leaves_no_subscription() -> None:
+    async with serving(words(), results=Results(interval=0)) as client:
+        await whole_stream(client.app)
+        before = subscriptions()
+        for _ in range(3):
+            await whole_stream(client.app)
+        assert subscriptions() <= before
+
+
+async def test_stream_of_repeated_message_leaves_no_subscription() -> None:
+    same = message()
+    async with serving(words(), results=Results(interval=0)) as client:
+        await client.send(same)
+        before = subscriptions()
+        for _ in range(3):
+            async with client.send_streaming(same) as stream:
+                await stream.rest()
+        assert subscriptions() <= before

@@ -200,6 +200,13 @@ async def test_failing_agent_is_not_ready_but_still_listed(caplog: pytest.LogCap
     assert 'The agent at /broken has failed a request for /health/ready.' in caplog.messages
 
 
+async def test_agent_with_protected_health_is_not_ready() -> None:
+    app = catalogue([agent('translator'), agent('protected', middleware=[Middleware(Protected)])])
+    async with lifespan(app):
+        ready = await Client(app).get('/health/ready')
+    assert (ready.status, ready.json['ready'], ready.json['agents']['/protected']) == (503, False, None)
+
+
 async def test_card_sent_in_chunks_is_listed() -> None:
     app = catalogue([agent('translator', middleware=[Middleware(Streamed)])])
     async with lifespan(app), asyncio.timeout(LIMIT):

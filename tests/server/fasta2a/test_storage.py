@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from contextvars import ContextVar
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from fasta2a.broker import InMemoryBroker
-from fasta2a.schema import Message, Task
+from fasta2a.schema import Message, Task, TaskSendParams
 from fasta2a.storage import InMemoryStorage
 from pydantic_ai.messages import ModelMessage
 
 from pydantic_ai_a2a import Retention
 from pydantic_ai_a2a.errors import LeaseLost, OverloadedError, TaskNotFoundError, UnsupportedOperationError
+from pydantic_ai_a2a.server.fasta2a import broker_backend
 from pydantic_ai_a2a.server.fasta2a.broker_backend import BrokeredBackend
 from pydantic_ai_a2a.server.fasta2a.shared_tasks import SharedTask, adopt
 from pydantic_ai_a2a.server.fasta2a.storage_backend import FastA2ABackend
@@ -98,6 +102,19 @@ def test_storage_task_may_lack_optional_fields() -> None:
     assert read.artifacts == [b'{"artifactId":"a","parts":[{"text":"new"}]}']
     empty = stored_task(bare, None, history_length=0, artifacts=False)
     assert (empty.header.status_at, empty.history, empty.artifacts) == (0, None, None)
+
+
+def test_ended_task_has_artifacts_of_storage_only() -> None:
+    ended: Task = {
+        'id': 't',
+        'context_id': 'c',
+        'status': {'state': 'completed'},
+        'artifacts': [{'artifact_id': 'a', 'parts': [{'text': 'the whole answer'}]}],
+    }
+    streamed = stored_task(ended, None)._replace(
+        artifacts=[b'{"artifactId":"a","parts":[{"text":"the"}]}', b'{"artifactId":"b","parts":[{"text":"x"}]}']
+    )
+    assert stored_task(ended, streamed).artifacts == [b'{"artifactId":"a","parts":[{"text":"the whole answer"}]}']
 
 
 async def test_full_queue_rejects_task_in_storage() -> None:
@@ -302,6 +319,71 @@ async def test_following_shared_task_ends_when_task_ends_locally() -> None:
     await backend.queue.finish(claimed, ending(claimed))
     assert await followed.look(at=AT)
     assert await SharedTask(backend, 'gone').look(at=AT)
+
+
+class Beginning(Storage):
+    """Holds up the begin of a task in this process, until another reader sees the task at work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.seen = asyncio.Event(), asyncio.Event()
+
+    async def update_task(self, task_id: str, state: TaskState, *args: Any, **options: Any) -> Task:
+        task = await super().update_task(task_id, state, *args, **options)
+        if state == 'working':
+            self.written.set()
+            await self.seen.wait()
+        return task
+
+    async def load_task(self, task_id: str, history_length: int | None = None) -> Task | None:
+        if self.written.is_set():
+            self.seen.set()
+        return await super().load_task(task_id, history_length)
+
+
+async def test_beginning_task_is_not_claimed_elsewhere() -> None:
+    storage = Beginning()
+    backend = backend_of(storage)
+    task_id = (await submit(backend, message('hello', new='x'))).header.id
+    beginning = asyncio.create_task(backend.queue.claim(Slot('holder', LEASE), at=AT, limit=1))
+    async with asyncio.timeout(LIMIT):
+        await storage.written.wait()
+        assert not await SharedTask(backend, task_id).look(at=AT)
+        assert [claimed.header.id for claimed in await beginning] == [task_id]
+
+
+class Elsewhere(InMemoryBroker):
+    """Hands each task to another process."""
+
+    async def run_task(self, params: TaskSendParams) -> None:
+        pass
+
+
+class Cargo:
+    """A value in the context of a request."""
+
+
+carried: ContextVar[Cargo] = ContextVar('carried')
+
+
+async def test_request_context_of_foreign_task_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_backend, 'PAUSE', 0.01)
+    storage = Storage()
+    backend = BrokeredBackend(backend_of(storage), Elsewhere())
+
+    async def send() -> tuple[str, weakref.ref[Cargo]]:
+        carried.set(Cargo())
+        task_id = (await submit(backend, message('hello', new='x'))).header.id
+        return task_id, weakref.ref(carried.get())
+
+    async with asyncio.timeout(LIMIT), backend:
+        backend.listen(lambda _: None, lambda _: None)
+        task_id, cargo = await asyncio.create_task(send())
+        await storage.update_task(task_id, 'completed')
+        await backend.events.wait(task_id, 0)
+    gc.collect()
+    assert cargo() is None
+    backend.close()
 
 
 async def test_brokered_queue_renews_and_releases_claimed_tasks() -> None:

@@ -46,9 +46,12 @@ class Watched(Storage):
 
     def __init__(self) -> None:
         super().__init__()
+        self.written: list[tuple[str, TaskState]] = []
+        """The states of tasks, in the order in which they were written."""
         self._changed = asyncio.Condition()
 
     async def update_task(self, task_id: str, state: TaskState, *args: Any, **kwargs: Any) -> Task:
+        self.written.append((task_id, state))
         task = await super().update_task(task_id, state, *args, **kwargs)
         async with self._changed:
             self._changed.notify_all()
@@ -274,6 +277,19 @@ async def test_task_canceled_behind_its_context_never_starts() -> None:
         tasks = [await served.done(task['id']) for task in (first, second)]
     assert [task['status']['state'] for task in tasks] == ['completed', 'canceled']
     assert stage.began == ['one']
+
+
+async def test_task_cancelled_before_turn_never_works() -> None:
+    stage = Stage()
+    async with serving(stage.agent) as served:
+        await served.send('one', context_id='c')
+        await stage.reached('one')
+        second = await served.send('two', context_id='c')
+        await served.worker.broker.cancel_task({'id': second['id']})
+        stage.open('one')
+        await served.done(second['id'])
+        written = [state for task_id, state in served.storage.written if task_id == second['id']]
+    assert written == ['canceled']
 
 
 async def test_cancel_ends_submitted_task_and_ignores_ended_task() -> None:

@@ -172,6 +172,13 @@ async def test_many_invalid_fields_are_truncated_in_the_details() -> None:
     assert len(fields) == 12
 
 
+async def test_long_text_of_error_is_cut() -> None:
+    scopes = {f'a-scope-with-a-long-name-{n:03}' for n in range(50)}
+    async with serving(to_a2a(AGENT, auth=AUTH, access=Access(scopes={'SendMessage': scopes}))) as agent:
+        refused = await agent.refused('SendMessage', say(), metadata=BOB)
+    assert (refused.code, len(refused.text)) == ('PERMISSION_DENIED', 1_000)
+
+
 @pytest.mark.parametrize('stream', [False, True])
 async def test_missing_credentials_or_scope_is_refused_with_a_challenge(stream: bool) -> None:
     method = 'SendStreamingMessage' if stream else 'SendMessage'
@@ -251,6 +258,13 @@ async def test_refused_call_is_audited_with_its_address(caplog: pytest.LogCaptur
     (line,) = [json.loads(record.getMessage()) for record in caplog.records if record.name == 'pydantic_ai_a2a.audit']
     assert (line['event'], line['remote']) == ('authentication-failed', '127.0.0.1')
     assert line['correlation_id'] == refused.trailing['x-correlation-id']
+
+
+async def test_audit_log_has_ipv6_address_of_client(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(to_a2a(AGENT, auth=AUTH), host='::1') as agent:
+        await agent.refused('GetTask', GetTaskRequest(id='a'), metadata=[('authorization', 'Bearer x')])
+    (line,) = [json.loads(record.getMessage()) for record in caplog.records if record.name == 'pydantic_ai_a2a.audit']
+    assert line['remote'] == '::1'
 
 
 # --- functions of the user that raise what is no `Exception`: the call is refused, and never stays open

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from a2a.types import ListTasksRequest, Message, Part, Role, SendMessageRequest
+from a2a.types import GetTaskRequest, ListTasksRequest, Message, Part, Role, SendMessageRequest
 from google.protobuf.struct_pb2 import Struct, Value
 from google.protobuf.timestamp_pb2 import Timestamp
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, to_a2a
+from pydantic_ai_a2a.settings import LONG
 from pydantic_ai_a2a.wire.protobuf.method_messages import SERVICE
 
+from ...bounds import LIMIT
 from ...fixed import fixed
 from .calls import Agent as Caller
 from .calls import Refused, say, serving
@@ -118,6 +123,23 @@ async def test_message_with_too_many_values_is_refused(body: bytes) -> None:
         assert refused[:2] == ('RESOURCE_EXHAUSTED', 'The request holds more than 800 values.')
 
 
+def with_metadata(fields: int) -> bytes:
+    """A request with so many fields: first a message with a text at its end, then empty metadata again and again."""
+    return say('a' * 800).SerializeToString() + field(4, b'') * (fields - 5)
+
+
+async def test_number_of_fields_may_reach_limit() -> None:
+    async with serving(to_a2a(AGENT, limits=fixed(Limits, values=800))) as agent:
+        assert isinstance(await agent.raw(SEND, with_metadata(800)), bytes)
+
+
+async def test_fields_after_nested_messages_are_counted() -> None:
+    async with untouched(limits=fixed(Limits, values=800)) as agent:
+        refused = await agent.raw(SEND, with_metadata(801))
+        assert isinstance(refused, Refused)
+        assert refused[:2] == ('RESOURCE_EXHAUSTED', 'The request holds more than 800 values.')
+
+
 @pytest.mark.parametrize(
     'body',
     [
@@ -133,6 +155,41 @@ async def test_long_malformed_bytes_are_refused(body: bytes) -> None:
         refused = await agent.raw(SEND, body)
         assert isinstance(refused, Refused)
         assert refused[:2] == ('INVALID_ARGUMENT', NO_MESSAGE)
+
+
+class Held(ThreadPoolExecutor):
+    """Counts the functions for its threads, and lets them wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.submitted = 0
+        self.first, self.gate = asyncio.Event(), threading.Event()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        def run() -> Any:
+            self.gate.wait(LIMIT)
+            return fn(*args, **kwargs)
+
+        self.submitted += 1
+        self.first.set()
+        return super().submit(run)
+
+
+async def test_long_messages_are_converted_in_turn() -> None:
+    threads = Held()
+    asyncio.get_running_loop().set_default_executor(threads)
+    async with serving(to_a2a(AGENT)) as agent:
+        sends = [agent.start('SendMessage', say('a' * LONG)) for _ in range(3)]
+        try:
+            await threads.first.wait()
+            for _ in range(3):  # the server has read the long messages by the end of later calls
+                assert (await agent.refused('GetTask', GetTaskRequest(id='unknown'))).code == 'NOT_FOUND'
+            converting = threads.submitted
+        finally:
+            threads.gate.set()
+        for send in sends:
+            assert (await send).task.id
+    assert converting == 1
 
 
 async def test_long_message_with_few_values_is_served() -> None:
@@ -183,3 +240,16 @@ async def test_answer_too_deep_for_protobuf_is_refused() -> None:
         (task,) = await app.list_tasks()
     assert (refused.code, refused.details[0]['reason']) == ('FAILED_PRECONDITION', 'UNSUPPORTED_OPERATION')
     assert task['status']['state'] == 'completed'
+
+
+async def test_answer_that_clients_cannot_parse_is_refused() -> None:
+    nested: Any = 'deepest'
+    for _ in range(32):  # one level more than a client parses
+        nested = {'a': nested}
+
+    async def produce() -> dict[str, Any]:
+        return nested
+
+    async with serving(to_a2a(Agent(TestModel(), output_type=produce))) as agent:
+        refused = await agent.refused('SendMessage', say())
+    assert (refused.code, refused.details[0]['reason']) == ('FAILED_PRECONDITION', 'UNSUPPORTED_OPERATION')

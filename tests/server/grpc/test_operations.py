@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -59,6 +60,14 @@ async def test_send_get_and_list_return_the_same_task() -> None:
     assert (TaskState.Name(task.status.state), text_of(task)) == ('TASK_STATE_COMPLETED', 'The answer.')
     assert same == task
     assert (list(listed.tasks), listed.total_size, listed.page_size) == ([task], 1, 50)
+
+
+async def test_task_has_time_of_its_status() -> None:
+    app = to_a2a(AGENT)
+    async with serving(app) as agent:
+        task = (await agent.call('SendMessage', say())).task
+        known = await app.get_task(task.id)
+    assert task.status.timestamp.ToDatetime(UTC) == datetime.fromisoformat(known['status'].get('timestamp', ''))
 
 
 async def test_cancel_task_returns_the_canceled_task() -> None:

@@ -191,6 +191,25 @@ async def test_card_lists_grpc_until_the_last_server_ends(first: int) -> None:
         assert grpc_places(app) == []
 
 
+async def test_each_event_loop_has_last_grpc_server() -> None:
+    app = to_a2a(AGENT)
+
+    def here(base: str) -> str:
+        return f'here:{len(base)}'
+
+    def elsewhere(base: str) -> str:
+        return f'elsewhere:{len(base)}'
+
+    async def declare() -> None:
+        app.declare_grpc(elsewhere, ())
+
+    app.declare_grpc(here, ())
+    await asyncio.to_thread(asyncio.run, declare())
+    assert app.withdraw_grpc(here, ())
+    assert grpc_places(app) == ['elsewhere:17']
+    assert app.withdraw_grpc(elsewhere, ())
+
+
 def grpc_places(app: A2AApp) -> list[str]:
     """Return the addresses of gRPC servers on the card of an app at 127.0.0.1."""
     card: Any = app.card.public('http://127.0.0.1/')

@@ -23,6 +23,7 @@ from pydantic_ai_a2a.types import PushTarget
 
 from ...app_client import LIMIT
 from ...fixed import fixed
+from ...listening import listening
 from ...reserved_ports import port_of, reserved_port
 from ...webhooks import HANGS, url_at, webhook
 
@@ -190,6 +191,24 @@ async def test_abandoned_dns_lookup_does_not_block_deliveries(
     await webhooks.close()
 
 
+async def test_each_notification_has_its_own_connection() -> None:
+    connections: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        while head := await reader.read(65_536):
+            if head.endswith(b'{}'):
+                writer.write(b'HTTP/1.1 200 Fine\r\nContent-Length: 0\r\n\r\n')
+        writer.close()
+
+    webhooks = WebhookClient(LOCAL)
+    async with listening(serve) as port:
+        for delivery in ('one', 'two'):
+            await webhooks.post(PushTarget(id='c', url=url_at(port)), delivery, b'{}', 'application/json')
+        await webhooks.close()
+    assert len(connections) == 2
+
+
 @pytest.mark.parametrize('error', [ValueError('secret'), LookupError('secret'), TimeoutError('secret')])
 async def test_resolver_exception_is_a_delivery_failure(error: Exception) -> None:
     async def resolve(host: str, port: int) -> list[str]:
@@ -216,6 +235,21 @@ async def test_untrusted_certificate_for_the_host_name_is_refused(tmp_path: Path
         said = await refused(settings, f'https://hooks.internal:{hook.port}/')
         assert (said, hook.received) == ('no connection (ConnectError)', [])  # nobody we trust has signed it
     assert wanted == ['hooks.internal']
+
+
+async def test_short_address_is_no_tls_name(tmp_path: Path) -> None:
+    named: list[str | None] = []
+    context = certified(tmp_path, 'hooks.internal')
+
+    def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> None:
+        named.append(name)
+
+    context.sni_callback = note
+    async with webhook(context=context) as hook:
+        for host in ('127.0.0.1', '127.1'):
+            said = await refused(fixed(Push, private_hosts=[host]), f'https://{host}:{hook.port}/')
+            assert said == 'no connection (ConnectError)'
+    assert named == [None, None]
 
 
 def certified(directory: Path, name: str) -> ssl.SSLContext:

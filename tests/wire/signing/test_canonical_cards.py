@@ -353,6 +353,12 @@ def test_card_with_empty_value_is_not_signed(changes: dict[str, Any], place: str
         sign_card({**CARD, **changes}, SIGNER)
 
 
+@pytest.mark.parametrize('number', [2**53 - 1, 2**53, 2**53 + 2, 1 - 2**53, -(2**53)])
+def test_large_whole_number_is_signed_as_double(number: int) -> None:
+    content = signed_content({'capabilities': {'extensions': [{'params': {'a': number}}]}})
+    assert canonical(content) == b'{"capabilities":{"extensions":[{"params":{"a":%d}}]}}' % number
+
+
 def test_empty_schema_keywords_without_effect_are_removed_before_signing() -> None:
     name: dict[str, Any] = {'type': 'string', 'default': '', 'title': 'Name'}
     properties: dict[str, Any] = {
