@@ -52,13 +52,16 @@ def test_service_has_every_operation_with_its_streaming_kind() -> None:
     }
 
 
-async def test_send_get_and_list_return_the_same_task() -> None:
+async def test_send_get_list_and_stream_return_the_same_task() -> None:
+    request = say(context_id='c1')
     async with serving(to_a2a(AGENT)) as agent:
-        task = (await agent.call('SendMessage', say(context_id='c1'))).task
+        task = (await agent.call('SendMessage', request)).task
         same = await agent.call('GetTask', GetTaskRequest(id=task.id))
         listed = await agent.call('ListTasks', ListTasksRequest(context_id='c1', include_artifacts=True))
+        repeated = await agent.stream('SendStreamingMessage', request).rest()
     assert (TaskState.Name(task.status.state), text_of(task)) == ('TASK_STATE_COMPLETED', 'The answer.')
     assert same == task
+    assert [event.task.id for event in repeated] == [task.id]
     assert (list(listed.tasks), listed.total_size, listed.page_size) == ([task], 1, 50)
 
 
