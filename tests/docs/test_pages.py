@@ -11,7 +11,7 @@ import pytest
 from ..commands.pictures import NAMES, svg
 from ..playground.pictures import IMAGES
 from ..tables import each_case
-from ..words import QUESTION_WORDS, measure
+from ..words import QUESTION_WORDS, Measure
 from .blocks import ROOT, blocks
 
 DOCS = ROOT / 'docs'
@@ -61,7 +61,9 @@ def test_number_of_pages_is_limited() -> None:
 
 @each_case('path', PAGES, ids=lambda path: path.stem)
 def test_page_sentences_are_short(path: Path) -> None:
-    assert measure(path).long_sentences == []
+    measure = Measure()
+    measure.read(path)
+    assert measure.long_sentences == []
 
 
 @each_case('path', PAGES, ids=lambda path: path.stem)
