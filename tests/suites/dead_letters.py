@@ -388,7 +388,7 @@ class DeadLetterSuite(PortSuite):
         self, backend: Backend, state: TaskState, failed: bool
     ) -> None:
         await submit(backend, message(new='t'))
-        await run(backend, 't', state)
+        await run(backend, 't', state, failure='internal' if state == 'failed' else None)
         with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and is not a dead letter.'):
             await retry(backend, 't', 'u', failed=failed)
         assert await backend.reader.load('u', None) is None
