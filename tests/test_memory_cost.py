@@ -16,14 +16,15 @@ from pydantic_ai import Agent, TextOutput
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
+from benchmarks.agents import prompt
 from pydantic_ai_a2a import A2AApp, Artifacts, Results, to_a2a
 from pydantic_ai_a2a.server.store.ports import ExportedConversation
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import ANONYMOUS
 
 from .app_client import LIMIT, Client, lifespan, message
+from .costs import AGENT, REPEATS, WARM_UP, calls, post, request, sends, served
 from .long import size
-from .test_cost import AGENT, REPEATS, WARM_UP, calls, post, request, said, sends, served
 
 TASKS = size(200, 500)
 CHUNKS = 150
@@ -71,7 +72,7 @@ LONG = ''.join(f'{n:04}' * (PIECE // 4) for n in range(PIECES))
 
 
 async def pieces(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-    if said(messages) != 'long':
+    if prompt(messages) != 'long':
         yield 'short'
         return
     for start in range(0, len(LONG), PIECE):

@@ -147,13 +147,6 @@ class CheckpointSuite(SteeredCheckpointSuite):
         await backend.queue.release(following)
         assert (await claim_one(backend, 't')).checkpoint is None
 
-    async def test_forced_cancel_deletes_checkpoint(self, backend: Backend) -> None:
-        await begun(backend)
-        await backend.queue.cancel('t', OWNER, at=AT, force=True)
-        assert await backend.housekeeping.erase_task('t', OWNER, at=AT)
-        await submit(backend, message(new='t'))
-        assert (await claim_one(backend, 't')).checkpoint is None
-
     async def test_resumed_task_keeps_own_messages_beside_checkpoint(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t', context='c'))
         await run(backend, 't', 'input-required', messages=turn('hi', 'which?'))
@@ -173,16 +166,6 @@ class CheckpointSuite(SteeredCheckpointSuite):
         await sweep(backend, Retention(), at=AT + 10**12)
         await submit(backend, message(new='t', at=AT + 10**12))
         assert (await claim_one(backend, 't', at=AT + 10**12)).checkpoint is None
-
-    async def test_retry_of_dead_letter_gets_its_checkpoint(self, backend: Backend) -> None:
-        claimed = await begun(backend)
-        await backend.queue.finish(claimed, ending(claimed, 'failed', failure=DEAD_LETTER))
-        await backend.housekeeping.retry('t', new_id='again', at=AT)
-        retried = await claim_one(backend, 'again')
-        assert retried.checkpoint is not None
-        assert (retried.checkpoint.run, said(retried.checkpoint.messages)) == ('t.1', ['hi', 'step'])
-        await backend.queue.finish(retried, ending(retried, messages=turn('hi', 'all')))
-        assert await conversation(backend, 'c') == ['hi', 'all']
 
 
 class PayloadSuite(PortSuite):

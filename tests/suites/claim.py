@@ -146,11 +146,6 @@ class ClaimSuite(PortSuite):
         await run(backend, 'a')
         assert (await claim_one(backend, 'b')).header.id == 'b'
 
-    async def test_context_ids_of_two_owners_are_independent(self, backend: Backend) -> None:
-        await submit(backend, message(new='a', context='c'))
-        await submit(backend, message(new='b', context='c', owner='/bob'))
-        assert [task.header.id for task in await claim(backend)] == ['a', 'b']
-
     async def test_context_of_another_owner_blocks_no_task(self, backend: Backend) -> None:
         await submit(backend, message(new='theirs', context='c', owner='/bob'))
         await submit(backend, message(new='their next', context='c', owner='/bob'))

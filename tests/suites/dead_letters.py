@@ -33,7 +33,6 @@ from .values import (
     record_of,
     run,
     said,
-    state_of,
     submit,
     sweep,
     text_of,
@@ -191,7 +190,7 @@ class DeadLetterSuite(PortSuite):
         await retry(backend, 't', 'u')
         checkpoint = (await claim_one(backend, 'u')).checkpoint
         assert checkpoint is not None
-        assert said(checkpoint.messages) == ['hello', 'step 1']
+        assert (checkpoint.run, said(checkpoint.messages)) == ('t.1', ['hello', 'step 1'])
         assert checkpoint.usage == RunUsage(requests=1)
         await retry(backend, 't', 'v', again=True)
         await backend.queue.cancel('u', OWNER, at=AT, force=True)
@@ -313,13 +312,6 @@ class DeadLetterSuite(PortSuite):
         [made] = [task for task in ('u', 'v') if await backend.reader.load(task, OWNER) is not None]
         assert refused.message == f'The task has already been retried, as the task {made}.'
 
-    async def test_dead_letter_can_be_retried_repeatedly_on_demand(self, backend: Backend) -> None:
-        await dead(backend, 't')
-        await retry(backend, 't', 'u')
-        await retry(backend, 't', 'v', again=True)
-        assert [letter.retried_as for letter in await backend.housekeeping.dead_letters()] == ['v']
-        assert [await state_of(backend, task) for task in ('t', 'u', 'v')] == ['failed', 'submitted', 'submitted']
-
     async def test_all_failed_tasks_are_listed_on_demand(self, backend: Backend) -> None:
         for n, state in enumerate(('failed', 'completed', 'rejected', 'failed')):
             await submit(backend, message(new=f't{n}', owner=OWNER if n else '/bob'))
@@ -385,22 +377,25 @@ class DeadLetterSuite(PortSuite):
         claimed = await claim_one(backend, 'u')
         assert (text_of(claimed.message), claimed.own_messages) == ('one', None)
 
-    @pytest.mark.parametrize('state', ['completed', 'canceled', 'rejected'])
-    async def test_retry_of_task_without_failure_is_refused(self, backend: Backend, state: TaskState) -> None:
+    @pytest.mark.parametrize(
+        ('state', 'failed'),
+        [
+            *((state, False) for state in ('completed', 'failed', 'canceled', 'input-required')),
+            *((state, True) for state in ('completed', 'canceled', 'rejected')),
+        ],
+    )
+    async def test_only_dead_letters_and_on_demand_failed_tasks_are_retried(
+        self, backend: Backend, state: TaskState, failed: bool
+    ) -> None:
         await submit(backend, message(new='t'))
-        await run(backend, 't', state)
+        await run(backend, 't', state, failure='internal' if state == 'failed' else None)
         with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and is not a dead letter.'):
-            await retry(backend, 't', 'u', failed=True)
+            await retry(backend, 't', 'u', failed=failed)
+        assert await backend.reader.load('u', None) is None
 
-    @pytest.mark.parametrize('state', ['completed', 'failed', 'canceled', 'input-required'])
-    async def test_only_dead_letters_are_retried_by_default(self, backend: Backend, state: TaskState) -> None:
-        await submit(backend, message(new='t'))
-        await run(backend, 't', state)
-        with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and is not a dead letter.'):
-            await retry(backend, 't', 'u')
+    async def test_retry_of_unknown_task_is_not_found(self, backend: Backend) -> None:
         with pytest.raises(TaskNotFoundError):
             await retry(backend, 'nothing', 'u')
-        assert await backend.reader.load('u', None) is None
 
     async def test_repeated_message_of_retried_task_returns_dead_task(self, backend: Backend) -> None:
         await dead(backend, 't', message_id='m')

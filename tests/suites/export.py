@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -10,15 +9,12 @@ import pytest
 from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
 from pydantic_ai.usage import RunUsage
 
-from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.server.store.ports import Backend, Erased, ExportedConversation, ExportedTask
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite
 from .values import (
     AT,
-    LIMIT,
     OWNER,
     chunk,
     claim_one,
@@ -191,26 +187,6 @@ class ExportSuite(PortSuite):
         while batch := await backend.housekeeping.erase(OWNER, 'c', at=AT):
             steps.append(batch.tasks)
         assert steps == [2, 1, 0]
-
-    @pytest.mark.parametrize('state', ['submitted', 'working'])
-    async def test_erasing_owner_with_live_task_is_refused(self, backend: Backend, state: TaskState) -> None:
-        await done(backend, 'a', context='c')
-        await submit(backend, message(new='t', context='d'))
-        if state == 'working':
-            await claim_one(backend, 't')
-        with pytest.raises(UnsupportedOperationError, match='The task t is queued or running; cancel it before'):
-            await erase(backend)
-        assert await exported(backend) == ['a', 't', 'c:']
-        assert (await erase(backend, context='c')).tasks == 1
-
-    async def test_erasing_owner_sends_canceled_to_subscribers(self, backend: Backend) -> None:
-        await done(backend, 't', state='input-required')
-        reader = backend.events.subscribe('t', lambda: None)
-        reader.start(2)
-        await erase(backend)
-        async with asyncio.timeout(LIMIT):
-            assert [(event.n, event.state) for event in await reader.next()] == [(3, 'canceled')]
-        reader.close()
 
     async def test_compacting_store_keeps_tasks_and_conversations(self, backend: Backend) -> None:
         await done(backend, 't', context='c')

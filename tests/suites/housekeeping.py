@@ -216,14 +216,18 @@ class RetentionSuite(PortSuite):
 
     @pytest.mark.parametrize('state', ['submitted', 'working'])
     async def test_erasing_queued_or_running_task_is_refused(self, backend: Backend, state: TaskState) -> None:
+        await submit(backend, message(new='ended', context='other'))
+        await run(backend, 'ended')
         await submit(backend, message(new='t', context='c'))
         if state == 'working':
             await claim_one(backend, 't')
         with pytest.raises(UnsupportedOperationError, match='cancel it'):
             await backend.housekeeping.erase_task('t', OWNER, at=AT)
-        with pytest.raises(UnsupportedOperationError, match='cancel it'):
-            await erase(backend, context='c')
-        assert await state_of(backend, 't') == state
+        for context in ('c', None):  # the context of the task, and all data of the owner
+            with pytest.raises(UnsupportedOperationError, match='The task t is queued or running; cancel it before'):
+                await erase(backend, context=context)
+        assert [await state_of(backend, task) for task in ('ended', 't')] == ['completed', state]
+        assert (await erase(backend, context='other')).tasks == 1
 
     async def test_context_is_erased_completely_or_not_at_all(self, backend: Backend) -> None:
         for task_id in 'ab':
@@ -249,13 +253,18 @@ class RetentionSuite(PortSuite):
         assert await backend.housekeeping.erase_task('t', None, at=AT)
         assert await erase(backend, context='c')
 
-    async def test_erasing_interrupted_task_sends_canceled_to_subscribers(self, backend: Backend) -> None:
+    @pytest.mark.parametrize('erased', ['task', 'owner'])
+    async def test_erasing_interrupted_task_sends_canceled_to_subscribers(self, backend: Backend, erased: str) -> None:
         await submit(backend, message(new='t'))
         await run(backend, 't', 'input-required')
         reader = backend.events.subscribe('t', lambda: None)
         reader.start(2)
-        await backend.housekeeping.erase_task('t', OWNER, at=AT)
-        assert [(event.n, event.state) for event in await reader.next()] == [(3, 'canceled')]
+        if erased == 'task':
+            await backend.housekeeping.erase_task('t', OWNER, at=AT)
+        else:
+            await erase(backend)
+        async with asyncio.timeout(LIMIT):
+            assert [(event.n, event.state) for event in await reader.next()] == [(3, 'canceled')]
         reader.close()
 
     @pytest.mark.parametrize('slot', [None, Slot('holder', LEASE)])

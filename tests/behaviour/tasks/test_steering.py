@@ -106,22 +106,6 @@ async def test_message_of_another_caller_gets_own_run(backend: str, tmp_path: Pa
     ]
 
 
-async def test_steering_message_brings_referenced_artifacts() -> None:
-    desk = Desk()
-    desk.found.set()
-    async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
-        earlier = await client.send('earlier')
-        desk.looking.clear()
-        desk.found.clear()
-        task_id = await begin(client)
-        await desk.looking.wait()
-        refers = message('two', taskId=task_id, referenceTaskIds=[earlier['id']])
-        await client.send(refers, returnImmediately=True)
-        desk.found.set()
-        await stopped(client, task_id)
-    assert [('earlier' in said, 'two' in said) for said in desk.seen[-1]] == [(False, False), (True, True)]
-
-
 async def test_message_during_final_model_request_becomes_next_prompt() -> None:
     stage = Stage()
     async with serving(stage.agent, messages=Messages(while_working='steer')) as client:

@@ -16,7 +16,7 @@ from pydantic_ai_a2a import A2AToolset
 from pydantic_ai_a2a.wire.extensions.card_schemas import SCHEMAS_URI
 
 from ...bounds import LIMIT
-from ...test_cost import own_calls
+from ...costs import own_calls
 from ..canned import CARD, TASK, Canned, result
 
 FIRST_CALLS = 4_000

@@ -14,7 +14,6 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import A2AApp, Access, Limits, Messages, Results, Workers, serve_grpc, to_a2a
 from pydantic_ai_a2a import Caller as Who
 from pydantic_ai_a2a.errors import ClientGone, TaskNotFoundError
-from pydantic_ai_a2a.server.auth import request_info
 from pydantic_ai_a2a.server.grpc.call import GrpcCall
 
 from ...app_client import LIMIT, lifespan
@@ -136,15 +135,6 @@ async def test_call_cancelled_before_its_refusal_ends_without_error(ends: asynci
         assert await ends.get() == 'SendMessage'
 
 
-async def test_repeated_message_of_ended_task_streams_a_single_event() -> None:
-    async with serving(to_a2a(Agent(TestModel()))) as agent:
-        request = say()
-        first = await agent.stream('SendStreamingMessage', request).rest()
-        again = await agent.stream('SendStreamingMessage', request).rest()
-    assert [event.task.id for event in again] == [first[0].task.id]
-    assert TaskState.Name(again[0].task.status.state) == 'TASK_STATE_COMPLETED'
-
-
 @pytest.mark.parametrize('kind', [grpc.aio.InternalError, grpc.aio.UsageError])
 async def test_write_after_the_call_ended_means_client_gone(kind: type[Exception]) -> None:
     async def write() -> None:
@@ -193,24 +183,6 @@ async def test_blocking_send_is_answered_by_the_drain() -> None:
     assert TaskState.Name(task.status.state) == 'TASK_STATE_FAILED'  # the memory of the process ends with the process
 
 
-async def test_stopped_grpc_server_refuses_calls_and_leaves_the_card() -> None:
-    app = to_a2a(Agent(TestModel()))
-    async with lifespan(app):
-        async with serve_grpc(app, port=0) as state:
-            with_grpc: Any = app.card.public('http://agent.example.com/')
-        async with grpc.aio.insecure_channel(state['grpc_address']) as channel:
-            refused = await Caller(channel).refused('GetTask', GetTaskRequest(id='a'))
-        without: Any = app.card.public('http://agent.example.com/')
-    assert refused.code == 'UNAVAILABLE'
-    assert [interface['protocol_binding'] for interface in with_grpc['supported_interfaces']] == [
-        'JSONRPC',
-        'HTTP+JSON',
-        'GRPC',
-        'JSONRPC',
-    ]
-    assert len(without['supported_interfaces']) == 3
-
-
 async def test_slow_request_body_is_refused() -> None:
     app = to_a2a(Agent(TestModel()), limits=fixed(Limits, body_time=0.1))
     async with serving(app) as agent:
@@ -250,15 +222,3 @@ async def test_operator_function_is_cancelled_with_its_call(ends: asyncio.Queue[
         await ended.wait()
         assert await ends.get() == 'SendMessage'
         assert await app.list_tasks() == []
-
-
-async def test_operator_function_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_info, 'PATIENCE', 0.01)
-
-    async def endless(_: Any) -> Who:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async with serving(to_a2a(Agent(TestModel()), auth=endless)) as agent:
-        refused = await agent.refused('SendMessage', say())
-    assert (refused.code, refused.trailing['retry-after']) == ('UNAVAILABLE', '1')

@@ -120,28 +120,22 @@ def test_release_ends_own_loop_waits_for_unheld_tasks() -> None:
         one.run(asyncio.wait_for(elsewhere[0], LIMIT))
 
 
-async def test_subscriber_gets_events_published_before_erasure() -> None:
-    event_bus = EventBus(read_nothing, 1000)
-    reader = event_bus.subscribe('t', nothing)
-    reader.start(0)
-    event_bus.publish('t', [event(1)])
-    event_bus.hint('t', None)
-    async with asyncio.timeout(LIMIT):
-        assert (await reader.next(), reader.dropped) == ([event(1)], False)
-        assert (await reader.next(), reader.dropped) == ((), True)
-    reader.close()
+@pytest.mark.parametrize('during_read', [False, True])
+async def test_subscriber_gets_events_published_before_erasure(during_read: bool) -> None:
+    def publish_and_erase() -> None:
+        event_bus.publish('t', [event(1)])
+        event_bus.hint('t', None)
 
-
-async def test_subscriber_gets_events_published_before_erasure_during_read() -> None:
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        if after == 0:
-            event_bus.publish(task_id, [event(1)])
-            event_bus.hint(task_id, None)
+        if after == 0 and during_read:
+            publish_and_erase()
         return []
 
     event_bus = EventBus(read, 1000)
     reader = event_bus.subscribe('t', nothing)
     reader.start(0)
+    if not during_read:
+        publish_and_erase()
     async with asyncio.timeout(LIMIT):
         assert (await reader.next(), reader.dropped) == ([event(1)], False)
         assert (await reader.next(), reader.dropped) == ((), True)

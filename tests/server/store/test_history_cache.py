@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from typing import Any
 
@@ -191,25 +191,19 @@ def test_message_memory_is_estimated_from_json(kind: str) -> None:
     assert 0.9 < memory_of(body) * number / taken < 4
 
 
-async def test_swept_context_leaves_cache() -> None:
-    stored = Stored()
-    head = await stored.save('one')
-    await stored.backend.context(OWNER, 'c', head)
-    assert await stored.backend.housekeeping.sweep(Retention(), at=2**50)
-    with pytest.raises(LookupError):
-        await stored.backend.context(OWNER, 'c', head)
+DELETIONS: dict[str, Callable[[Stored], Awaitable[object]]] = {
+    'sweep': lambda stored: stored.backend.housekeeping.sweep(Retention(), at=2**50),
+    'erasure': lambda stored: stored.backend.housekeeping.erase(OWNER, 'c', at=0),
+    'deletion': lambda stored: stored.store.delete('c'),
+}
 
 
-async def test_erased_or_deleted_conversation_leaves_cache() -> None:
+@pytest.mark.parametrize('way', DELETIONS)
+async def test_deleted_conversation_leaves_cache(way: str) -> None:
     stored = Stored()
     head = await stored.save('one')
     assert said(await stored.backend.context(OWNER, 'c', head)) == ['one']
-    assert await stored.backend.housekeeping.erase(OWNER, 'c', at=0)
-    with pytest.raises(LookupError):
-        await stored.backend.context(OWNER, 'c', head)
-    head = await stored.save('two')
-    assert said(await stored.backend.context(OWNER, 'c', head)) == ['two']
-    await stored.store.delete('c')
+    await DELETIONS[way](stored)
     with pytest.raises(LookupError):
         await stored.backend.context(OWNER, 'c', head)
 

@@ -16,7 +16,7 @@ import pytest
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.clock import SYSTEM, Clock
-from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost, OverloadedError, StoreUnavailable
+from pydantic_ai_a2a.errors import LeaseLost, OverloadedError, StoreUnavailable
 from pydantic_ai_a2a.server.store.ports import Accepted, Checkpoint, Slot
 from pydantic_ai_a2a.server.store.sql import filing, task_queue
 from pydantic_ai_a2a.server.store.sql.transaction import Transaction
@@ -170,21 +170,6 @@ async def test_failed_subscriber_write_is_logged_and_retried(
     other.close()
     reader.close()
     stop()
-
-
-async def test_second_app_with_same_namespace_is_refused(another: Open, tmp_path: Path) -> None:
-    first, second = another(), another()
-    other = SqliteFileBackend(SqliteFile(path=tmp_path / 'agent.db'), 'other', reader_lag=READER_LAG)
-    stop, stop_other = first.listen(nothing, nothing), other.listen(nothing, nothing)
-    for refused in (another, lambda: second.listen(nothing, nothing)):
-        with pytest.raises(
-            BackendUnusable, match="Another running app of this process uses the namespace 'agent' of the"
-        ):
-            refused()
-    stop()
-    stop_other()
-    second.listen(nothing, nothing)()
-    other.close()
 
 
 def test_app_of_ended_event_loop_releases_namespace(another: Open) -> None:

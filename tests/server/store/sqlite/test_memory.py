@@ -136,15 +136,6 @@ async def test_full_buckets_and_expired_charges_are_swept_in_batches() -> None:
     assert not await backend.housekeeping.sweep(Retention(), at=AT + 1000)
 
 
-async def test_erased_dead_letter_is_no_longer_listed() -> None:
-    backend = MemoryBackend('agent', reader_lag=10**6)
-    for task_id in 'tu':
-        await submit(backend, message(new=task_id))
-        await run(backend, task_id, 'failed', failure='attempts')
-    assert await backend.housekeeping.erase_task('t', OWNER, at=AT)
-    assert [letter.task_id for letter in await backend.housekeeping.dead_letters(OWNER)] == ['u']
-
-
 async def test_erased_anonymous_message_is_not_replayed() -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     await submit(backend, message(new='t', owner='/', message_id='short'))
