@@ -40,36 +40,42 @@ def echo_prompts(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[TextPart(' + '.join(user_prompts(messages)))])
 
 
-Response: TypeAlias = 'str | ModelResponsePart | Sequence[ModelResponsePart] | Exception | Callable[..., Any]'
-"""A text, parts of a response, an exception, or a function of the messages and the `AgentInfo`."""
+Response: TypeAlias = 'str | ModelResponsePart | Sequence[ModelResponsePart] | BaseException | Callable[..., Any]'
+"""A text, parts of a response, an exception, or a function of the messages and the `AgentInfo` that returns one."""
 
 
-def scripted_model(*responses: Response, stream: Any = None, **options: Any) -> FunctionModel:
+def scripted_model(*responses: Response, **options: Any) -> FunctionModel:
     """A model that sends one response after another in each conversation, and then repeats the last.
 
     Args:
         responses: The responses of the model.
-        stream: Streams the same responses.
-        options: Arguments of the `FunctionModel`.
+        options: More arguments of the `FunctionModel`.
     """
 
-    def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         turn = sum(isinstance(message, ModelResponse) for message in messages)
         response: Any = responses[min(turn, len(responses) - 1)]
         if callable(response):
             response = response(messages, info)
-        if isinstance(response, Exception):
+        if isinstance(response, BaseException):
             raise copy(response)  # a raised one keeps its traceback
+        if isinstance(response, ModelResponse):
+            return response
         if isinstance(response, str):
             response = TextPart(response)
         return ModelResponse(parts=cast('list[Any]', response) if isinstance(response, list) else [response])
 
-    return FunctionModel(respond, stream_function=stream, **options)
+    return FunctionModel(respond, **options)
 
 
 def call_output_tool(**arguments: Any) -> Callable[[list[ModelMessage], AgentInfo], ToolCallPart]:
     """A response of `scripted_model`: the first output of the agent, with these arguments."""
     return lambda _, info: ToolCallPart(info.output_tools[0].name, arguments)
+
+
+def echo_tool_returns(messages: list[ModelMessage], _: AgentInfo) -> str:
+    """A response of `scripted_model`: the results of the tools of the last step."""
+    return ', '.join(str(part.content) for part in tool_returns(messages[-1:]))
 
 
 class GatedAgent:

@@ -12,6 +12,8 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from pydantic_ai_a2a import InputRequired
 
+from ...agents import call_output_tool, scripted_model
+
 
 def prompt_of(messages: list[ModelMessage]) -> str:
     parts = [part for message in messages for part in message.parts if isinstance(part, UserPromptPart)]
@@ -97,11 +99,5 @@ def deleting(deleted: list[str]) -> Agent[None, Any]:
 
 def pizzeria() -> Agent[None, str | InputRequired]:
     """An agent that asks a question of its own, and takes any answer."""
-
-    def choose(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if len(messages) > 1:
-            return ModelResponse(parts=[TextPart('With salami.')])
-        [tool] = info.output_tools
-        return ModelResponse(parts=[ToolCallPart(tool.name, {'question': 'Which pizza?'})])
-
-    return Agent(FunctionModel(choose), output_type=[str, InputRequired])
+    model = scripted_model(call_output_tool(question='Which pizza?'), 'With salami.')
+    return Agent(model, output_type=[str, InputRequired])

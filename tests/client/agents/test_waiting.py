@@ -39,6 +39,7 @@ from pydantic_ai_a2a.server.conversion.forwarded_questions import calls_for_clie
 from pydantic_ai_a2a.server.conversion.pending_calls import PendingCall
 from pydantic_ai_a2a.wire.extensions.remote_calls import WAITING
 
+from ...agents import echo_tool_returns, scripted_model
 from ...bounds import LIMIT
 from ...tables import each_case
 from ..canned import TASK, Canned, result, served, stream
@@ -393,13 +394,9 @@ def pending_ids(task: Any) -> list[str]:
 @pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
 @pytest.mark.parametrize('outside', [asked_by_a_tool, asked_as_an_agent])
 async def test_each_remote_call_gets_its_own_decision(between: Any, outside: Any) -> None:
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if returned := returned_to(messages):
-            return ModelResponse(parts=[TextPart(' | '.join(str(part.content) for part in returned))])
-        calls = [ToolCallPart('delete', {'path': path}, f'call-{path}') for path in ('a', 'b', 'c')]
-        return ModelResponse(parts=[*calls, ToolCallPart('weigh', {}, 'call-d')])
-
-    inner: Agent[None, Any] = Agent(FunctionModel(model), name='files')
+    calls = [ToolCallPart('delete', {'path': path}, f'call-{path}') for path in 'abc']
+    model = scripted_model([*calls, ToolCallPart('weigh', {}, 'call-d')], echo_tool_returns)
+    inner: Agent[None, Any] = Agent(model, name='files')
 
     @inner.tool_plain(requires_approval=True)
     def delete(path: str) -> str:
@@ -412,8 +409,8 @@ async def test_each_remote_call_gets_its_own_decision(between: Any, outside: Any
     server = to_a2a(outside(to_a2a(between(inner, 'middle')), 'outer'))
     async with asyncio.timeout(LIMIT), A2AClient(server) as client:
         task: Any = (await client.send('all')).outcome
-        calls = question_of_task('', task)['pending']
-        assert [(call['kind'], call['tool'], call.get('args')) for call in calls] == [
+        pending = question_of_task('', task)['pending']
+        assert [(call['kind'], call['tool'], call.get('args')) for call in pending] == [
             ('approval', 'delete', {'path': 'a'}),
             ('approval', 'delete', {'path': 'b'}),
             ('approval', 'delete', {'path': 'c'}),
@@ -425,12 +422,12 @@ async def test_each_remote_call_gets_its_own_decision(between: Any, outside: Any
             {'decision': 'deny', 'reason': 'Not c.'},
             {'decision': 'result', 'result': 7},
         ]
-        answers = [{'id': call['id'], **decision} for call, decision in zip(calls, decisions, strict=True)]
+        answers = [{'id': call['id'], **decision} for call, decision in zip(pending, decisions, strict=True)]
         task = await decided(client, task, *answers[:2])
         assert pending_ids(task) == [answer['id'] for answer in answers[2:]]
         task = await decided(client, task, *answers[2:])
         assert task['status']['state'] == 'completed'
-        assert 'deleted a | deleted x | Not c. | 7' in str(task['artifacts'])
+        assert 'deleted a, deleted x, Not c., 7' in str(task['artifacts'])
 
 
 def pizzeria(question: InputRequired | AuthRequired) -> Agent[None, Any]:

@@ -32,7 +32,7 @@ def streams(*responses: Pieces) -> FunctionModel:
                 raise copy(piece)
             yield piece
 
-    return scripted_model(*(_whole(pieces) for pieces in responses), stream=stream)
+    return scripted_model(*(_whole(pieces) for pieces in responses), stream_function=stream)
 
 
 def _whole(pieces: Pieces) -> Any:
