@@ -17,7 +17,6 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Text
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import DeferredToolResults, RunContext
-from pydantic_ai.usage import RunUsage
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import (
@@ -51,6 +50,7 @@ from ...bounds import LIMIT
 from ...tables import each_case
 from ..canned import CARD, TASK, WORKING, Canned, refusal, result, served, silence, stream
 from .agents import Stuck, caller, echo, prompt_of
+from .agents import run_context as without_run
 
 DONE = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
 
@@ -568,10 +568,6 @@ async def test_canceled_tool_call_cancels_its_remote_task() -> None:
                 await calling
             await stuck.stopped.wait()
         assert await states(app) == ['canceled']
-
-
-def without_run() -> RunContext[None]:
-    return RunContext(deps=None, model=TestModel(), usage=RunUsage(), tool_call_id='c', run_id='r')
 
 
 async def test_refused_cancel_of_remote_task_is_logged(caplog: pytest.LogCaptureFixture) -> None:

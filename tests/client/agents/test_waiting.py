@@ -43,7 +43,7 @@ from ...agents import echo_tool_returns, scripted_model
 from ...bounds import LIMIT
 from ...tables import each_case
 from ..canned import TASK, Canned, result, served, stream
-from .agents import caller, deleting, prompt_of, returned_to
+from .agents import agent_of_remote, agent_with_remote_tool, caller, deleting, each_middle_agent, prompt_of, returned_to
 from .test_toolset import states
 
 QUESTION = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which one?'}]}
@@ -271,7 +271,7 @@ async def test_a2a_model_without_remote_agent_refuses_questions() -> None:
 
 async def test_arguments_locked_by_remote_server_cannot_be_changed() -> None:
     innermost = to_a2a(deleting([]), approvals=Approvals(change_arguments=False))
-    for between in (asked_by_a_tool, asked_as_an_agent):
+    for between in (agent_with_remote_tool, agent_of_remote):
         async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(innermost, 'middle'))) as client:
             task: Any = (await client.send('a.txt')).outcome
             [call] = question_of_task('', task)['pending']
@@ -328,16 +328,8 @@ def which(_: list[str]) -> Agent[None, Any]:
     return asking(InputRequired('Which?'))
 
 
-def asked_by_a_tool(target: Any, name: str) -> Agent[Any, Any]:
-    return caller(name=name, capabilities=[A2A(target)])
-
-
-def asked_as_an_agent(target: Any, name: str) -> RemoteAgent[Any]:
-    return RemoteAgent(target, name=name)
-
-
-@pytest.mark.parametrize('outside', [asked_by_a_tool, asked_as_an_agent])
-@pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
+@pytest.mark.parametrize('outside', [agent_with_remote_tool, agent_of_remote])
+@each_middle_agent
 @pytest.mark.parametrize(
     ('inner', 'answer', 'shown', 'told'),
     [
@@ -366,7 +358,7 @@ async def test_decision_reaches_innermost_of_three_servers(
         assert await states(innermost) == ['completed']
 
 
-@pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
+@each_middle_agent
 async def test_hidden_arguments_of_remote_calls_are_not_shown(between: Any) -> None:
     middle = to_a2a(
         between(deleting([]), 'middle'),
@@ -391,8 +383,8 @@ def pending_ids(task: Any) -> list[str]:
     return [call['id'] for call in question_of_task('', task)['pending']]
 
 
-@pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
-@pytest.mark.parametrize('outside', [asked_by_a_tool, asked_as_an_agent])
+@each_middle_agent
+@pytest.mark.parametrize('outside', [agent_with_remote_tool, agent_of_remote])
 async def test_each_remote_call_gets_its_own_decision(between: Any, outside: Any) -> None:
     calls = [ToolCallPart('delete', {'path': path}, f'call-{path}') for path in 'abc']
     model = scripted_model([*calls, ToolCallPart('weigh', {}, 'call-d')], echo_tool_returns)
@@ -446,8 +438,8 @@ def pizzeria(question: InputRequired | AuthRequired) -> Agent[None, Any]:
     return Agent(FunctionModel(model), output_type=[str, ask], name='pizzeria')
 
 
-@pytest.mark.parametrize('outside', [asked_by_a_tool, asked_as_an_agent])
-@pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
+@pytest.mark.parametrize('outside', [agent_with_remote_tool, agent_of_remote])
+@each_middle_agent
 @pytest.mark.parametrize('streamed', [False, True])
 @each_case(
     ('question', 'state', 'answer', 'told'),
