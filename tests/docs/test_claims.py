@@ -182,12 +182,22 @@ def test_example_files_in_contributing_exist() -> None:
     assert [file for file in files if not (PACKAGE / file).exists()] == []
 
 
-@pytest.mark.parametrize('page', ['CONTRIBUTING.md', 'docs/architecture.md', 'docs/how-it-works.md'])
+@pytest.mark.parametrize('page', ['CONTRIBUTING.md', 'docs/architecture.md', 'docs/how-it-works.md', 'tests/README.md'])
 def test_file_paths_in_page_exist(page: str) -> None:
     paths = re.findall(
         r'`((?:pydantic_ai_a2a|\.ci|benchmarks|docs|examples|interop|tests)/[\w./-]+)`', (ROOT / page).read_text()
     )
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_documented_test_helpers_exist() -> None:
+    text = (ROOT / 'tests' / 'README.md').read_text()
+    rows = re.findall(r'^\| .+ \| (.*`.+`.*) \| (`.+`) \|$', text, re.MULTILINE)
+    assert rows
+    for names, files in rows:
+        code = '\n'.join((ROOT / file).read_text() for file in re.findall('`(.+?)`', files))
+        for name in re.findall('`(.+?)`', names):
+            assert re.search(rf'^(async def |def |class |from .* import |){name}\b', code, re.MULTILINE), name
 
 
 def test_rooms_picture_matches_imports() -> None:
