@@ -21,9 +21,10 @@ from ...behaviour.callers import by_header
 from ...bounds import LIMIT
 from ...tables import each_case
 from ..canned import Canned, stream
+from .agents import agent_with_remote_tool
 from .test_hostile_questions import DONE, call, waits
 from .test_places import confirmation, confirming, response
-from .test_three_servers import Between, by_a_tool, in_between
+from .test_three_servers import Between, in_between
 
 PLACE = 'message.parts[0].data.callAnswers[0].id'
 
@@ -189,7 +190,7 @@ async def test_stale_approval_does_not_reach_inner_server(between: Between) -> N
 async def test_conversation_answers_only_current_call() -> None:
     asked = [stream({'task': waits(pending=[pay(cents)])}) for cents in (5, 1_000_000)]
     canned = Canned(*asked, stream({'task': DONE}))
-    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(by_a_tool(canned.app, 'middle'))) as client:
+    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(agent_with_remote_tool(canned.app, 'middle'))) as client:
         conversation = client.conversation()
         first = await conversation.send('Pay.')
         second = await first.approve()
