@@ -338,7 +338,8 @@ async def test_streamed_text_is_read_from_artifact_status_or_message(
 def clerk(*calls: tuple[str, dict[str, Any]]) -> Agent:
     """An agent that calls the tools at once, and answers with their results."""
     parts = [ToolCallPart(*call, f'call-{n}') for n, call in enumerate(calls)]
-    agent = Agent(scripted_model(parts, echo_tool_returns), name='clerk')
+    model = scripted_model(lambda messages, info: echo_tool_returns(messages, info) or parts)
+    agent = Agent(model, name='clerk')
 
     @agent.tool_plain(requires_approval=True)
     def delete_file(path: str) -> str:
