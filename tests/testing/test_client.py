@@ -27,7 +27,8 @@ from ..client.agents.agents import pizzeria
 
 def clerk(*calls: tuple[str, dict[str, Any]]) -> Agent:
     parts = [ToolCallPart(name, arguments, f'call-{name}') for name, arguments in calls]
-    agent = Agent(scripted_model(parts, echo_tool_returns), name='clerk')
+    model = scripted_model(lambda messages, info: echo_tool_returns(messages, info) or parts)
+    agent = Agent(model, name='clerk')
 
     @agent.tool_plain(requires_approval=True)
     def delete_file(path: str) -> str:
