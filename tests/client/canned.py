@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
+import httpx2
 from a2a.types import a2a_pb2
 from google.protobuf import any_pb2, json_format
 from google.protobuf.message import Message
@@ -20,7 +21,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from pydantic_ai_a2a import Server, serve
+from pydantic_ai_a2a import A2AClient, Server, serve
+from pydantic_ai_a2a.client.asgi_transport import StreamingTransport
 from pydantic_ai_a2a.wire.protobuf.method_messages import SERVICE
 
 from ..bounds import LIMIT
@@ -34,6 +36,8 @@ CARD: dict[str, Any] = {
 }
 TASK: dict[str, Any] = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}}
 WORKING: dict[str, Any] = {**TASK, 'status': {'state': 'TASK_STATE_WORKING'}}
+CREDENTIALS: dict[str, Any] = {'timeout': LIMIT, 'headers': {'authorization': 'Bearer secret-token'}}
+"""Options of clients, whose secret no error may show."""
 
 
 def card_for(**interface: Any) -> dict[str, Any]:
@@ -79,7 +83,7 @@ def silence() -> Response:
 class Canned:
     """Answers requests with the next of its answers; the last one is repeated."""
 
-    def __init__(self, *answers: Response, card: Any = None, **cards: Response) -> None:
+    def __init__(self, *answers: Response, card: Any = None) -> None:
         self.answers = [*answers]
         self.card: Any = CARD if card is None else card
         self.requests: list[tuple[str, str, dict[str, str], Any]] = []
@@ -109,6 +113,32 @@ def served(canned: Canned, app: ASGIApp | None = None) -> Server:
     if isinstance(canned.card, dict):
         canned.card = card_for(url=server.url)
     return server
+
+
+@asynccontextmanager
+async def canned_client(canned: Canned, **options: Any) -> AsyncGenerator[A2AClient]:
+    """A client of canned answers in this process. Everything in the block is bounded."""
+    async with asyncio.timeout(LIMIT), A2AClient(canned.app, **{**CREDENTIALS, **options}) as client:
+        yield client
+
+
+@asynccontextmanager
+async def canned_http_client(canned: Canned, **options: Any) -> AsyncGenerator[A2AClient]:
+    """A client of canned answers over HTTP. Everything in the block is bounded."""
+    with served(canned) as server:
+        async with asyncio.timeout(LIMIT), A2AClient(server.url, **{**CREDENTIALS, **options}) as client:
+            yield client
+
+
+@asynccontextmanager
+async def client_at_url(app: ASGIApp, target: Any, **options: Any) -> AsyncGenerator[A2AClient]:
+    """A client that reaches an app in this process at any URL. Everything in the block is bounded."""
+    async with (
+        asyncio.timeout(LIMIT),
+        httpx2.AsyncClient(transport=StreamingTransport(app), follow_redirects=True) as http,
+        A2AClient(target, http_client=http, **options) as client,
+    ):
+        yield client
 
 
 # --- over gRPC

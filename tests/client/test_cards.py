@@ -7,11 +7,9 @@ import json
 import logging
 import re
 import socket
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any, cast
 
-import httpx2
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
@@ -20,7 +18,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2A, A2AClient, A2AToolset, CardRefused, Push, RemoteAgent, RemoteUnavailable, to_a2a
 from pydantic_ai_a2a.client import cards
-from pydantic_ai_a2a.client.asgi_transport import StreamingTransport
 from pydantic_ai_a2a.client.doctor.card_steps import interfaces
 from pydantic_ai_a2a.client.http_connections import NotConnected
 from pydantic_ai_a2a.client.interfaces import Interface
@@ -31,17 +28,7 @@ from pydantic_ai_a2a.wire.protocol.received_cards import read_card
 from ..bounds import LIMIT
 from ..tables import each_case
 from .canned import CARD, TASK, Canned, result
-
-
-@asynccontextmanager
-async def over(app: ASGIApp, target: Any, **options: Any) -> AsyncGenerator[A2AClient]:
-    """A client that reaches the app under any URL."""
-    async with (
-        asyncio.timeout(LIMIT),
-        httpx2.AsyncClient(transport=StreamingTransport(app), follow_redirects=True) as http,
-        A2AClient(target, http_client=http, **options) as client,
-    ):
-        yield client
+from .canned import client_at_url as over
 
 
 def with_interfaces(*interfaces: tuple[str, str, str]) -> dict[str, Any]:

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 from pydantic_ai import Agent, RunContext
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import (
     A2A,
@@ -34,6 +32,7 @@ from pydantic_ai_a2a.errors import UnauthenticatedError
 from ..bounds import LIMIT
 from ..listening import listening
 from ..server.auth.issuer import AUDIENCE
+from .agents.agents import caller
 from .canned import CARD, TASK, Canned, refusal, result, stream
 from .peers import text_of
 from .token_issuer import OAUTH, OPENID, TokenIssuer, issuing
@@ -85,16 +84,10 @@ async def test_token_endpoint_is_discovered_and_token_is_reused() -> None:
 
 
 async def test_agent_calls_remote_agent_with_issuer_token() -> None:
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
-        if returned:
-            return ModelResponse(parts=[TextPart(str(returned[0].content))])
-        return ModelResponse(parts=[ToolCallPart(info.function_tools[0].name, {'message': 'Who am I?'})])
-
     async with asyncio.timeout(LIMIT), issuing() as issuer:
         with serve(protected(issuer)) as server:
-            agent = Agent(FunctionModel(model), capabilities=[A2A(server.url, auth=robot(issuer))])
-            assert 'robot' in (await agent.run('Go!')).output
+            agent = caller(capabilities=[A2A(server.url, auth=robot(issuer))])
+            assert 'robot' in (await agent.run('Who am I?')).output
     assert len(issuer.granted) == 1
 
 

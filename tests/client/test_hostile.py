@@ -23,17 +23,9 @@ from pydantic_ai_a2a.wire.extensions.own_extensions import REPLAY
 
 from ..bounds import LIMIT
 from ..listening import listening
-from .canned import TASK, WORKING, Canned, card_for, result, served, stream
+from .canned import CREDENTIALS, TASK, WORKING, Canned, card_for, result, served, stream
+from .canned import canned_http_client as calling
 from .peers import ANSWER, Talker, text_of
-
-SECRET: dict[str, Any] = {'headers': {'authorization': 'Bearer secret'}, 'timeout': LIMIT}
-
-
-@asynccontextmanager
-async def calling(canned: Canned, **options: Any) -> AsyncGenerator[A2AClient]:
-    with served(canned) as server:
-        async with asyncio.timeout(LIMIT), A2AClient(server.url, **{**SECRET, **options}) as client:
-            yield client
 
 
 class Endless:
@@ -66,7 +58,7 @@ async def test_redirect_is_refused_and_target_gets_no_request(status: int, place
             with pytest.raises(kind, match=f'HTTP {status} redirects, and redirects are not followed') as refused:
                 await (client.send('hello') if place == 'stream' else client.get('t'))
     assert 'secret' not in str(refused.value)
-    assert canned.requests[0][2]['authorization'] == 'Bearer secret'
+    assert canned.requests[0][2]['authorization'] == CREDENTIALS['headers']['authorization']
     assert other.requests == []
 
 

@@ -30,7 +30,6 @@ from pydantic_ai.messages import (
     TextContent,
     TextPart,
     ToolCallPart,
-    ToolReturnPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
@@ -50,6 +49,7 @@ from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.testing import Answers
 from pydantic_ai_a2a.wire.extensions.card_schemas import SCHEMAS_URI
 
+from ..agents import echo_tool_returns, scripted_model
 from ..bounds import LIMIT
 from .agents.agents import pizzeria
 from .canned import CARD, TASK, Canned, result, stream
@@ -291,10 +291,7 @@ async def test_streamed_text_chunks_add_up_to_full_text() -> None:
         for word in ('One', ' two', ' three'):
             yield word
 
-    def whole(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[TextPart('One two three')])
-
-    async with A2AClient(to_a2a(Agent(FunctionModel(whole, stream_function=words)))) as client:
+    async with A2AClient(to_a2a(Agent(scripted_model('One two three', stream_function=words)))) as client:
         pieces = [piece async for piece in client.stream_text('Count.')]
         assert ''.join(pieces) == await client.send_text('Count.') == 'One two three'
         assert len(pieces) > 1
@@ -340,14 +337,9 @@ async def test_streamed_text_is_read_from_artifact_status_or_message(
 
 def clerk(*calls: tuple[str, dict[str, Any]]) -> Agent:
     """An agent that calls the tools at once, and answers with their results."""
-
-    def call(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        returns = [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
-        if returns:
-            return ModelResponse(parts=[TextPart(', '.join(returns))])
-        return ModelResponse(parts=[ToolCallPart(*call, f'call-{n}') for n, call in enumerate(calls)])
-
-    agent = Agent(FunctionModel(call), name='clerk')
+    parts = [ToolCallPart(*call, f'call-{n}') for n, call in enumerate(calls)]
+    model = scripted_model(lambda messages, info: echo_tool_returns(messages, info) or parts)
+    agent = Agent(model, name='clerk')
 
     @agent.tool_plain(requires_approval=True)
     def delete_file(path: str) -> str:
@@ -440,7 +432,7 @@ async def test_approval_of_question_is_refused() -> None:
 
 
 async def test_false_answers_boolean_question() -> None:
-    agent = Agent(FunctionModel(once('sure')), name='asker')
+    agent = Agent(scripted_model(ToolCallPart('sure', {}), echo_tool_returns), name='asker')
 
     @agent.tool_plain
     def sure() -> str:
@@ -450,16 +442,9 @@ async def test_false_answers_boolean_question() -> None:
         assert (await (await client.send('Go.')).answer(False)).text == 'False'
 
 
-def once(tool: str) -> Any:
-    def call(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        returns = [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
-        return ModelResponse(parts=[TextPart(returns[0]) if returns else ToolCallPart(tool, {})])
-
-    return call
-
-
 async def test_output_type_of_message_applies_after_approval() -> None:
-    agent = Agent(FunctionModel(cities), output_type=City, name='mapper')
+    model = scripted_model(ToolCallPart('look', {}), ToolCallPart('final_result', PARIS))
+    agent = Agent(model, output_type=City, name='mapper')
 
     @agent.tool_plain(requires_approval=True)
     def look() -> str:
@@ -470,15 +455,9 @@ async def test_output_type_of_message_applies_after_approval() -> None:
         assert (await asked.approve(max_wait=LIMIT)).output == City.model_validate(PARIS)
 
 
-def cities(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    if any(isinstance(part, ToolReturnPart) for part in messages[-1].parts):
-        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, PARIS)])
-    return ModelResponse(parts=[ToolCallPart('look', {})])
-
-
 async def test_auth_required_task_is_approved_or_denied() -> None:
     signed_in: list[bool] = []
-    agent = Agent(FunctionModel(once('mail')), name='post')
+    agent = Agent(scripted_model(ToolCallPart('mail', {}), echo_tool_returns), name='post')
 
     @agent.tool_plain
     def mail() -> str:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -29,15 +28,9 @@ from pydantic_ai_a2a.wire.extensions.own_extensions import REPLAY
 from ..bounds import LIMIT
 from ..tables import each_case
 from .canned import CARD, TASK, WORKING, Canned, card_for, refusal, result, stream
+from .canned import canned_client as calling
 
 STATUS: dict[str, Any] = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}
-
-
-@asynccontextmanager
-async def calling(canned: Canned, **options: Any) -> AsyncGenerator[A2AClient]:
-    settings: dict[str, Any] = {'timeout': LIMIT, 'headers': {'authorization': 'Bearer secret-token'}, **options}
-    async with asyncio.timeout(LIMIT), A2AClient(canned.app, **settings) as client:
-        yield client
 
 
 def _event(value: Any) -> str:

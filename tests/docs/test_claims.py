@@ -185,7 +185,7 @@ FILE = r'`((?:pydantic_ai_a2a|\.ci|benchmarks|docs|examples|interop|tests)/[\w./
 PATHS = [
     ('README.md', r'\]\((?!\w+://)([^)#]+)'),
     *((f'{page}.md', LINK) for page in ('CHANGELOG', 'SECURITY', 'SUPPORT')),
-    *((f'{page}.md', FILE) for page in ('CONTRIBUTING', 'docs/architecture', 'docs/how-it-works')),
+    *((f'{page}.md', FILE) for page in ('CONTRIBUTING', 'docs/architecture', 'docs/how-it-works', 'tests/README')),
 ]
 """Pages, each with a pattern of the files that it names."""
 
@@ -202,6 +202,16 @@ def test_modules_of_ten_examples_exist() -> None:
     modules = {*re.findall(r'`((?:\w+/)*\w+\.py)`', text)} - {'__init__.py'}
     assert modules
     assert [module for module in modules if not (PACKAGE / module).exists()] == []
+
+
+def test_documented_test_helpers_exist() -> None:
+    text = (ROOT / 'tests' / 'README.md').read_text()
+    rows = re.findall(r'^\| .+ \| (.*`.+`.*) \| (`.+`) \|$', text, re.MULTILINE)
+    assert rows
+    for names, files in rows:
+        code = '\n'.join((ROOT / file).read_text() for file in re.findall('`(.+?)`', files))
+        for name in re.findall('`(.+?)`', names):
+            assert re.search(rf'^(async def |def |class |from .* import |){name}\b', code, re.MULTILINE), name
 
 
 @each_case(('path', 'draw'), [(PICTURE, picture), (STATES, states)], ids=['rooms', 'pictures'])

@@ -25,7 +25,10 @@ MOST_COLUMNS = 84
 MOST_PROSE_COLUMNS = 120
 PROSE = [
     *PAGES,
-    *(ROOT / f'{name}.md' for name in ('README', 'CHANGELOG', 'CONTRIBUTING', 'RELEASING', 'SECURITY', 'SUPPORT')),
+    *(
+        ROOT / f'{name}.md'
+        for name in ('README', 'CHANGELOG', 'CONTRIBUTING', 'RELEASING', 'SECURITY', 'SUPPORT', 'tests/README')
+    ),
 ]
 
 

@@ -7,11 +7,11 @@ import asyncio
 from playwright.async_api import Locator, Page, Route, expect
 from pydantic import BaseModel, Field
 from pydantic_ai import Agent, Tool
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.messages import ToolCallPart
 
 from pydantic_ai_a2a import A2AClient, BearerAuth, InputRequired, Messages, RemoteAgent, serve, to_a2a
 
+from ..agents import scripted_model
 from ..client.agents.test_places import DONE, confirmation, confirming
 from ..client.canned import Canned, stream
 from ..tables import each_case
@@ -91,17 +91,13 @@ async def test_stale_form_cannot_decide_newer_call(playground: Visit) -> None:
     """Another client has decided meanwhile, and the model calls the tool again under the same id."""
     paid: list[int] = []
 
-    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        returned = [part for sent in messages for part in sent.parts if isinstance(part, ToolReturnPart)]
-        if len(returned) == 2:
-            return ModelResponse(parts=[TextPart('All is paid.')])
-        return ModelResponse(parts=[ToolCallPart('pay', {'cents': (5, 1_000_000)[len(returned)]}, 'local-1')])
-
     def pay(cents: int) -> str:
         paid.append(cents)
         return 'paid'
 
-    page = await playground(to_a2a(Agent(FunctionModel(answer), tools=[Tool(pay, requires_approval=True)])), failures=2)
+    calls = [ToolCallPart('pay', {'cents': cents}, 'local-1') for cents in (5, 1_000_000)]
+    agent = Agent(scripted_model(*calls, 'All is paid.'), tools=[Tool(pay, requires_approval=True)])
+    page = await playground(to_a2a(agent), failures=2)
     await say(page, 'Pay.')
     form = page.get_by_role('form', name='Approval: pay')
     await expect(form.get_by_label('cents')).to_have_value('5')

@@ -33,6 +33,7 @@ from pydantic_ai_a2a.server.agent.playground_steps import Trace
 from pydantic_ai_a2a.server.app.a2a_app import A2AApp
 from pydantic_ai_a2a.wire.extensions.remote_calls import SYSTEM
 
+from ..agents import scripted_model
 from ..app_client import message
 from ..behaviour.asking import answers, approve
 from ..bounds import LIMIT
@@ -343,10 +344,7 @@ async def test_steps_cut_long_results_and_omit_files() -> None:
 
 
 def test_failed_first_request_keeps_prompt_step() -> None:
-    def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        raise RuntimeError('broken')
-
-    with TestClient(to_a2a(Agent(FunctionModel(fail))), client=('127.0.0.1', 50_000)) as client:
+    with TestClient(to_a2a(Agent(scripted_model(RuntimeError('broken')))), client=('127.0.0.1', 50_000)) as client:
         client.post('/docs/steps', headers=LOCAL)
         message = {'messageId': 'a-message-that-fails', 'role': 'ROLE_USER', 'parts': [{'text': 'Fail.'}]}
         sent = client.post('/message:send', json={'message': message}, headers={'A2A-Version': '1.0'}).json()['task']
@@ -373,13 +371,11 @@ def test_steps_before_first_visit_come_from_conversation() -> None:
 
 
 def test_steps_before_first_visit_include_run_after_approval() -> None:
-    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse([ToolCallPart('pay', {}, 'c1')] if len(messages) == 1 else [TextPart('Paid.')])
-
     def pay() -> str:
         return 'paid'
 
-    app = to_a2a(Agent(FunctionModel(answer), tools=[Tool(pay, requires_approval=True)]))
+    model = scripted_model(ToolCallPart('pay', {}, 'c1'), 'Paid.')
+    app = to_a2a(Agent(model, tools=[Tool(pay, requires_approval=True)]))
     with TestClient(app, client=('127.0.0.1', 50_000)) as client:
         task: dict[str, Any] = {}
         for _ in range(2):

@@ -12,8 +12,8 @@ from fasta2a.schema import Task
 from inline_snapshot import snapshot
 from pydantic_ai import Agent, FunctionToolset, ToolApproved, ToolDenied
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import A2AClient, AuthRequired, InputRequired, Messages, catalogue, to_a2a
@@ -21,23 +21,14 @@ from pydantic_ai_a2a.client.questions import PendingRemoteCall
 from pydantic_ai_a2a.errors import InternalError
 from pydantic_ai_a2a.testing import A2ATestClient, Answers, ClientFactory, ServerFactory, dump, record
 
+from ..agents import echo_tool_returns, scripted_model
 from ..client.agents.agents import pizzeria
 
 
-def caller(*calls: tuple[str, dict[str, Any]]) -> FunctionModel:
-    """Call the tools at once, and then answer with their results."""
-
-    def call(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        returns = [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
-        if returns or not calls:
-            return ModelResponse(parts=[TextPart(', '.join(returns) or 'Ha!')])
-        return ModelResponse(parts=[ToolCallPart(name, arguments, f'call-{name}') for name, arguments in calls])
-
-    return FunctionModel(call)
-
-
 def clerk(*calls: tuple[str, dict[str, Any]]) -> Agent:
-    agent = Agent(caller(*calls), name='clerk')
+    parts = [ToolCallPart(name, arguments, f'call-{name}') for name, arguments in calls]
+    model = scripted_model(lambda messages, info: echo_tool_returns(messages, info) or parts)
+    agent = Agent(model, name='clerk')
 
     @agent.tool_plain(requires_approval=True)
     def delete_file(path: str) -> str:
@@ -223,7 +214,7 @@ async def test_until_fails_after_task_end_or_timeout(a2a_client: ClientFactory) 
 
 
 async def test_recording_has_events_and_json(a2a_client: ClientFactory) -> None:
-    client = await a2a_client(Agent(caller()), binding='HTTP+JSON')
+    client = await a2a_client(Agent(scripted_model('Ha!')), binding='HTTP+JSON')
     await client.send('Before.')
     recording = record(client)
     updates = [update async for update in client.stream('Tell me a joke.', context_id='jokes')]

@@ -26,6 +26,7 @@ from pydantic_ai_a2a.server.store.sql.conversations import SqlConversationStore
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.wire.extensions.own_extensions import RUN_METADATA_URI
 
+from ...agents import call_output_tool, scripted_model
 from ...app_client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of, texts
 from ..refused import refusal
 from ..stage import Stage, ended, heard, prompts, serving, tasks_of
@@ -374,10 +375,7 @@ async def test_several_artifacts_become_parts_of_reply_message() -> None:
     def made() -> Artifacts:
         return Artifacts(report='Text', numbers={'a': 1})
 
-    def call(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {})])
-
-    async with serving(Agent(FunctionModel(call), output_type=made), messages=DIRECT) as client:
+    async with serving(Agent(scripted_model(call_output_tool()), output_type=made), messages=DIRECT) as client:
         said = await say(client, 'go')
     assert [each.get('text') or each['data'] for each in said['parts']] == ['Text', {'result': {'a': 1}}]
 
@@ -419,10 +417,7 @@ async def test_invalid_reply_function_result_is_internal_error() -> None:
 
 
 async def test_unavailable_store_is_http_503() -> None:
-    def unreachable(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        raise StoreUnavailable
-
-    async with serving(Agent(FunctionModel(unreachable)), messages=DIRECT) as client:
+    async with serving(Agent(scripted_model(StoreUnavailable())), messages=DIRECT) as client:
         refusal(await client.post(rpc('SendMessage', {'message': message()})), status=503)
 
 

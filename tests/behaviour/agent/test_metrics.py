@@ -23,6 +23,7 @@ from pydantic_ai_a2a.server.store.sql.housekeeping import SqlHousekeeping
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.telemetry.metrics import metrics
 
+from ...agents import scripted_model
 from ...app_client import Client, RpcError, lifespan, message, state_of
 from ...fixed import fixed
 from ...suites import values
@@ -109,10 +110,7 @@ async def test_repeated_message_is_counted_as_single_task(measured: Metrics) -> 
 
 
 async def test_failed_task_is_counted_with_failure_kind(measured: Metrics) -> None:
-    async def fail(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        raise ValueError('SECRET')
-
-    async with serving(Agent(FunctionModel(fail))) as client:
+    async with serving(Agent(scripted_model(ValueError('SECRET')))) as client:
         await client.send()
     assert measured.tasks() == {'submitted': 1, 'failed internal': 1}
     assert measured.points()['a2a.run.duration'] == [({'error.type': 'ValueError'}, 1)]

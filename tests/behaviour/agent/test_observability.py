@@ -21,6 +21,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import Access, APIKeyAuth, Push, to_a2a
 from pydantic_ai_a2a.telemetry.propagation import trace_headers
 
+from ...agents import scripted_model
 from ...app_client import LIMIT, Client, RpcError, lifespan, message, state_of
 from ...dialects import only
 from ...fixed import fixed
@@ -271,10 +272,7 @@ async def test_spans_and_logs_contain_no_message_content(spans: Spans, caplog: p
 
 @covers('failed run')
 async def test_failed_run_is_reported_in_span_log_and_status(spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        raise ValueError('SECRET detail')
-
-    async with serving(Agent(FunctionModel(answer))) as client:
+    async with serving(Agent(scripted_model(ValueError('SECRET detail')))) as client:
         task = await client.send()
     assert state_of(task) == 'FAILED'
     said = task['status']['message']

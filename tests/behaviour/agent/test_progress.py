@@ -16,6 +16,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolC
 
 from pydantic_ai_a2a import Approvals, AuthRequired, Progress, Push, Results
 
+from ...agents import scripted_model
 from ...app_client import Event, Stream, message, state_of, texts
 from ...dialects import only, spoken
 from ...tables import each_case
@@ -207,19 +208,15 @@ async def test_progress_is_not_recorded_without_subscribers(agent: Agent[None, A
 async def test_parallel_tool_returns_are_streamed_as_each_finishes() -> None:
     slow_may_return = asyncio.Event()
 
-    async def call_both(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        if turn(messages):
-            return ModelResponse(parts=[TextPart('done')])
-        return ModelResponse(parts=[ToolCallPart('slow'), ToolCallPart('fast')])
-
     async def slow() -> None:
         await slow_may_return.wait()
 
     async def fast() -> None:
         """Return at once."""
 
+    model = scripted_model([ToolCallPart('slow'), ToolCallPart('fast')], 'done')
     async with (
-        serving(Agent(FunctionModel(call_both), tools=[slow, fast]), results=Results(progress=ALL)) as client,
+        serving(Agent(model, tools=[slow, fast]), results=Results(progress=ALL)) as client,
         client.send_streaming() as reader,
     ):
         first = [await anext(reader) for _ in range(5)]
@@ -231,17 +228,14 @@ async def test_parallel_tool_returns_are_streamed_as_each_finishes() -> None:
 
 @ROW
 async def test_tool_retry_and_tool_error_behave_as_without_progress() -> None:
-    async def insist(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        calls = [ToolCallPart('moody', tool_call_id=f'call-{turn(messages)}')]
-        return ModelResponse(parts=calls if turn(messages) < 2 else [TextPart('done')])
-
+    calls = [ToolCallPart('moody', tool_call_id=f'call-{n}') for n in range(2)]
     moods = iter([ModelRetry('Again.'), None, RuntimeError('SECRET')])
 
     def moody() -> None:
         if (mood := next(moods)) is not None:
             raise mood
 
-    async with serving(Agent(FunctionModel(insist), tools=[moody]), results=Results(progress=ALL)) as client:
+    async with serving(Agent(scripted_model(*calls, 'done'), tools=[moody]), results=Results(progress=ALL)) as client:
         async with client.live.send_streaming() as reader:
             good = await reader.rest()
         async with client.live.send_streaming(message()) as reader:

@@ -21,6 +21,7 @@ from pydantic_ai_a2a import Workers, serve, to_a2a
 from pydantic_ai_a2a.errors import FileRefused
 from pydantic_ai_a2a.server.agent.refused_files import check_files
 
+from ...agents import scripted_model
 from ...app_client import message, state_of
 from ...tables import each_case
 from ..refused import refused
@@ -39,10 +40,7 @@ OpenAIModel.__module__ = 'pydantic_ai.models.openai._chat_model'
 
 
 def failing(error: Exception) -> FunctionModel:
-    def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        raise error
-
-    return FunctionModel(fail)
+    return scripted_model(error)
 
 
 def failure(task: Any) -> tuple[str, str]:

@@ -15,11 +15,12 @@ from pydantic import BaseModel
 from pydantic_ai import Agent, FunctionToolset, ModelRetry, RunContext
 from pydantic_ai.capabilities import Hooks
 from pydantic_ai.exceptions import ApprovalRequired
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import AgentWorker, Messages, ToolCall, ToolResult, Workers, a2a, to_a2a
 
+from ...agents import scripted_model
 from ...app_client import message, state_of, texts
 from ..asking import Tools, answers, approve, asked
 from ..refused import RAISED, SECRET
@@ -43,12 +44,7 @@ class Log:
 
 def calling(name: str, turns: int = 1, **args: Any) -> FunctionModel:
     """A model that calls a tool in its first turns, and then says `done`."""
-
-    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        turn = sum(isinstance(message, ModelResponse) for message in messages)
-        return ModelResponse(parts=[ToolCallPart(name, args) if turn < turns else TextPart('done')])
-
-    return FunctionModel(answer)
+    return scripted_model(*[ToolCallPart(name, args)] * turns, 'done')
 
 
 def doubling(log: Log) -> FunctionToolset[object]:

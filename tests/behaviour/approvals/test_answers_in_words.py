@@ -18,6 +18,7 @@ from pydantic_ai_a2a.server.audit import LOGGER
 from pydantic_ai_a2a.server.conversion.answers_in_words import instruction
 from pydantic_ai_a2a.wire.schemas.value_validation import problem
 
+from ...agents import call_output_tool, echo_prompts, scripted_model, tool_returns
 from ...app_client import Client, RpcError, message, state_of, texts
 from ...tables import each_case
 from ..asking import ROW, Tools, answers, approve, asked, asked_calls, given
@@ -167,14 +168,8 @@ async def test_plain_text_to_a_new_task_does_not_decide() -> None:
 async def test_overtaken_plain_text_does_not_approve_the_next_call() -> None:
     """A `yes` was accepted while the first call waited; another client has answered that meanwhile."""
 
-    def twice(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        returned = [part for each in messages for part in each.parts if isinstance(part, ToolReturnPart)]
-        if len(returned) == 2:
-            return ModelResponse(parts=[TextPart('done')])
-        return ModelResponse(parts=[ToolCallPart('delete', {'path': 'ab'[len(returned)]}, f'c{len(returned)}')])
-
-    tools = Tools()
-    with tools.agent.override(model=FunctionModel(twice)):
+    tools, calls = Tools(), [ToolCallPart('delete', {'path': path}, f'c{n}') for n, path in enumerate('ab')]
+    with tools.agent.override(model=scripted_model(*calls, 'done')):
         async with serving(tools.agent, **ALL) as client:
             task = await client.send('delete both')
             late, first = message('yes', taskId=task['id']), answers(task, approve('c0'))
@@ -237,16 +232,11 @@ class Number:
 
 
 async def test_message_schema_accepts_valid_and_rejects_invalid_answers() -> None:
-    def both(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        if isinstance(messages[-1].parts[-1], ToolReturnPart):
-            return ModelResponse(parts=[TextPart('done')])
-        calls = [
-            ToolCallPart('go', {'to': {'name': 'x'}, 'by': 'bus'}, 'g'),
-            ToolCallPart('dial', {'to': {'name': 1}, 'by': 'phone'}, 'd'),
-        ]
-        return ModelResponse(parts=[*calls])
-
-    agent = Agent(FunctionModel(both))
+    calls = [
+        ToolCallPart('go', {'to': {'name': 'x'}, 'by': 'bus'}, 'g'),
+        ToolCallPart('dial', {'to': {'name': 1}, 'by': 'phone'}, 'd'),
+    ]
+    agent = Agent(scripted_model(calls, 'done'))
 
     @agent.tool_plain(requires_approval=True)
     def go(to: Place, by: str) -> str:
@@ -274,12 +264,11 @@ async def test_message_schema_accepts_valid_and_rejects_invalid_answers() -> Non
 def asking(schema: dict[str, Any] | None, seen: list[Any]) -> Agent[object, str]:
     """An agent whose tool asks how many, and what it is told."""
 
-    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        returned = [part.content for each in messages for part in each.parts if isinstance(part, ToolReturnPart)]
-        seen.extend(returned)
-        return ModelResponse(parts=[TextPart('done') if returned else ToolCallPart('work', {}, 'c1')])
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> str:
+        seen.extend(part.content for part in tool_returns(messages))
+        return 'done'
 
-    agent = Agent(FunctionModel(answer))
+    agent = Agent(scripted_model(ToolCallPart('work', {}, 'c1'), answer))
 
     @agent.tool_plain
     def work() -> str:
@@ -385,13 +374,7 @@ def guessing(schema: dict[str, Any]) -> Agent[object, Any]:
     def which(question: str) -> InputRequired:
         return InputRequired(question, schema)
 
-    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        said = prompts(messages)
-        if len(said) == 1:
-            return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'question': 'How many?'})])
-        return ModelResponse(parts=[TextPart(' + '.join(said))])
-
-    return Agent(FunctionModel(answer), output_type=[str, which])
+    return Agent(scripted_model(call_output_tool(question='How many?'), echo_prompts), output_type=[str, which])
 
 
 @each_case(
@@ -524,10 +507,7 @@ async def test_plain_text_off_refuses_text_for_an_output_question() -> None:
 async def test_plain_text_does_not_sign_in() -> None:
     calls: list[str] = []
 
-    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[ToolCallPart('work', {}, 'c1')])
-
-    agent = Agent(FunctionModel(answer))
+    agent = Agent(scripted_model(ToolCallPart('work', {}, 'c1')))
 
     @agent.tool_plain
     def work() -> str:

@@ -16,7 +16,6 @@ from pydantic_ai.exceptions import ApprovalRequired
 from pydantic_ai.messages import (
     ModelMessage,
     ModelResponse,
-    TextPart,
     ToolCallPart,
     ToolReturnPart,
 )
@@ -25,6 +24,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import Approvals, AuthRequired, Push
 from pydantic_ai_a2a.wire.extensions.pending_calls_extension import MEDIA_TYPE, PENDING_CALLS_URI
 
+from ...agents import scripted_model
 from ...app_client import Client, message, rpc, state_of, texts
 from ...dialects import only
 from ...tables import each_case
@@ -401,32 +401,24 @@ async def test_second_pause_keeps_the_approved_arguments(
 
 
 async def test_reused_tool_call_id_does_not_keep_edited_arguments() -> None:
-    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        returned = [part for each in messages for part in each.parts if isinstance(part, ToolReturnPart)]
-        call = ToolCallPart('delete', {'path': 'ab'[len(returned)]}, 'c1') if len(returned) < 2 else None
-        return ModelResponse(parts=[call or TextPart('done')])
-
-    agent: Agent[object, Any] = Agent(FunctionModel(answer), name='agent')
+    first, second = (ToolCallPart('delete', {'path': path}, 'c1') for path in 'ab')
+    agent: Agent[object, Any] = Agent(scripted_model(first, second, 'done'), name='agent')
     deleted = waiting(agent, ApprovalRequired, times=0)
     async with serving(agent) as client:
         task = await client.send('delete')
-        second = await client.send(answers(task, approve(args={'path': 'z'})))
-        assert [call['args'] for call in asked(second)] == [{'path': 'b'}]
-        done = await go_on(client, second)
+        again = await client.send(answers(task, approve(args={'path': 'z'})))
+        assert [call['args'] for call in asked(again)] == [{'path': 'b'}]
+        done = await go_on(client, again)
     assert (state_of(done), deleted) == ('COMPLETED', ['z', 'b'])
 
 
 async def test_infinite_number_is_shown_as_text_and_passed_unchanged() -> None:
     paid: list[float] = []
 
-    def call(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        done = len(messages) > 1
-        return ModelResponse(parts=[TextPart('Paid.') if done else ToolCallPart('pay', '{"amount": 1e400}', 'c1')])
-
     def pay(amount: float) -> None:
         paid.append(amount)
 
-    agent = Agent(FunctionModel(call), name='payer')
+    agent = Agent(scripted_model(ToolCallPart('pay', '{"amount": 1e400}', 'c1'), 'Paid.'), name='payer')
     agent.tool_plain(requires_approval=True)(pay)
     async with serving(agent) as client:
         task = await client.send('Pay.')

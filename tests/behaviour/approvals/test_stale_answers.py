@@ -16,6 +16,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Approvals, AuthRequired, Caller, InputRequired, Progress, Results, WaitingTask, to_a2a
 
+from ...agents import scripted_model
 from ...app_client import Client, RpcError, lifespan, message, state_of, texts
 from ...tables import each_case
 from ..asking import ROW, Tools, answers, approve, asked, asked_calls
@@ -185,11 +186,8 @@ async def test_overtaken_approver_does_not_learn_the_owner_question(parts: list[
     def whom() -> InputRequired:
         return InputRequired('Whom did I pay?', {'type': 'string', 'enum': ['Joe', 'Jim']})
 
-    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        is_paid = isinstance(messages[-1].parts[-1], ToolReturnPart)
-        return ModelResponse(parts=[ToolCallPart('whom', {}) if is_paid else ToolCallPart('pay', {'cents': 5}, CALL)])
-
-    agent: Agent[object, Any] = Agent(FunctionModel(answer), output_type=ToolOutput(whom, name='whom'))
+    model = scripted_model(ToolCallPart('pay', {'cents': 5}, CALL), ToolCallPart('whom', {}))
+    agent: Agent[object, Any] = Agent(model, output_type=ToolOutput(whom, name='whom'))
     agent.tool(requires_approval=True)(Cashier().pay)
     async with serving(agent, auth=by_header, approvals=Approvals(approvers=rule)) as client:
         ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))

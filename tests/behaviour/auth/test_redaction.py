@@ -38,6 +38,7 @@ from pydantic_ai_a2a.server.conversion.failures import (
 from pydantic_ai_a2a.server.store.ports import Pause, TaskReader
 from pydantic_ai_a2a.types import Page, StoredTask, TaskQuery
 
+from ...agents import scripted_model
 from ...app_client import Client, lifespan, message, rpc
 from ...docs.blocks import ROOT, table
 from ...fixed import fixed
@@ -126,12 +127,9 @@ async def test_failed_run_shows_fixed_sentence_and_correlation_id(
 ) -> None:
     caplog.set_level(logging.DEBUG, 'pydantic_ai_a2a')
 
-    def fail(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        raise error
-
     workers = fixed(Workers, retries=1, backoff=0.001)
     async with serving(
-        Agent(FunctionModel(fail)),
+        Agent(scripted_model(error)),
         auth=BearerAuth({KEY: 'ann'}),
         workers=workers,
         headers={'Authorization': f'Bearer {KEY}'},

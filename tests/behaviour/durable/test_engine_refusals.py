@@ -25,7 +25,7 @@ from pydantic_ai.durable_exec.dbos import DBOSDurability
 from pydantic_ai.durable_exec.temporal import TemporalDurability
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.mcp import MCPToolset
-from pydantic_ai.messages import FilePart, ModelMessage, ModelResponse
+from pydantic_ai.messages import FilePart, ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.profiles import ModelProfile
@@ -34,6 +34,7 @@ from pydantic_ai.toolsets import AbstractToolset, DynamicToolset, ExternalToolse
 
 from pydantic_ai_a2a import a2a, to_a2a
 
+from ...agents import scripted_model
 from ...app_client import state_of
 from ...engines import ACTIVITIES, DbosKit, Kit, TemporalKit
 from ..stage import serving
@@ -79,10 +80,6 @@ def dynamic(**metadata: Any) -> DynamicToolset[Any]:
     return DynamicToolset(lambda _: functions(**metadata), id='dynamic')
 
 
-def image(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    return ModelResponse(parts=[FilePart(PNG)])
-
-
 def read(path: str) -> BinaryImage:
     """Return an image as the output of the agent."""
     return PNG
@@ -92,7 +89,7 @@ def fail(messages: list[ModelMessage], info: AgentInfo) -> NoReturn:
     raise ModelHTTPError(400, 'main')
 
 
-IMAGES = FunctionModel(image, profile=ModelProfile(supports_image_output=True))
+IMAGES = scripted_model(FilePart(PNG), profile=ModelProfile(supports_image_output=True))
 
 
 def resolve(ctx: Any, model_id: str) -> TestModel | None:

@@ -41,6 +41,7 @@ from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.types import TaskEvent
 
+from ...agents import scripted_model
 from ...app_client import Client, message, state_of, texts
 from ...engines import Kit, TemporalKit
 from ..asking import Tools, answers, approve, asked
@@ -178,10 +179,9 @@ async def test_unstored_result_is_read_from_engine(kit: Kit) -> None:
 async def test_model_failure_is_reported_and_not_retried(kit: Kit) -> None:
     failures = list[RunFailure]()
 
-    def fail(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        raise ModelRateLimitError('model', 'busy')
-
-    async with serving(kit.agent(FunctionModel(fail)), on_failure=failures.append, **kit.options()) as client:
+    async with serving(
+        kit.agent(scripted_model(ModelRateLimitError('model', 'busy'))), on_failure=failures.append, **kit.options()
+    ) as client:
         task = await client.send('hello')
         assert [*(await kit.workflows()).values()] == ['failed']
     assert task['status']['message']['metadata']['failure'] == 'provider-busy'

@@ -23,6 +23,7 @@ from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
 
+from ...agents import scripted_model
 from ...app_client import LIMIT, state_of, texts
 from ...clocks import HOUR, SetClock
 from ...suites import values
@@ -204,11 +205,8 @@ class Unrecorded(Renewing):
 
 
 async def test_task_keeps_lease_until_failure_is_stored(backend: Backend, there: Backend) -> None:
-    async def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        raise RuntimeError('no')
-
     queue = backend.queue = Unrecorded(backend.queue)
-    async with serving(Agent(FunctionModel(fail)), backend=backend, workers=Workers(lease=6)) as client:
+    async with serving(Agent(scripted_model(RuntimeError('no'))), backend=backend, workers=Workers(lease=6)) as client:
         task = await client.send('hi', returnImmediately=True)
         await queue.tried.wait()
         await asyncio.to_thread(queue.outlast_a_lease)

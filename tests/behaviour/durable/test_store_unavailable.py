@@ -22,6 +22,7 @@ from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.types import TaskEvent
 
+from ...agents import scripted_model
 from ...app_client import LIMIT, message, rpc, state_of, texts
 from ...dialects import unversioned
 from ...suites import values
@@ -194,12 +195,11 @@ async def test_failed_release_is_repeated_at_shutdown(tmp_path: Path) -> None:
 
 @covers(ROW)
 async def test_unstored_failure_is_stored_at_shutdown(tmp_path: Path) -> None:
-    def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        raise RuntimeError('no')
-
     backend = backend_in(tmp_path)
     queue = backend.queue = Away(backend.queue, 'finish')
-    async with serving(Agent(FunctionModel(fail)), backend=backend, workers=Workers(lease=LATER)) as client:
+    async with serving(
+        Agent(scripted_model(RuntimeError('no'))), backend=backend, workers=Workers(lease=LATER)
+    ) as client:
         with told_in_log('continues once the store is available again') as told:
             task = await client.send('hi', returnImmediately=True)
             assert await asyncio.to_thread(told.wait, LIMIT)

@@ -14,7 +14,6 @@ from pydantic_ai.messages import (
     FilePart,
     ModelMessage,
     ModelRequest,
-    ModelResponse,
     TextPart,
     UserPromptPart,
 )
@@ -25,6 +24,7 @@ from pydantic_ai.profiles import ModelProfile
 
 from pydantic_ai_a2a import AgentWorker, InputRequired, Messages, Results, Workers, to_a2a
 
+from ...agents import scripted_model
 from ...app_client import Client, RpcError, lifespan, message, state_of, texts
 from ...tables import each_case
 from ..own_parts import foreign, parts
@@ -108,12 +108,9 @@ async def test_overridden_run_task_runs_tasks() -> None:
 
 
 async def test_overridden_run_task_returns_model_files() -> None:
-    def painting(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse(
-            parts=[FilePart(BinaryContent(b'GIF89a', media_type='image/gif')), TextPart('Here it is.')]
-        )
-
-    painter = Agent(FunctionModel(painting))
+    painter = Agent(
+        scripted_model([FilePart(BinaryContent(b'GIF89a', media_type='image/gif')), TextPart('Here it is.')])
+    )
     async with serving(painter, workers=Workers(worker=Counting(agent=painter, **parts()))) as client:
         task = await client.send('paint')
     found = [part for artifact in task['artifacts'] for part in artifact['parts']]

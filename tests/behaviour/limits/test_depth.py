@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import BaseModel
 from pydantic_ai import Agent, DeferredToolRequests
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.messages import ToolCallPart
 
 from pydantic_ai_a2a import A2AClient, Progress, Results, to_a2a
 
+from ...agents import call_output_tool, scripted_model
 from ...bounds import LIMIT
 from ...client.agents.test_malformed_answers import nested
 from ...tables import each_case
@@ -24,10 +24,8 @@ class Out(BaseModel):
 def asking(depth: int) -> Agent[None, Any]:
     """An agent that calls a tool, which needs an approval, with a deep argument."""
 
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[ToolCallPart('pay', {'value': nested(depth - 1)})])
-
-    agent: Agent[None, Any] = Agent(FunctionModel(model), output_type=[str, DeferredToolRequests])
+    model = scripted_model(ToolCallPart('pay', {'value': nested(depth - 1)}))
+    agent: Agent[None, Any] = Agent(model, output_type=[str, DeferredToolRequests])
 
     @agent.tool_plain(requires_approval=True)
     def pay(value: Any) -> str:
@@ -38,21 +36,12 @@ def asking(depth: int) -> Agent[None, Any]:
 
 def answering(depth: int) -> Agent[None, Any]:
     """An agent with a deep output."""
-
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'value': nested(depth - 2)})])
-
-    return Agent(FunctionModel(model), output_type=Out)
+    return Agent(scripted_model(call_output_tool(value=nested(depth - 2))), output_type=Out)
 
 
 def calling(depth: int) -> Agent[None, Any]:
     """An agent that shows a call with a deep argument as progress."""
-
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        parts = [TextPart('done')] if len(messages) > 1 else [ToolCallPart('look', {'value': nested(depth - 1)})]
-        return ModelResponse(parts=parts)
-
-    agent: Agent[None, Any] = Agent(FunctionModel(model))
+    agent: Agent[None, Any] = Agent(scripted_model(ToolCallPart('look', {'value': nested(depth - 1)}), 'done'))
 
     @agent.tool_plain
     def look(value: Any) -> str:

@@ -8,12 +8,13 @@ import pytest
 from a2a.types import StreamResponse
 from google.protobuf.json_format import MessageToDict, ParseDict
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.function import AgentInfo
 
 from pydantic_ai_a2a import A2AApp, Push, Results
 from pydantic_ai_a2a.server.store.ports import Outbox
 
+from ...agents import scripted_model
 from ...app_client import LIMIT, Client, message, state_of
 from ...fixed import fixed
 from ...webhooks import HANGS, Received, webhook
@@ -107,19 +108,18 @@ async def text(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]
         yield word
 
 
-def whole(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    return ModelResponse(parts=[TextPart('one two three')])
-
-
 async def test_webhook_gets_whole_artifact_of_streamed_task() -> None:
-    async with webhook() as hook, serving(Agent(FunctionModel(whole, stream_function=text)), push=LOCAL) as client:
+    async with (
+        webhook() as hook,
+        serving(Agent(scripted_model('one two three', stream_function=text)), push=LOCAL) as client,
+    ):
         async with client.live.send_streaming(taskPushNotificationConfig={'url': hook.url}) as stream:
             assert len(await stream.rest()) > 4
         assert says(await hook.got(3)) == ['WORKING', 'one two three lastChunk', 'COMPLETED']
 
 
 async def test_push_chunks_setting_delivers_every_chunk() -> None:
-    agent, results = Agent(FunctionModel(whole, stream_function=text)), Results(stream='replace')
+    agent, results = Agent(scripted_model('one two three', stream_function=text)), Results(stream='replace')
     push = Push(private_hosts=['127.0.0.1'], chunks=True)
     async with webhook() as hook, serving(agent, push=push, results=results) as client:
         async with client.send_streaming(taskPushNotificationConfig={'url': hook.url}) as stream:
@@ -137,7 +137,10 @@ async def test_webhook_alone_does_not_stream_model() -> None:
         streamed.append('streamed')
         yield 'one two three'
 
-    async with webhook() as hook, serving(Agent(FunctionModel(whole, stream_function=stream)), push=LOCAL) as client:
+    async with (
+        webhook() as hook,
+        serving(Agent(scripted_model('one two three', stream_function=stream)), push=LOCAL) as client,
+    ):
         await client.send(taskPushNotificationConfig={'url': hook.url})
         await hook.got(3)
     assert streamed == []

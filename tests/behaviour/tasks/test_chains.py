@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo
 
 from pydantic_ai_a2a import A2AClient, Workers, to_a2a
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
+from ...agents import scripted_model
 from ...app_client import LIMIT, Client, RpcError, lifespan, state_of, texts
 from ...suites import values
 from ..stage import Stage, ended, prompts, serving
@@ -205,13 +206,9 @@ async def test_message_through_more_than_ten_agents_is_refused() -> None:
 
 
 async def test_message_depth_is_stored_with_task(tmp_path: Path) -> None:
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        last = messages[-1].parts[-1]
-        return ModelResponse(parts=[TextPart('no') if isinstance(last, ToolReturnPart) else ToolCallPart('ask', {})])
-
     refused: list[str] = []
     agent, peer, backend = (
-        Agent(FunctionModel(model), name='agent'),
+        Agent(scripted_model(ToolCallPart('ask', {}), 'no'), name='agent'),
         to_a2a(Agent('test')),
         f'sqlite:///{tmp_path}/agent.db',
     )

@@ -29,6 +29,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import AgentWorker, Messages, Workers, to_a2a
 
+from ...agents import scripted_model
 from ...app_client import LIMIT, Client, lifespan, message, state_of, texts
 from ...dialects import unversioned
 from ...docs.blocks import ROOT, blocks
@@ -216,10 +217,9 @@ async def test_messages_kept_before_summary_stay_in_history() -> None:
 
 
 async def test_provider_compaction_in_response_replaces_no_messages() -> None:
-    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[CompactionPart('theirs', provider_name='function'), TextPart('done')])
-
-    async with serving(Agent(FunctionModel(answer))) as client:
+    async with serving(
+        Agent(scripted_model([CompactionPart('theirs', provider_name='function'), TextPart('done')]))
+    ) as client:
         for n in range(2):
             await say(client, f'{n}')
         record = await record_of(client)

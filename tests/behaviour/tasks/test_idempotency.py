@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import Approvals, Caller, Push, Retention
 
+from ...agents import scripted_model
 from ...app_client import Client, RpcError, message, state_of, texts
 from ..asking import Tools, answers, approve
 from ..pushing import listed
@@ -236,12 +237,7 @@ async def aiter_of(client: Client, sent: dict[str, Any]) -> AsyncIterator[Any]:
 async def test_repeated_answer_does_not_answer_next_question() -> None:
     deleted: list[str] = []
 
-    def delete_both(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        if len(deleted) < 2:
-            return ModelResponse(parts=[ToolCallPart('delete', {'path': 'ab'[len(deleted)]})])
-        return ModelResponse(parts=[TextPart('done')])
-
-    agent = Agent(FunctionModel(delete_both))
+    agent = Agent(scripted_model(*(ToolCallPart('delete', {'path': path}) for path in 'ab'), 'done'))
 
     @agent.tool_plain(requires_approval=True)
     def delete(path: str) -> None:

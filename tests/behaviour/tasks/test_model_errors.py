@@ -29,6 +29,7 @@ from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
 
+from ...agents import scripted_model
 from ...app_client import Client, message, state_of, texts
 from ...clocks import HOUR, SetClock
 from ...fixed import fixed
@@ -203,11 +204,10 @@ async def test_tool_error_is_not_retried(durable: str) -> None:
     async def ask_another_agent() -> str:
         raise BUSY
 
-    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[ToolCallPart('ask_another_agent', {})])
-
     workers = fixed(Workers, **SOON)
-    async with serving(flaky.agent, backend=durable, workers=workers, model=FunctionModel(answer)) as client:
+    async with serving(
+        flaky.agent, backend=durable, workers=workers, model=scripted_model(ToolCallPart('ask_another_agent', {}))
+    ) as client:
         assert failure(await client.send()) == 'provider-busy'
 
 

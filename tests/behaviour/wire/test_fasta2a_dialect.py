@@ -17,12 +17,13 @@ from inline_snapshot import snapshot
 from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_ai.agent import AbstractAgent
-from pydantic_ai.messages import BinaryImage, ModelMessage, ModelResponse, TextPart, ThinkingPart
+from pydantic_ai.messages import BinaryImage, ModelMessage, TextPart, ThinkingPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Results, to_a2a
 
+from ...agents import scripted_model
 from ...app_client import Client
 from ...app_client import message as message_of_1_0
 from ...dialects import unversioned
@@ -155,10 +156,10 @@ async def test_data_part_has_only_schema_as_metadata() -> None:
 
 @covers(ROW)
 async def test_text_parts_have_no_field_besides_text() -> None:
-    async def think(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[ThinkingPart('SECRET'), TextPart("Here's my response")])
-
-    async with calling(Agent(FunctionModel(think))) as (client, other):
+    async with calling(Agent(scripted_model([ThinkingPart('SECRET'), TextPart("Here's my response")]))) as (
+        client,
+        other,
+    ):
         task = await done(client, other, said())
     assert [scrubbed(artifact) for artifact in task.get('artifacts', ())] == [
         {'artifact_id': '...', 'name': 'result', 'parts': [{'text': "Here's my response"}]}
@@ -221,10 +222,7 @@ async def test_message_continues_conversation_of_context() -> None:
 
 @covers(ROW)
 async def test_failed_run_is_a_failed_task() -> None:
-    async def fail(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        raise RuntimeError('SECRET')
-
-    async with calling(Agent(FunctionModel(fail))) as (client, other):
+    async with calling(Agent(scripted_model(RuntimeError('SECRET')))) as (client, other):
         task = await done(client, other, said())
     assert task['status']['state'] == 'failed'
     assert 'SECRET' not in str(task)

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent
-from pydantic_ai.messages import BinaryContent, BinaryImage, FilePart, ModelMessage, ModelResponse, TextPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.messages import BinaryContent, BinaryImage, FilePart, ModelMessage, TextPart
+from pydantic_ai.models.function import AgentInfo
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Results
 
+from ...agents import scripted_model
 from ...app_client import RpcError, message, rpc, state_of, texts
 from ...dialects import only, spoken
 from ..refused import refusal, untouched
@@ -31,10 +32,6 @@ class Weather(BaseModel):
 
 
 FORECAST = Agent(TestModel(custom_output_args={'place': 'Rome'}), output_type=Weather)
-
-
-def illustrated(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    return ModelResponse(parts=[TextPart('Here it is.'), FilePart(PNG), FilePart(CSV)])
 
 
 def kinds(task: dict[str, Any]) -> list[str]:
@@ -60,10 +57,7 @@ async def test_text_becomes_unstreamed_data_for_json_only_client() -> None:
         yield 'It is '
         yield 'sunny.'
 
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[TextPart('It is sunny.')])
-
-    async with serving(Agent(FunctionModel(answer, stream_function=stream))) as client:
+    async with serving(Agent(scripted_model('It is sunny.', stream_function=stream))) as client:
         async with client.live.send_streaming(acceptedOutputModes=['application/json']) as reader:
             events = [event.result for event in await reader.rest()]
         task = await client.get_task(events[0]['task']['id'])
@@ -88,7 +82,7 @@ async def test_text_becomes_unstreamed_data_for_json_only_client() -> None:
     ],
 )
 async def test_files_outside_accepted_modes_are_omitted(modes: list[str], parts: list[str]) -> None:
-    async with serving(Agent(FunctionModel(illustrated))) as client:
+    async with serving(Agent(scripted_model([TextPart('Here it is.'), FilePart(PNG), FilePart(CSV)]))) as client:
         assert kinds(await client.send(acceptedOutputModes=modes)) == parts
 
 
@@ -158,10 +152,9 @@ async def test_only_declared_output_modes_are_accepted() -> None:
 
 
 async def test_task_fails_if_output_matches_no_accepted_mode() -> None:
-    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[TextPart('I cannot draw.')])
-
-    agent = Agent(FunctionModel(answer, profile={'supports_image_output': True}), output_type=[BinaryImage, str])
+    agent = Agent(
+        scripted_model('I cannot draw.', profile={'supports_image_output': True}), output_type=[BinaryImage, str]
+    )
     async with serving(agent) as client:
         task = await client.send(acceptedOutputModes=['image/*'])
         with_text = await client.send(acceptedOutputModes=['image/*', 'text/plain'])

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp
 
 from pydantic_ai_a2a import Results
 
+from ...agents import scripted_model
 from ...app_client import Answer, Client
 from ...dialects import METHODS, only, strictly
 from ..refused import refusal, untouched
@@ -199,10 +200,13 @@ async def test_file_and_data_parts_round_trip() -> None:
 
 
 async def test_outputs_are_0_3_file_and_data_parts() -> None:
-    async def image(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[FilePart(BinaryImage(PNG, media_type='image/png', identifier='sun'))])
-
-    shows = Agent(FunctionModel(image, profile={'supports_image_output': True}), output_type=BinaryImage)
+    shows = Agent(
+        scripted_model(
+            FilePart(BinaryImage(PNG, media_type='image/png', identifier='sun')),
+            profile={'supports_image_output': True},
+        ),
+        output_type=BinaryImage,
+    )
     counts = Agent(TestModel(custom_output_args=42), output_type=int)
     kinds: list[Any] = []
     for agent in (shows, counts):

@@ -32,6 +32,7 @@ from pydantic_ai.output import PromptedOutput, TextOutput
 
 from pydantic_ai_a2a import Artifacts, Rejected
 
+from ...agents import scripted_model
 from ...app_client import message, state_of
 from ...dialects import spoken
 from ...tables import each_case
@@ -180,10 +181,7 @@ async def test_none_output_is_a_null_data_part() -> None:
     ],
 )
 async def test_union_output_is_encoded_as_returned_member(said: ToolCallPart | TextPart, part: object) -> None:
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[said])
-
-    async with serving(Agent(FunctionModel(answer), output_type=[Weather, Point, str])) as client:
+    async with serving(Agent(scripted_model(said), output_type=[Weather, Point, str])) as client:
         task = await client.send()
     [[sent]] = [artifact['parts'] for artifact in task['artifacts']]
     if part is None:
@@ -209,11 +207,14 @@ async def test_subclass_output_is_sent_as_declared_type() -> None:
 
 @covers('BinaryImage, files in the response')
 async def test_image_output_is_named_and_typed_file_part() -> None:
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[FilePart(BinaryImage(PNG, media_type='image/png', identifier='sun'))])
-
     async with serving(
-        Agent(FunctionModel(answer, profile={'supports_image_output': True}), output_type=BinaryImage)
+        Agent(
+            scripted_model(
+                FilePart(BinaryImage(PNG, media_type='image/png', identifier='sun')),
+                profile={'supports_image_output': True},
+            ),
+            output_type=BinaryImage,
+        )
     ) as client:
         task = await client.send()
     [[part]] = [artifact['parts'] for artifact in task['artifacts']]
@@ -243,13 +244,11 @@ async def test_response_files_follow_text_in_artifact() -> None:
 
 @covers('BinaryImage, files in the response')
 async def test_response_files_follow_data_in_artifact() -> None:
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        map_of_it = FilePart(BinaryImage(PNG, media_type='image/png', identifier='map'))
-        return ModelResponse(parts=[map_of_it, ToolCallPart('final_result', {'place': 'Rome'})])
-
-    async with serving(
-        Agent(FunctionModel(answer, profile={'supports_image_output': True}), output_type=Weather)
-    ) as client:
+    image = FilePart(BinaryImage(PNG, media_type='image/png', identifier='map'))
+    model = scripted_model(
+        [image, ToolCallPart('final_result', {'place': 'Rome'})], profile={'supports_image_output': True}
+    )
+    async with serving(Agent(model, output_type=Weather)) as client:
         task = await client.send()
     [data, file] = task['artifacts'][0]['parts']
     assert data['data'] == {'result': {'placeName': 'Rome', 'celsius': 20.5}}

@@ -17,6 +17,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai_a2a import InputRequired, Messages, Progress, Results, to_a2a
 from pydantic_ai_a2a.settings import TextStream
 
+from ...agents import call_output_tool, scripted_model
 from ...app_client import LIMIT, LIVE, Client, Event, RpcError, lifespan, message, texts
 from ...dialects import unversioned
 from ...tables import each_case
@@ -357,11 +358,7 @@ class Weather(BaseModel):
     degrees: int
 
 
-def report(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'city': 'Rome', 'degrees': 21})])
-
-
-reporter = Agent(FunctionModel(report), output_type=Weather)
+reporter = Agent(scripted_model(call_output_tool(city='Rome', degrees=21)), output_type=Weather)
 DATA = {'result': {'city': 'Rome', 'degrees': 21}}
 JSON = '{"city":"Rome","degrees":21}'
 

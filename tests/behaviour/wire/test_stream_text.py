@@ -17,6 +17,7 @@ from pydantic_ai.output import TextOutput
 
 from pydantic_ai_a2a import Progress, Results
 
+from ...agents import scripted_model
 from ...app_client import LIVE, Client, Event, message, texts
 from ...dialects import spoken
 from ..rows import covers
@@ -277,20 +278,14 @@ async def test_text_for_output_function_is_not_streamed() -> None:
     def count(text: str) -> int:
         return len(text.split())
 
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[TextPart('one two')])
-
-    agent = Agent(FunctionModel(answer, stream_function=stream), output_type=TextOutput(count))
+    agent = Agent(scripted_model('one two', stream_function=stream), output_type=TextOutput(count))
     async with serving(agent, results=PIECES) as client, client.send_streaming() as reader:
         [update] = updates(await reader.rest())
     assert (update['artifact']['parts'][0]['data'], update['lastChunk']) == ({'result': 2}, True)
 
 
 async def test_model_without_streaming_answers_in_a_single_chunk() -> None:
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[TextPart('all at once')])
-
-    events, task = await streamed(Agent(FunctionModel(answer)))
+    events, task = await streamed(Agent(scripted_model('all at once')))
     assert shown(events) == snapshot([('WORKING',), ('replace', 'all at once', 'last'), ('COMPLETED',)])
     assert texts(task) == ['all at once']
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from pydantic_ai import Agent, DeferredToolRequests
+import pytest
+from pydantic_ai import Agent, DeferredToolRequests, RunContext, RunUsage
+from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import InputRequired
+from pydantic_ai_a2a import A2A, InputRequired, RemoteAgent
+
+from ...agents import call_output_tool, scripted_model
 
 
 def prompt_of(messages: list[ModelMessage]) -> str:
@@ -97,11 +102,28 @@ def deleting(deleted: list[str]) -> Agent[None, Any]:
 
 def pizzeria() -> Agent[None, str | InputRequired]:
     """An agent that asks a question of its own, and takes any answer."""
+    model = scripted_model(call_output_tool(question='Which pizza?'), 'With salami.')
+    return Agent(model, output_type=[str, InputRequired])
 
-    def choose(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if len(messages) > 1:
-            return ModelResponse(parts=[TextPart('With salami.')])
-        [tool] = info.output_tools
-        return ModelResponse(parts=[ToolCallPart(tool.name, {'question': 'Which pizza?'})])
 
-    return Agent(FunctionModel(choose), output_type=[str, InputRequired])
+MakeAgent = Callable[[Any, str], AbstractAgent[Any, Any]]
+"""Makes an agent with a name that calls a remote agent."""
+
+
+def agent_with_remote_tool(target: Any, name: str) -> Agent[Any, Any]:
+    """An agent whose tool calls the remote agent with the prompt."""
+    return caller(name=name, capabilities=[A2A(target)])
+
+
+def agent_of_remote(target: Any, name: str) -> RemoteAgent[Any]:
+    """The remote agent itself."""
+    return RemoteAgent(target, name=name)
+
+
+each_middle_agent = pytest.mark.parametrize('between', [agent_with_remote_tool, agent_of_remote])
+"""Run a test with a tool, and with a remote agent, between the client and the innermost agent."""
+
+
+def run_context() -> RunContext[None]:
+    """The context of a run outside of which a toolset is called."""
+    return RunContext(deps=None, model=TestModel(), usage=RunUsage(), tool_call_id='c', run_id='r')

@@ -7,9 +7,6 @@ import json
 from typing import Any
 
 import pytest
-from pydantic_ai.models.test import TestModel
-from pydantic_ai.tools import RunContext
-from pydantic_ai.usage import RunUsage
 from starlette.responses import Response
 
 from pydantic_ai_a2a import A2AToolset
@@ -18,6 +15,7 @@ from pydantic_ai_a2a.wire.extensions.card_schemas import SCHEMAS_URI
 from ...bounds import LIMIT
 from ...costs import own_calls
 from ..canned import CARD, TASK, Canned, result
+from .agents import run_context as of_run
 
 FIRST_CALLS = 4_000
 """Of the package's functions, in the thread of the event loop: the card is read there, and its schemas are not."""
@@ -33,10 +31,6 @@ def large(control: str) -> Canned:
     canned = Canned(result(TASK))
     canned.card = Response(json.dumps(card), headers={'cache-control': control}, media_type='application/json')
     return canned
-
-
-def of_run() -> RunContext[None]:
-    return RunContext(deps=None, model=TestModel(), usage=RunUsage(), tool_call_id='c', run_id='r')
 
 
 @pytest.mark.parametrize('include_descriptions', [True, False])

@@ -17,23 +17,12 @@ from pydantic_ai_a2a.client.questions import question_of_task
 from pydantic_ai_a2a.errors import RemoteProtocolError
 
 from ...bounds import LIMIT
-from ..canned import TASK, Canned, stream
+from ..canned import Canned, stream
 from .agents import caller
+from .canned_tasks import DONE
+from .canned_tasks import pending_call as call
+from .canned_tasks import task_waiting_with as waits
 from .test_three_servers import Between, in_between
-
-DONE: dict[str, Any] = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
-
-
-def waits(**data: Any) -> dict[str, Any]:
-    """A task of a remote agent that asks by the extension for pending calls."""
-    media_type = 'application/vnd.pydantic-ai.pending-calls+json'
-    parts: Any = [{'text': 'Which one?'}, {'data': {'pending': [], **data}, 'mediaType': media_type}]
-    message: Any = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': parts}
-    return {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': message}}
-
-
-def call(kind: str = 'question', **fields: Any) -> dict[str, Any]:
-    return {'id': 'q', 'kind': kind, 'tool': 'ask', 'text': 'Which one?', **fields}
 
 
 def nested(depth: int) -> dict[str, Any]:

@@ -26,26 +26,22 @@ from pydantic_ai_a2a.client.questions import RemoteQuestion, question_of_task
 
 from ...bounds import LIMIT
 from ...tables import each_case
-from ..canned import TASK, Canned, result, stream
+from ..canned import Canned, result, stream
 from ..test_wrong_answers import calling
 from .agents import caller
+from .canned_tasks import CONFIRMATION_TEXT as TEXT
+from .canned_tasks import DONE, PNG
+from .canned_tasks import USER_MESSAGE as USER
+from .canned_tasks import adk_call as function_call
+from .canned_tasks import adk_confirmation as confirmation
+from .canned_tasks import adk_response as response
+from .canned_tasks import agent_message as message
+from .canned_tasks import task_asking as asked
+from .canned_tasks import task_with as task
+from .canned_tasks import task_with_confirmations as confirming
 from .test_three_servers import Between, in_between
 
-PNG = {'raw': 'aGVsbG8=', 'mediaType': 'image/png', 'filename': 'a.png'}
-
-
-def message(*parts: Any, role: str = 'ROLE_AGENT', **fields: Any) -> dict[str, Any]:
-    return {'messageId': 'm', 'role': role, 'parts': [*parts], **fields}
-
-
-def task(*artifacts: Any, status: Any = None, history: Any = (), **fields: Any) -> dict[str, Any]:
-    listed = [{'artifactId': f'a{n}', 'parts': parts} for n, parts in enumerate(artifacts)]
-    said = {} if status is None else {'message': status}
-    return {**TASK, 'status': {**TASK['status'], **said}, 'artifacts': listed, 'history': [*history], **fields}
-
-
 ASKED = message({'text': 'Which city?'})
-USER = message({'text': 'Bern'}, role='ROLE_USER')
 THOUGHT = {'text': 'Hmm.', 'metadata': {'adk_thought': True}}
 CALL: dict[str, Any] = {'data': {'id': '1', 'name': 'look', 'args': {}}, 'metadata': {'kagent_type': 'function_call'}}
 ANSWERS: dict[str, tuple[dict[str, Any], Any]] = {
@@ -141,15 +137,6 @@ async def test_tool_result_is_read_from_task_history() -> None:
 
 # --- questions in other places than the text of the status message
 
-DONE = task([{'text': 'Done.'}])
-
-
-def asked(*artifacts: Any, **fields: Any) -> dict[str, Any]:
-    """A task that waits for its client."""
-    wire = task(*artifacts, **fields)
-    return {**wire, 'status': {**wire['status'], 'state': 'TASK_STATE_INPUT_REQUIRED'}}
-
-
 APPROVE = message({'text': 'Approve it?'})
 DRAFT = [{'text': 'Dear Ann,'}, {'data': {'total': 3}}]
 QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
@@ -193,33 +180,6 @@ async def test_intermediate_server_passes_question_on(between: Between, name: st
 
 
 # --- function calls of ADK and kagent -------------------------------------------------------------------------------
-
-
-def function_call(prefix: str = 'adk', name: str = 'adk_request_confirmation', **data: Any) -> dict[str, Any]:
-    metadata = {f'{prefix}_type': 'function_call', f'{prefix}_is_long_running': True}
-    return {'data': {'id': 'confirm', 'name': name, **data}, 'metadata': metadata}
-
-
-def confirmation(prefix: str = 'adk', call_id: str = 'confirm', **fields: Any) -> dict[str, Any]:
-    """A part in which ADK, or kagent, asks for the approval of a tool call."""
-    called = {'id': 'c', 'name': 'delete_file', 'args': {'path': 'a.txt'}}
-    told = {'hint': 'It is the only copy.', 'confirmed': False, **fields}
-    return function_call(prefix, id=call_id, args={'originalFunctionCall': called, 'toolConfirmation': told})
-
-
-def response(prefix: str = 'adk', call_id: str = 'confirm', name: str = 'adk_request_confirmation', **data: Any) -> Any:
-    data = {'id': call_id, 'name': name, 'response': data}
-    return {'data': data, 'metadata': {f'{prefix}_type': 'function_response'}}
-
-
-TEXT = 'Dear Ann,\nMay I call delete_file {"path":"a.txt"}?\nIt is the only copy.'
-
-
-def confirming(*parts: Any) -> dict[str, Any]:
-    """A task that waits as ADK's do: the draft is an earlier message, and the confirmation is followed by the results
-    of the tools so far."""
-    returned: Any = {'data': {'id': 'c', 'response': {}}, 'metadata': {'adk_type': 'function_response'}}
-    return asked(status=message(*parts), history=[USER, message({'text': 'Dear Ann,'}), message(returned)])
 
 
 def waiting_of(answer: Any) -> RemoteQuestion:

@@ -47,6 +47,7 @@ from pydantic_ai_a2a.client.message_content import Content
 from pydantic_ai_a2a.client.send_options import SendOptions
 from pydantic_ai_a2a.errors import RemoteUnavailable
 
+from ...agents import scripted_model
 from ...app_client import lifespan
 from ...bounds import LIMIT
 from ...wire.signing.pairs import pem
@@ -390,11 +391,8 @@ async def test_stream_canceled_early_cancels_remote_task() -> None:
 
 
 async def test_failed_task_is_model_error_without_internal_text() -> None:
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        raise ValueError('secret')
-
     with pytest.raises(ModelAPIError, match=r'The remote task .* is failed.*') as caught:
-        await RemoteAgent(Agent(FunctionModel(model), name='broken')).run('go')
+        await RemoteAgent(Agent(scripted_model(ValueError('secret')), name='broken')).run('go')
     assert 'secret' not in str(caught.value)
 
 
@@ -529,12 +527,8 @@ async def test_replaced_text_is_separated_by_builtin_tool_parts() -> None:
 
 
 async def test_answer_not_matching_output_tool_is_retried() -> None:
-    texts = iter(['prose', '{"city": 1}', '{"city": "a", "celsius": 3, "wind": 4}'])
-
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse([TextPart(next(texts))])
-
-    remote = RemoteAgent(Agent(FunctionModel(model), name='writer'), ToolOutput(Storm))
+    model = scripted_model('prose', '{"city": 1}', '{"city": "a", "celsius": 3, "wind": 4}')
+    remote = RemoteAgent(Agent(model, name='writer'), ToolOutput(Storm))
     assert (await remote.run('go', retries=3)).output == Storm(**STORM)
 
 
@@ -569,12 +563,8 @@ async def test_output_validator_error_is_sent_only_with_retry() -> None:
 
 
 async def test_output_matching_no_union_member_is_retried() -> None:
-    texts = iter(['{"city": 1}', '{"city": "a", "celsius": 3}'])
-
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse([TextPart(next(texts))])
-
-    result = await RemoteAgent(Agent(FunctionModel(model), name='writer'), [Storm, Weather]).run('go')
+    model = scripted_model('{"city": 1}', '{"city": "a", "celsius": 3}')
+    result = await RemoteAgent(Agent(model, name='writer'), [Storm, Weather]).run('go')
     assert result.output == Weather(**WEATHER)
 
 
@@ -592,11 +582,8 @@ async def test_run_with_same_run_id_repeats_message_id() -> None:
 async def test_file_beside_typed_output_is_used_only_if_requested() -> None:
     image = BinaryImage(b'\x89PNG\r\n\x1a\n', media_type='image/png')
 
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        [tool] = info.output_tools
-        return ModelResponse([FilePart(image), ToolCallPart(tool.name, WEATHER)])
-
-    painter = Agent(FunctionModel(model), output_type=Weather, name='painter')
+    model = scripted_model([FilePart(image), ToolCallPart('final_result', WEATHER)])
+    painter = Agent(model, output_type=Weather, name='painter')
     result = await RemoteAgent(painter, Weather).run('go')
     assert result.output == Weather(**WEATHER)
     assert result.response.files == []

@@ -9,20 +9,22 @@ from typing import Any
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.messages import ModelMessage, ToolCallPart
+from pydantic_ai.models.function import AgentInfo
 
 from pydantic_ai_a2a import A2AClient, A2AError, A2AToolset, Approvals, RemoteResult, to_a2a
 from pydantic_ai_a2a.errors import InvalidParamsError
 from pydantic_ai_a2a.settings import PlainText
 
+from ...agents import scripted_model
 from ...behaviour.callers import by_header
 from ...bounds import LIMIT
 from ...tables import each_case
 from ..canned import Canned, stream
+from .agents import agent_with_remote_tool
 from .test_hostile_questions import DONE, call, waits
 from .test_places import confirmation, confirming, response
-from .test_three_servers import Between, by_a_tool, in_between
+from .test_three_servers import Between, in_between
 
 PLACE = 'message.parts[0].data.callAnswers[0].id'
 
@@ -129,17 +131,12 @@ async def test_model_call_with_id_of_remote_call_fails_task() -> None:
     several = waits(pending=[pay(5, '1'), pay(6, '2')])
     one, two = (Canned(stream({'task': task}), stream({'task': DONE})) for task in (several, waits(pending=[pay(7)])))
 
-    def model(_: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        names = [tool.name for tool in info.function_tools]
-        return ModelResponse(
-            parts=[
-                ToolCallPart(name, {'message': 'Pay.'}, call_id)
-                for name, call_id in zip(names, ('c', 'c.1'), strict=True)
-            ]
-        )
+    def call_both(_: list[ModelMessage], info: AgentInfo) -> list[ToolCallPart]:
+        tools = zip(info.function_tools, ('c', 'c.1'), strict=True)
+        return [ToolCallPart(tool.name, {'message': 'Pay.'}, call_id) for tool, call_id in tools]
 
     toolsets = [A2AToolset(app, id=name).prefixed(name) for name, app in (('one', one.app), ('two', two.app))]
-    agent = Agent(FunctionModel(model), toolsets=toolsets)
+    agent = Agent(scripted_model(call_both), toolsets=toolsets)
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(agent)) as client:
         result = await client.send('Pay.')
     assert (result.state, result.pending) == ('failed', [])
@@ -167,13 +164,8 @@ async def test_function_response_keeps_id_of_function_call(between: Between, pre
 async def test_stale_approval_does_not_reach_inner_server(between: Between) -> None:
     paid: list[int] = []
 
-    def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        returned = [part for sent in messages for part in sent.parts if isinstance(part, ToolReturnPart)]
-        if len(returned) == 2:
-            return ModelResponse(parts=[TextPart('Paid.')])
-        return ModelResponse(parts=[ToolCallPart('pay', {'cents': (5, 1_000_000)[len(returned)]}, 'local-1')])
-
-    inner: Agent[None, Any] = Agent(FunctionModel(model), name='cashier')
+    calls = [ToolCallPart('pay', {'cents': cents}, 'local-1') for cents in (5, 1_000_000)]
+    inner: Agent[None, Any] = Agent(scripted_model(*calls, 'Paid.'), name='cashier')
 
     @inner.tool_plain(requires_approval=True)
     def pay(cents: int) -> str:
@@ -198,7 +190,7 @@ async def test_stale_approval_does_not_reach_inner_server(between: Between) -> N
 async def test_conversation_answers_only_current_call() -> None:
     asked = [stream({'task': waits(pending=[pay(cents)])}) for cents in (5, 1_000_000)]
     canned = Canned(*asked, stream({'task': DONE}))
-    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(by_a_tool(canned.app, 'middle'))) as client:
+    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(agent_with_remote_tool(canned.app, 'middle'))) as client:
         conversation = client.conversation()
         first = await conversation.send('Pay.')
         second = await first.approve()

@@ -22,22 +22,12 @@ from pydantic_ai_a2a.client.questions import question_of_task
 
 from ...bounds import LIMIT
 from ...spans import Spans, spans
+from .agents import MakeAgent as Between
 from .agents import Stuck, caller, echo, prompt_of, returned_to
+from .agents import agent_of_remote as as_an_agent
+from .agents import each_middle_agent as in_between
 
 __all__ = ('spans',)  # a fixture
-
-Between = Callable[[Any, str], AbstractAgent[Any, Any]]
-
-
-def by_a_tool(target: Any, name: str) -> AbstractAgent[Any, Any]:
-    return caller(name=name, capabilities=[A2A(target)])
-
-
-def as_an_agent(target: Any, name: str) -> AbstractAgent[Any, Any]:
-    return RemoteAgent(target, name=name)
-
-
-in_between = pytest.mark.parametrize('between', [by_a_tool, as_an_agent])
 
 
 class Restarted:

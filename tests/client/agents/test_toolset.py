@@ -14,10 +14,9 @@ from pydantic import BaseModel
 from pydantic_ai import Agent, AgentSpec, BinaryContent, CancellationToken, ImageUrl
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import DeferredToolResults, RunContext
-from pydantic_ai.usage import RunUsage
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import (
@@ -46,10 +45,12 @@ from pydantic_ai_a2a.wire.extensions.own_extensions import RUN_METADATA_URI
 from pydantic_ai_a2a.wire.protocol.received_cards import read_card
 from pydantic_ai_a2a.wire.protocol.received_tasks import read_task
 
+from ...agents import scripted_model
 from ...bounds import LIMIT
 from ...tables import each_case
 from ..canned import CARD, TASK, WORKING, Canned, refusal, result, served, silence, stream
 from .agents import Stuck, caller, echo, prompt_of
+from .agents import run_context as without_run
 
 DONE = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
 
@@ -148,10 +149,7 @@ async def test_message_or_status_text_is_tool_result_without_artifacts() -> None
 
 
 def failing() -> Agent[None, str]:
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        raise RuntimeError('secret')
-
-    return Agent(FunctionModel(model), name='failing')
+    return Agent(scripted_model(RuntimeError('secret')), name='failing')
 
 
 async def test_failed_task_is_failed_tool_call_with_reason() -> None:
@@ -570,10 +568,6 @@ async def test_canceled_tool_call_cancels_its_remote_task() -> None:
                 await calling
             await stuck.stopped.wait()
         assert await states(app) == ['canceled']
-
-
-def without_run() -> RunContext[None]:
-    return RunContext(deps=None, model=TestModel(), usage=RunUsage(), tool_call_id='c', run_id='r')
 
 
 async def test_refused_cancel_of_remote_task_is_logged(caplog: pytest.LogCaptureFixture) -> None:

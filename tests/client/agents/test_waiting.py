@@ -39,10 +39,11 @@ from pydantic_ai_a2a.server.conversion.forwarded_questions import calls_for_clie
 from pydantic_ai_a2a.server.conversion.pending_calls import PendingCall
 from pydantic_ai_a2a.wire.extensions.remote_calls import WAITING
 
+from ...agents import echo_tool_returns, scripted_model
 from ...bounds import LIMIT
 from ...tables import each_case
 from ..canned import TASK, Canned, result, served, stream
-from .agents import caller, deleting, prompt_of, returned_to
+from .agents import agent_of_remote, agent_with_remote_tool, caller, deleting, each_middle_agent, prompt_of, returned_to
 from .test_toolset import states
 
 QUESTION = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which one?'}]}
@@ -270,7 +271,7 @@ async def test_a2a_model_without_remote_agent_refuses_questions() -> None:
 
 async def test_arguments_locked_by_remote_server_cannot_be_changed() -> None:
     innermost = to_a2a(deleting([]), approvals=Approvals(change_arguments=False))
-    for between in (asked_by_a_tool, asked_as_an_agent):
+    for between in (agent_with_remote_tool, agent_of_remote):
         async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(innermost, 'middle'))) as client:
             task: Any = (await client.send('a.txt')).outcome
             [call] = question_of_task('', task)['pending']
@@ -327,16 +328,8 @@ def which(_: list[str]) -> Agent[None, Any]:
     return asking(InputRequired('Which?'))
 
 
-def asked_by_a_tool(target: Any, name: str) -> Agent[Any, Any]:
-    return caller(name=name, capabilities=[A2A(target)])
-
-
-def asked_as_an_agent(target: Any, name: str) -> RemoteAgent[Any]:
-    return RemoteAgent(target, name=name)
-
-
-@pytest.mark.parametrize('outside', [asked_by_a_tool, asked_as_an_agent])
-@pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
+@pytest.mark.parametrize('outside', [agent_with_remote_tool, agent_of_remote])
+@each_middle_agent
 @pytest.mark.parametrize(
     ('inner', 'answer', 'shown', 'told'),
     [
@@ -365,7 +358,7 @@ async def test_decision_reaches_innermost_of_three_servers(
         assert await states(innermost) == ['completed']
 
 
-@pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
+@each_middle_agent
 async def test_hidden_arguments_of_remote_calls_are_not_shown(between: Any) -> None:
     middle = to_a2a(
         between(deleting([]), 'middle'),
@@ -390,16 +383,12 @@ def pending_ids(task: Any) -> list[str]:
     return [call['id'] for call in question_of_task('', task)['pending']]
 
 
-@pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
-@pytest.mark.parametrize('outside', [asked_by_a_tool, asked_as_an_agent])
+@each_middle_agent
+@pytest.mark.parametrize('outside', [agent_with_remote_tool, agent_of_remote])
 async def test_each_remote_call_gets_its_own_decision(between: Any, outside: Any) -> None:
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if returned := returned_to(messages):
-            return ModelResponse(parts=[TextPart(' | '.join(str(part.content) for part in returned))])
-        calls = [ToolCallPart('delete', {'path': path}, f'call-{path}') for path in ('a', 'b', 'c')]
-        return ModelResponse(parts=[*calls, ToolCallPart('weigh', {}, 'call-d')])
-
-    inner: Agent[None, Any] = Agent(FunctionModel(model), name='files')
+    calls = [ToolCallPart('delete', {'path': path}, f'call-{path}') for path in 'abc']
+    model = scripted_model([*calls, ToolCallPart('weigh', {}, 'call-d')], echo_tool_returns)
+    inner: Agent[None, Any] = Agent(model, name='files')
 
     @inner.tool_plain(requires_approval=True)
     def delete(path: str) -> str:
@@ -412,8 +401,8 @@ async def test_each_remote_call_gets_its_own_decision(between: Any, outside: Any
     server = to_a2a(outside(to_a2a(between(inner, 'middle')), 'outer'))
     async with asyncio.timeout(LIMIT), A2AClient(server) as client:
         task: Any = (await client.send('all')).outcome
-        calls = question_of_task('', task)['pending']
-        assert [(call['kind'], call['tool'], call.get('args')) for call in calls] == [
+        pending = question_of_task('', task)['pending']
+        assert [(call['kind'], call['tool'], call.get('args')) for call in pending] == [
             ('approval', 'delete', {'path': 'a'}),
             ('approval', 'delete', {'path': 'b'}),
             ('approval', 'delete', {'path': 'c'}),
@@ -425,12 +414,12 @@ async def test_each_remote_call_gets_its_own_decision(between: Any, outside: Any
             {'decision': 'deny', 'reason': 'Not c.'},
             {'decision': 'result', 'result': 7},
         ]
-        answers = [{'id': call['id'], **decision} for call, decision in zip(calls, decisions, strict=True)]
+        answers = [{'id': call['id'], **decision} for call, decision in zip(pending, decisions, strict=True)]
         task = await decided(client, task, *answers[:2])
         assert pending_ids(task) == [answer['id'] for answer in answers[2:]]
         task = await decided(client, task, *answers[2:])
         assert task['status']['state'] == 'completed'
-        assert 'deleted a | deleted x | Not c. | 7' in str(task['artifacts'])
+        assert 'deleted a, deleted x, Not c., 7' in str(task['artifacts'])
 
 
 def pizzeria(question: InputRequired | AuthRequired) -> Agent[None, Any]:
@@ -449,8 +438,8 @@ def pizzeria(question: InputRequired | AuthRequired) -> Agent[None, Any]:
     return Agent(FunctionModel(model), output_type=[str, ask], name='pizzeria')
 
 
-@pytest.mark.parametrize('outside', [asked_by_a_tool, asked_as_an_agent])
-@pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
+@pytest.mark.parametrize('outside', [agent_with_remote_tool, agent_of_remote])
+@each_middle_agent
 @pytest.mark.parametrize('streamed', [False, True])
 @each_case(
     ('question', 'state', 'answer', 'told'),

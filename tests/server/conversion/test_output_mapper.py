@@ -19,12 +19,10 @@ from pydantic_ai.messages import (
     FilePart,
     FileUrl,
     ImageUrl,
-    ModelMessage,
     ModelResponse,
     VideoMediaType,
     VideoUrl,
 )
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.profiles import ModelProfile
 
@@ -34,6 +32,7 @@ from pydantic_ai_a2a.server.conversion.unwritable_outputs import NotFinite, Unse
 from pydantic_ai_a2a.server.conversion.user_prompts import user_prompt
 from pydantic_ai_a2a.types import Artifact, Message, Part
 
+from ...agents import scripted_model
 from .content import EVERYTHING, WEATHER, Color, Point, Weather, artifacts, described, only_part
 
 PNG = b'\x89PNG\r\n\x1a\n'
@@ -192,10 +191,12 @@ async def test_model_can_produce_artifacts_output() -> None:
 
 
 async def test_generated_image_is_sent_only_once() -> None:
-    def draw(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse([FilePart(BinaryImage(PNG, media_type='image/png'))])
-
-    agent = Agent(FunctionModel(draw, profile=ModelProfile(supports_image_output=True)), output_type=BinaryImage)
+    agent = Agent(
+        scripted_model(
+            FilePart(BinaryImage(PNG, media_type='image/png')), profile=ModelProfile(supports_image_output=True)
+        ),
+        output_type=BinaryImage,
+    )
     result = await agent.run('Draw')
     response = result.new_messages()[-1]
     assert isinstance(response, ModelResponse)

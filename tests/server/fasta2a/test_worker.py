@@ -35,6 +35,7 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import AgentWorker
 
+from ...agents import call_output_tool, scripted_model
 from ...app_client import LIMIT
 from ...behaviour.stage import Stage, heard, prompts
 
@@ -111,12 +112,10 @@ def texts(task: Task) -> list[str]:
     return [part['text'] for artifact in task.get('artifacts', ()) for part in artifact['parts'] if 'text' in part]
 
 
-def answered(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'response': ['foo', 'bar']})])
-
-
 async def test_data_artifact_has_shape_of_fasta2a() -> None:
-    async with serving(Agent(FunctionModel(answered), output_type=tuple[str, str])) as served:
+    async with serving(
+        Agent(scripted_model(call_output_tool(response=['foo', 'bar'])), output_type=tuple[str, str])
+    ) as served:
         submitted = await served.send('Hello, world!')
         await served.done(submitted['id'])
         response = await served.client.get_task(submitted['id'])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from copy import copy, deepcopy
+from copy import deepcopy
 from itertools import groupby
 from typing import Any, TypeAlias, cast
 
@@ -21,13 +21,10 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
-    ModelResponse,
-    ModelResponsePart,
-    TextPart,
     ToolCallPart,
     ToolReturnPart,
 )
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo
 from pydantic_ai.run import AgentRunResult
 
 from pydantic_ai_a2a import RunFailure, Workers
@@ -198,31 +195,6 @@ def _dumped(messages: Sequence[ModelMessage]) -> Any:
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
-
-Said: TypeAlias = 'str | ModelResponsePart | Sequence[ModelResponsePart] | Exception | Callable[..., Any]'
-
-
-def says(*said: Said, stream: Any = None, **options: Any) -> FunctionModel:
-    """A model that says one thing after another, and then repeats the last.
-
-    Args:
-        said: A text, parts of a response, an exception, or a function of the messages and the `AgentInfo`.
-        stream: Streams the same.
-        options: Arguments of the `FunctionModel`.
-    """
-
-    def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        turn = sum(isinstance(each, ModelResponse) for each in messages)
-        given: Any = said[min(turn, len(said) - 1)]
-        if callable(given):
-            given = given(messages, info)
-        if isinstance(given, Exception):
-            raise copy(given)  # a raised one keeps its traceback
-        if isinstance(given, str):
-            given = TextPart(given)
-        return ModelResponse(parts=cast('list[Any]', given) if isinstance(given, list) else [given])
-
-    return FunctionModel(respond, stream_function=stream, **options)
 
 
 def call(tool: str, call_id: str = '', **arguments: Any) -> ToolCallPart:

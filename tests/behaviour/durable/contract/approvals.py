@@ -12,9 +12,10 @@ from pydantic_ai.toolsets import FunctionToolset
 
 from pydantic_ai_a2a import AuthRequired
 
+from ....agents import scripted_model
 from ....app_client import message
 from ...asking import ALLOWED, Tools, answers, approve, asked, declaring, obey, result, tool
-from . import Play, add_table, call, echo, says, scenario
+from . import Play, add_table, call, echo, scenario
 
 
 class Payment(BaseModel):
@@ -72,7 +73,7 @@ def pay(ctx: RunContext[Any], payment: Payment) -> str:
 
 @scenario
 async def several_pauses_in_a_row_are_answered(play: Play) -> None:
-    model = says(*(call('pay', f'c{n}', payment={'cents': 10 + n}) for n in range(3)), echo)
+    model = scripted_model(*(call('pay', f'c{n}', payment={'cents': 10 + n}) for n in range(3)), echo)
     async with play.serving(play.agent(model, tools=[pay])) as client:
         task = await client.send('hello')
         for _ in range(3):
@@ -82,7 +83,7 @@ async def several_pauses_in_a_row_are_answered(play: Play) -> None:
 @scenario
 async def a_tool_asks_for_approval_only_where_it_must(play: Play) -> None:
     calls = [call('pay', 'c1', payment={'cents': 1}), call('pay', 'c2', payment={'cents': 9})]
-    async with play.serving(play.agent(says(calls, echo), tools=[pay])) as client:
+    async with play.serving(play.agent(scripted_model(calls, echo), tools=[pay])) as client:
         task = await client.send('hello')
         edited = approve(asked(task)[0]['id'], args={'cents': 7, 'to': 'bob'})
         await client.send(answers(task, edited))
@@ -90,7 +91,7 @@ async def a_tool_asks_for_approval_only_where_it_must(play: Play) -> None:
 
 @scenario
 async def an_answer_in_words_denies_a_call(play: Play) -> None:
-    async with play.serving(play.agent(says(call('pay', payment={'cents': 9}), echo), tools=[pay])) as client:
+    async with play.serving(play.agent(scripted_model(call('pay', payment={'cents': 9}), echo), tools=[pay])) as client:
         task = await client.send('hello')
         await client.send(message('Rather not.', taskId=task['id']))
 
@@ -100,7 +101,9 @@ async def an_agent_declares_that_it_defers_calls(play: Play) -> None:
     async def fetch(url: str) -> str:
         raise CallDeferred({'by': 'courier'})
 
-    agent = play.agent(says(call('fetch', url='u'), echo), tools=[fetch], output_type=[str, DeferredToolRequests])
+    agent = play.agent(
+        scripted_model(call('fetch', url='u'), echo), tools=[fetch], output_type=[str, DeferredToolRequests]
+    )
     async with play.serving(agent) as client:
         task = await client.send('hello')
         await client.send(answers(task, {'id': asked(task)[0]['id'], 'decision': 'result', 'result': 'page'}))
@@ -114,7 +117,7 @@ async def a_whole_toolset_needs_approval(play: Play) -> None:
     def work(n: int) -> int:
         return n
 
-    agent = play.agent(says(call('work', n=1), echo), toolsets=[toolset.approval_required()])
+    agent = play.agent(scripted_model(call('work', n=1), echo), toolsets=[toolset.approval_required()])
     async with play.serving(agent) as client:
         task = await client.send('hello')
         await client.send(answers(task, approve(asked(task)[0]['id'])))
@@ -127,14 +130,14 @@ async def a_tool_has_its_client_sign_in(play: Play) -> None:
             raise AuthRequired('Sign in.', url='https://example.com')
         return 'mail'
 
-    async with play.serving(play.agent(says(call('read'), echo), tools=[read])) as client:
+    async with play.serving(play.agent(scripted_model(call('read'), echo), tools=[read])) as client:
         task = await client.send('hello')
         await client.send(message('Done.', taskId=task['id']))
 
 
 @scenario
 async def a_waiting_task_is_cancelled(play: Play) -> None:
-    async with play.serving(play.agent(says(call('pay', payment={'cents': 9}), echo), tools=[pay])) as client:
+    async with play.serving(play.agent(scripted_model(call('pay', payment={'cents': 9}), echo), tools=[pay])) as client:
         task = await client.send('hello')
         await client.call('CancelTask', {'id': task['id']})
         await client.send(message('and now?', contextId=task['contextId']))

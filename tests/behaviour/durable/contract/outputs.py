@@ -20,8 +20,9 @@ from typing_extensions import TypedDict
 from pydantic_ai_a2a import Artifacts, InputRequired, Rejected, Results, a2a
 from pydantic_ai_a2a.wire.extensions.client_schema import CLIENT_SCHEMA_URI
 
+from ....agents import scripted_model
 from ....app_client import message
-from . import Play, add_table, call, echo, says, scenario
+from . import Play, add_table, call, echo, scenario
 
 
 class Approved(BaseModel):
@@ -174,7 +175,7 @@ def answering(answer: dict[str, Any] | str, tool: str) -> FunctionModel:
         [name] = [each.name for each in info.output_tools if tool in ('', each.name) or each.name.endswith(tool)]
         return ToolCallPart(name, answer, 'c1')
 
-    return says(say, profile={'supports_json_schema_output': True})
+    return scripted_model(say, profile={'supports_json_schema_output': True})
 
 
 async def give_output(play: Play, case: tuple[Any, dict[str, Any] | str, str]) -> None:
@@ -195,14 +196,14 @@ async def an_output_function_asks_the_model_again_and_adds_an_artifact(play: Pla
         await a2a(ctx).artifact({'cents': cents}, name='receipt')
         return Approved(cents=cents)
 
-    model = says(call('final_result', 'c1', cents=9), call('final_result', 'c2', cents=5))
+    model = scripted_model(call('final_result', 'c1', cents=9), call('final_result', 'c2', cents=5))
     async with play.serving(play.agent(model, output_type=approve)) as client:
         await client.send('hello')
 
 
 @scenario
 async def an_output_validator_asks_the_model_again(play: Play) -> None:
-    agent = play.agent(says('too long', 'short'))
+    agent = play.agent(scripted_model('too long', 'short'))
 
     @agent.output_validator
     def shorten(ctx: RunContext[Any], text: str) -> str:
@@ -216,14 +217,14 @@ async def an_output_validator_asks_the_model_again(play: Play) -> None:
 
 @scenario
 async def an_output_that_does_not_validate_is_asked_for_again(play: Play) -> None:
-    model = says(call('final_result', 'c1', cents='many'), call('final_result', 'c2', cents=5))
+    model = scripted_model(call('final_result', 'c1', cents='many'), call('final_result', 'c2', cents=5))
     async with play.serving(play.agent(model, output_type=Approved)) as client:
         await client.send('hello')
 
 
 @scenario
 async def an_output_with_infinity_is_asked_for_again(play: Play) -> None:
-    model = says(call('final_result', 'c1', response=float('inf')), call('final_result', 'c2', response=1.5))
+    model = scripted_model(call('final_result', 'c1', response=float('inf')), call('final_result', 'c2', response=1.5))
     async with play.serving(play.agent(model, output_type=float)) as client:
         await client.send('hello')
 
@@ -233,7 +234,7 @@ async def end_beside_tools(play: Play, strategy: Any) -> None:
         return 'looked'
 
     outputs = [call('final_result', f'c{n}', cents=n) for n in (1, 2)]
-    model = says([TextPart('See:'), call('look'), *outputs], echo)
+    model = scripted_model([TextPart('See:'), call('look'), *outputs], echo)
     agent = play.agent(model, output_type=[Approved, str], tools=[look], end_strategy=strategy)
     async with play.serving(agent) as client:
         await client.send('hello')
@@ -250,7 +251,7 @@ async def an_output_chooses_the_state_of_its_task(play: Play) -> None:
         return InputRequired(f'Which {city}?', schema={'type': 'string'})
 
     async with play.serving(
-        play.agent(says(call('final_result', city='Rome'), echo), output_type=[ask, str])
+        play.agent(scripted_model(call('final_result', city='Rome'), echo), output_type=[ask, str])
     ) as client:
         task = await client.send('hello')
         await client.send(message('The old one.', taskId=task['id']))
@@ -262,7 +263,7 @@ async def an_output_type_of_states_is_chosen_by_the_model(play: Play) -> None:
         [name] = [tool.name for tool in info.output_tools if 'Rejected' in tool.name]
         return call(name, 'c1', reason='Not today.')
 
-    async with play.serving(play.agent(says(pick), output_type=[Approved, Rejected])) as client:
+    async with play.serving(play.agent(scripted_model(pick), output_type=[Approved, Rejected])) as client:
         await client.send('hello')
 
 
@@ -280,7 +281,7 @@ async def a_client_gives_the_schema_of_the_answer(play: Play) -> None:
     def fill(messages: list[ModelMessage], info: AgentInfo) -> Any:
         return call(info.output_tools[0].name, 'c1', n=3)
 
-    agent = play.agent(says(fill))
+    agent = play.agent(scripted_model(fill))
     async with play.serving(agent, results=Results(client_schemas=True)) as client:
         await client.send(
             message('hello', metadata={CLIENT_SCHEMA_URI: {'schema': schema}}, extensions=[CLIENT_SCHEMA_URI])

@@ -15,10 +15,11 @@ from pydantic_ai.toolsets import DynamicToolset
 
 from pydantic_ai_a2a import A2A, A2AClient, A2AToolset, to_a2a
 
+from ....agents import scripted_model
 from ....app_client import lifespan
 from ...asking import Tools, answers, approve, asked
 from ...stage import prompts
-from . import Play, add_table, call, echo, says, scenario, slow
+from . import Play, add_table, call, echo, scenario, slow
 
 
 @asynccontextmanager
@@ -50,7 +51,7 @@ FORMS: dict[str, Callable[[Any], dict[str, Any]]] = {
 
 
 async def ask_and_answer(play: Play, form: Callable[[Any], dict[str, Any]]) -> None:
-    async with remote_app() as app, play.serving(play.agent(says(passes, echo), **form(app))) as client:
+    async with remote_app() as app, play.serving(play.agent(scripted_model(passes, echo), **form(app))) as client:
         await client.send('hello')
         task = await client.send('delete')
         await client.send(answers(task, approve(asked(task)[0]['id'])))
@@ -67,7 +68,7 @@ async def a_function_tool_calls_a_remote_agent(play: Play) -> None:
             async with A2AClient(app) as client:
                 return (await client.send(message)).text or ''
 
-        async with play.serving(play.agent(says(passes, echo), tools=[ask])) as client:
+        async with play.serving(play.agent(scripted_model(passes, echo), tools=[ask])) as client:
             await client.send('hello')
 
 
@@ -80,6 +81,6 @@ async def an_mcp_server_gives_its_tools(play: Play) -> None:
         return re.sub(r'\d{2,}', 'pid', echo(messages, info))  # each place has a process of its own
 
     server = StdioTransport(sys.executable, ['-m', 'tests.e2e.mcp_servers'])
-    model = says(call('pid', 'c1'), call('pid', 'c2', fails=True), call('pid', 'c3', waits='no bool'), told)
+    model = scripted_model(call('pid', 'c1'), call('pid', 'c2', fails=True), call('pid', 'c3', waits='no bool'), told)
     async with play.serving(play.agent(model, toolsets=[MCPToolset(server, id='mcp')]), on_complete=None) as client:
         await client.send('hello')

@@ -14,9 +14,10 @@ from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolC
 
 from pydantic_ai_a2a import Progress, Results, a2a
 
+from ....agents import scripted_model
 from ....app_client import message
 from ...asking import answers, approve, asked
-from . import Play, add_table, call, says, scenario, slow
+from . import Play, add_table, call, scenario, slow
 
 Pieces = Sequence[Any]
 
@@ -31,7 +32,7 @@ def streams(*responses: Pieces) -> FunctionModel:
                 raise copy(piece)
             yield piece
 
-    return says(*(_whole(pieces) for pieces in responses), stream=stream)
+    return scripted_model(*(_whole(pieces) for pieces in responses), stream_function=stream)
 
 
 def _whole(pieces: Pieces) -> Any:
@@ -122,7 +123,7 @@ async def a_stream_has_partial_outputs(play: Play) -> None:
 
 @scenario
 async def a_stream_has_the_whole_answer_of_a_model_that_does_not_stream(play: Play) -> None:
-    async with play.serving(play.agent(says(call('work'), 'Done.'), tools=[work])) as client:
+    async with play.serving(play.agent(scripted_model(call('work'), 'Done.'), tools=[work])) as client:
         await client.watch()
 
 
