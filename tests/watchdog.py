@@ -9,7 +9,9 @@ process, of all its threads, and of the processes that it has started, such as s
   seconds away again, by the same share. After `Limits.report` idle seconds, the watchdog prints the stacks, what the
   tasks of asyncio await, and the processes; after `Limits.end`, it ends the process. pytest-xdist reports the test, and
   runs the others in a new process.
-- **CPU seconds** bound a test that computes for ever. A slow machine has no fewer of them.
+- **Quiet seconds** are those of a machine that has a core for each process that computes. They bound a test that
+  computes for ever, or that waits while something of it computes again and again, such as a heartbeat. A second
+  beside a load of 18 on two cores is a ninth of a quiet second.
 
 The watchdog sleeps between its looks. A machine or process that was stopped meanwhile has lost one look, whatever the
 clocks say. For the same reason, waits of tests have bounds that no clock reaches (`bounds.LIMIT`): this file ends them.
@@ -52,8 +54,8 @@ class Limits:
     """Idle seconds until it prints what waits."""
     end: float = 180.0
     """Idle seconds until it ends the process."""
-    cpu: float = 7_200.0 if LONG else 600.0
-    """CPU seconds until it ends the process."""
+    quiet: float = 7_200.0 if LONG else 600.0
+    """Quiet seconds until it ends the process."""
     pause: float = 1.0
     """Seconds between two looks."""
 
@@ -63,13 +65,13 @@ class Progress:
     """What the watchdog has seen of a test."""
 
     idle: float = 0.0
-    cpu: float = 0.0
+    quiet: float = 0.0
     reported: bool = False
 
-    def add(self, seconds: float, used: float) -> None:
-        """Add some seconds, and the CPU time that was used in them."""
+    def add(self, seconds: float, used: float, *, load: float) -> None:
+        """Add some seconds, with the CPU time that was used in them, and the processes that compute for each core."""
         self.idle = max(0.0, self.idle + seconds - used / SHARE)
-        self.cpu += used
+        self.quiet += seconds / max(1.0, load)
 
 
 class Watchdog:
@@ -77,7 +79,7 @@ class Watchdog:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
-        self._end = self._limits.end
+        self._end, self._quiet = self._limits.end, self._limits.quiet
         self._progress: Progress | None = None
         self._test = ''
         self._stderr = 2
@@ -108,12 +110,12 @@ class Watchdog:
 
     @contextmanager
     def waiting(self, seconds: float) -> Generator[None]:
-        """Wait in the block for other programs: for so many idle seconds."""
-        self._end = seconds
+        """Wait in the block for other programs, at most so many seconds without CPU time."""
+        self._end, self._quiet = seconds, max(seconds, self._limits.quiet)
         try:
             yield
         finally:
-            self._end = self._limits.end
+            self._end, self._quiet = self._limits.end, self._limits.quiet
             self.restart()
 
     # --- the thread
@@ -125,12 +127,12 @@ class Watchdog:
             time.sleep(self._limits.pause)
             used = processes.used()
             if (progress := self._progress) is not None:
-                progress.add(self._limits.pause, used)
+                progress.add(self._limits.pause, used, load=os.getloadavg()[0] / (os.cpu_count() or 1))
                 self._judge(progress)
 
     def _judge(self, progress: Progress) -> None:
-        if progress.idle >= self._end or progress.cpu >= self._limits.cpu:
-            self._print(f'is ended after {progress.idle:.0f} idle and {progress.cpu:.0f} CPU seconds')
+        if progress.idle >= self._end or progress.quiet >= self._quiet:
+            self._print(f'is ended after {progress.idle:.0f} idle and {progress.quiet:.0f} quiet seconds')
             os._exit(1)
         if progress.idle >= self._limits.report and not progress.reported:
             progress.reported = True
