@@ -174,19 +174,21 @@ class Processes:
 def _cpu_of_running() -> float:
     seconds = 0.0
     for process in _children():
-        with suppress(psutil.Error):
+        with suppress(psutil.Error, OSError):
             seconds += sum(process.cpu_times()[:4])  # also of the processes that it has started and that have ended
     return seconds
 
 
 def _children() -> list[Any]:
-    return psutil.Process().children(recursive=True)
+    with suppress(psutil.Error, OSError):  # a test may have opened all files that it may
+        return psutil.Process().children(recursive=True)
+    return []
 
 
 def _processes() -> Iterator[str]:
     """The processes that this one has started."""
     for process in _children():
-        with suppress(psutil.Error):
+        with suppress(psutil.Error, OSError):
             yield f'Process {process.pid} ({process.status()}): {" ".join(process.cmdline())[:200]}'
 
 
