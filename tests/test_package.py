@@ -15,7 +15,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from .bounds import LIMIT
-from .e2e.venvs import missing
+from .e2e.venvs import INSTALLATION, missing
 from .long import size
 from .package import (
     METADATA,
@@ -28,6 +28,7 @@ from .package import (
     installed_faults,
     metadata_faults,
 )
+from .watchdog import WATCHDOG
 
 PROJECT = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
 INFO = 'pydantic_ai_a2a-0.1.0.dist-info'
@@ -102,7 +103,8 @@ def test_release_needs_project_urls_and_absolute_readme_links(tmp_path: Path) ->
 def build_here(folder: Path, *options: str) -> list[Path]:
     """Build this checkout."""
     command = [sys.executable, '-m', 'uv', 'build', '--quiet', '--out-dir', str(folder), *options, str(ROOT)]
-    built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
+    with WATCHDOG.waiting(INSTALLATION):
+        built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
     if built.returncode:
         missing(f'The package cannot be built: {built.stderr}')
     return sorted(folder.glob('pydantic_ai_a2a-*'))
@@ -136,7 +138,8 @@ def test_wheel_from_source_archive_equals_wheel_from_checkout(wheel: Path, tmp_p
 def test_installed_wheel_works_and_lost_files_are_named(wheel: Path, tmp_path: Path) -> None:
     packages = size(sysconfig.get_path('purelib'), None)
     commands = size(('send',), ('--help', 'card', 'send', 'tasks', 'doctor'))
-    assert [*installed_faults(wheel, tmp_path, *commands, packages=packages)] == []
+    with WATCHDOG.waiting(INSTALLATION):
+        assert [*installed_faults(wheel, tmp_path, *commands, packages=packages)] == []
     for lost in ('static/log.js', 'vendor/marked.LICENSE', 'commands/cli.py'):
         next(tmp_path.rglob(f'pydantic_ai_a2a/**/{lost}')).unlink()
     page, *others = faults_of(tmp_path, *commands)

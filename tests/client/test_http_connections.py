@@ -392,9 +392,11 @@ async def test_stopped_server_is_remote_unavailable_after_timeout() -> None:
             await client.get('task')
 
 
-async def test_lost_stream_error_names_task_of_stream() -> None:
-    canned = Canned(stream({'task': WORKING}), Response('', 502))
-    async with A2AClient(canned.app, timeout=1.0) as client:
+async def test_lost_stream_error_names_task_of_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    canned, loop = Canned(stream({'task': WORKING}), Response('', 502)), asyncio.get_running_loop()
+    time = loop.time
+    monkeypatch.setattr(loop, 'time', lambda: time() + len(canned.requests) * LIMIT / 8)  # each request takes long
+    async with A2AClient(canned.app, timeout=LIMIT / 3) as client:
         with pytest.raises(RemoteUnavailable, match='The task t may go on: read it with `get`') as lost:
             await client.send('Hello.')
         assert lost.value.task_id == 't'

@@ -20,6 +20,7 @@ from pydantic_ai_a2a.client.http_connections import HttpConnections
 from pydantic_ai_a2a.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
 from ..bounds import LIMIT
+from ..clocks import skip_time
 from ..e2e.venvs import python_with_a2a_sdk_0_3
 from ..tables import each_case
 from .peers import ANSWER, PEERS, Peer, calling, text_of
@@ -77,7 +78,12 @@ async def test_subscribe_follows_running_task_to_completion(peer: Peer) -> None:
 @EACH_PEER
 async def test_max_wait_returns_running_task(peer: Peer) -> None:
     async with calling(peer) as (client, talker):
-        task: Any = (await client.send('wait', max_wait=1)).outcome
+        sending = asyncio.ensure_future(client.send('wait', max_wait=LIMIT / 4))
+        await talker.reached.wait()
+        with pytest.raises(TaskNotFoundError):
+            await client.get('no-such-task')  # the client has read what came before
+        skip_time(LIMIT / 4)
+        task: Any = (await sending).outcome
         assert task['status']['state'] in ('submitted', 'working')
         talker.opened.set()
         updates = [update async for update in client.subscribe(task['id'])]

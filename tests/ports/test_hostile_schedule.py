@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import faulthandler
 from os import environ
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from ..suites.schedule import Schedule
-from ..suites.values import LIMIT
+from ..watchdog import WATCHDOG
 from .conftest import BACKENDS, DURABLE
 
 
@@ -25,7 +24,7 @@ def test_random_crashes_and_clock_jumps_match_model(name: str, request: pytest.F
 
     class Made(Schedule):
         def __init__(self) -> None:
-            faulthandler.dump_traceback_later(LIMIT, exit=True)  # a schedule, and not all that are tried, is bounded
+            WATCHDOG.restart()  # a schedule, and not all that are tried, is bounded
             store = f'hostile {next(stores)}'
             processes = [opened(store, 'agent') for _ in range(2 if name in DURABLE else 1)]
             super().__init__(processes, skips=name == 'postgres')
@@ -33,7 +32,4 @@ def test_random_crashes_and_clock_jumps_match_model(name: str, request: pytest.F
     chosen = settings(max_examples={'memory': 20, 'file': 5, 'postgres': 2}[name], stateful_step_count=60)
     if many := environ.get('HOSTILE_EXAMPLES'):
         chosen = settings(max_examples=int(many), stateful_step_count=100, derandomize=False, print_blob=True)
-    try:
-        run_state_machine_as_test(Made, settings=chosen)
-    finally:
-        faulthandler.cancel_dump_traceback_later()  # else it ends a later test
+    run_state_machine_as_test(Made, settings=chosen)

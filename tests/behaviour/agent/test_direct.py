@@ -28,6 +28,7 @@ from pydantic_ai_a2a.wire.extensions.own_extensions import RUN_METADATA_URI
 
 from ...agents import call_output_tool, scripted_model
 from ...app_client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of, texts
+from ...clocks import skip_time
 from ..refused import refusal
 from ..stage import Stage, ended, heard, prompts, serving, tasks_of
 
@@ -171,13 +172,14 @@ async def test_timed_out_run_stops_before_on_failure_hook() -> None:
     slow = Slow()
 
     async def stopped(_: object) -> None:
-        if slow.begun.is_set():
-            await slow.stopped.wait()
+        await slow.stopped.wait()
 
-    limits = Limits(max_wait=0.05)
+    limits = Limits(max_wait=LIMIT / 4)
     async with serving(slow.agent, messages=DIRECT, limits=limits, on_failure=stopped) as client:
-        while not slow.begun.is_set():  # time may be over before the run begins
-            refusal(await client.post(rpc('SendMessage', {'message': message('slow')})))
+        sending = asyncio.ensure_future(client.post(rpc('SendMessage', {'message': message('slow')})))
+        await slow.begun.wait()
+        skip_time(LIMIT / 4)
+        refusal(await sending)
 
 
 class Slow:

@@ -109,10 +109,11 @@ async def test_erasure_ends_workflow_and_deletes_all_rows(kit: Kit) -> None:
 
 async def test_run_timeout_fails_task_and_workflow(kit: Kit) -> None:
     waiting = Waiting(kit)
-    async with serving(waiting.agent, timeout=1.0, **kit.options()) as client:  # enough for the tool to begin
+    async with serving(waiting.agent, timeout=1.0, **kit.options()) as client:
         task = await client.send('hello')
         assert await over(kit) == ['failed']
-        await waiting.stopped.wait()
+        if waiting.reached.is_set():  # on a slow machine, the tool may not have begun
+            await waiting.stopped.wait()
     assert task['status']['message']['metadata']['failure'] == 'timeout'
 
 

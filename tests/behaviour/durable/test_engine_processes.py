@@ -187,8 +187,8 @@ class Fleet:
             'A2A_TEST_LEASE': '1.0',
         }
 
-    def server(self) -> AbstractContextManager[Remote]:
-        return started(APP, env=self._env, packages=PACKAGES)
+    def server(self, **env: str) -> AbstractContextManager[Remote]:
+        return started(APP, env={**self._env, **env}, packages=PACKAGES)
 
     @contextmanager
     def worker(self, name: str = 'Steps', *, tool_seconds: int = 0) -> Generator[Process]:
@@ -285,16 +285,14 @@ async def test_next_temporal_worker_repeats_only_interrupted_step(fleet: Fleet) 
 @FILE
 async def test_cancel_ends_temporal_workflow_and_tool(fleet: Fleet) -> None:
     fleet.close('tool-2')
-    with fleet.server() as server, fleet.worker():
+    with fleet.server(A2A_TEST_CANCEL_GRACE=str(LIMIT)) as server, fleet.worker():
         task = await server.send('go', contextId='c', wait=False)
         await fleet.found('tool-2.reached')
-        began = time.monotonic()
         canceled = await server.call('CancelTask', id=task['id'])
-        seconds = time.monotonic() - began
         await fleet.found('tool-2.stopped')
         assert texts(await server.send('recall', contextId='c')) == ['go + recall']
         assert [*(await fleet.kit.workflows()).values()] == ['done', 'done']
-    assert (state_of(canceled), seconds < 5) == ('CANCELED', True)
+    assert state_of(canceled) == 'CANCELED'
     assert fleet.ledger == STEPS[:4]
 
 

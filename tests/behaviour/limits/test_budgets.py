@@ -20,6 +20,7 @@ from pydantic_ai.usage import UsageLimits
 from pydantic_ai_a2a import Budget, Limits, Quotas, Workers, to_a2a
 
 from ...app_client import LIMIT, Client, lifespan, message, state_of
+from ...clocks import skip_time
 from ...fixed import fixed
 from ..metered import AUTH, DAY, USED, Clock, by, over, work, working
 from ..own_parts import foreign
@@ -260,10 +261,12 @@ async def test_canceled_model_stream_is_charged_by_streamed_text() -> None:
 async def test_timed_out_model_request_is_charged() -> None:
     budgets = Budget(window=DAY, requests=9), Budget(window=DAY, cost=1)
     asked = Asked()
-    async with budgeted(asked.agent, *budgets, timeout=0.1) as (client, _):
-        while not asked.begun.is_set():  # time may be over before the request begins
-            failed = await client.send()
-            assert failed['status']['message']['metadata']['failure'] == 'timeout'
+    async with budgeted(asked.agent, *budgets, timeout=LIMIT / 4) as (client, _):
+        sending = asyncio.ensure_future(client.send())
+        await asked.begun.wait()
+        skip_time(LIMIT / 4)
+        failed = await sending
+        assert failed['status']['message']['metadata']['failure'] == 'timeout'
         assert [requests for requests, _, _ in await used(client)] == [1]
 
 

@@ -21,7 +21,7 @@ from pydantic_ai_a2a.server.audit import LOGGER
 from pydantic_ai_a2a.server.store.ports import Claim, Finish, TaskQueue
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
-from ...app_client import Client, RpcError, message, state_of, texts
+from ...app_client import LIMIT, Client, RpcError, message, state_of, texts
 from ...fixed import fixed
 from ..queues import Cancels
 from ..rows import covers
@@ -338,9 +338,9 @@ async def cancel_or_miss(client: Client, task_id: str) -> None:
 
 
 async def left_since(before: set[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
-    """The asyncio tasks that do not end in time."""
+    """The asyncio tasks that do not end."""
     left = asyncio.all_tasks() - before
-    await asyncio.wait(left, timeout=1) if left else None
+    await asyncio.wait(left, timeout=LIMIT) if left else None
     return [task for task in left if not task.done()]
 
 

@@ -30,8 +30,8 @@ from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
 
 from ...agents import scripted_model
-from ...app_client import Client, message, state_of, texts
-from ...clocks import HOUR, SetClock
+from ...app_client import LIMIT, Client, message, state_of, texts
+from ...clocks import HOUR, SetClock, skip_time
 from ...fixed import fixed
 from ...long import size
 from ...suites import values
@@ -265,20 +265,20 @@ async def test_heartbeat_starts_due_retry() -> None:
 
 
 async def test_retry_started_by_heartbeat_is_not_started_by_timer() -> None:
-    asked, over = list[str](), asyncio.Event()
+    asked: list[str] = []
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         asked.append(prompts(messages)[-1])
         if asked == ['one']:
             raise BUSY
-        if asked[-1] == 'one':  # until the timer of the worker is over
-            asyncio.get_running_loop().call_later(0.5, over.set)
-            await over.wait()
+        if asked[-1] == 'one':
+            skip_time(LIMIT / 4)  # the timer of the worker is over
+            await asyncio.sleep(0.01)
         return heard(messages, info)
 
     clock = SetClock()
     backend = MemoryBackend('agent', reader_lag=10**6, clock=clock)
-    workers = fixed(Workers, backoff=0.3, lease=0.03)
+    workers = fixed(Workers, **LATE)
     async with serving(Agent(FunctionModel(answer)), backend=backend, workers=workers) as client:
         task = await client.send('one', returnImmediately=True)
         await client.send('other')

@@ -26,6 +26,7 @@ from pydantic_ai_a2a.server.store.sql.housekeeping import SqlHousekeeping
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
 from ...app_client import LIMIT, Client, RpcError, message, state_of, texts
+from ...bounds import LOGS
 from ...dialects import unversioned
 from ...fixed import fixed
 from ...long import size
@@ -260,13 +261,13 @@ async def test_expired_task_is_deleted_but_conversation_continues(backend: Memor
 async def test_task_with_expired_events_resumes_as_snapshot(
     backend: MemoryBackend,
 ) -> None:
-    retention = Retention(events=timedelta(seconds=60))
+    retention = Retention(events=LOGS)
     agent = Agent(TestModel(custom_output_text='one two three'))
     async with serving(agent, backend=backend, retention=retention) as client:
         async with client.send_streaming() as stream:
             events = await stream.rest()
         task = await client.get_task(events[0].result['task']['id'])
-        await backend.housekeeping.sweep(retention, at=int(time.time() * 1000) + 61_000)
+        await backend.housekeeping.sweep(retention, at=int((time.time() + LOGS.total_seconds() + 1) * 1000))
         assert await client.get_task(task['id']) == task
         async with client.subscribe(task['id'], Last_Event_ID='2') as stream:
             resumed = await stream.rest()
@@ -286,7 +287,8 @@ async def test_oversized_store_shrinks_in_small_steps(backend: MemoryBackend) ->
         await values.submit(backend, values.message(new=f't{n}', owner='/'))
         await values.run(backend, f't{n}')
     retention = Retention(max_tasks=FEW)
-    async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention) as client:
+    workers = Workers(lease=LIMIT)  # no heartbeat sweeps
+    async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention, workers=workers) as client:
         await send_many(client, 100)
         between, _ = await stored(client)
         assert 3 * FEW < between < 2500

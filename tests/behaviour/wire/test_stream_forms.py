@@ -25,7 +25,7 @@ from ..stage import each_backend, ended, serving, tasks_of
 from .test_stream_text import shown, speaker
 
 SUNNY = (['It ', 'is ', 'sunny.'], False)
-LONG = 600.0
+LONG = LIMIT
 """Seconds that no test waits for."""
 
 

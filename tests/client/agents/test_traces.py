@@ -183,8 +183,9 @@ async def test_stream_span_is_not_current_and_ends_with_reader(
 
 async def test_stream_to_unreachable_server_has_error_span(spans: Spans) -> None:
     with serve(to_a2a(Agent(TestModel(), name='weather'))) as server:
-        async with asyncio.timeout(LIMIT), A2AClient(server.url, timeout=1.0) as client:
-            await client.card()
+        async with A2AClient(server.url, timeout=LIMIT) as client:
+            card = await client.card()
+        async with asyncio.timeout(LIMIT), A2AClient(card, timeout=1.0) as client:
             server.close()
             with pytest.raises(RemoteUnavailable):
                 async for _ in client.stream('hello'):

@@ -186,7 +186,7 @@ class Storage(InMemoryStorage[Any]):
 async def test_app_is_not_ready_if_the_backend_is_unreadable(
     gone: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(health, 'PATIENCE', 0.01)
+    monkeypatch.setattr(health, 'PATIENCE', LIMIT if gone else 0.01)
     storage = Storage()
     storage.gone = gone
     async with served(to_a2a(Agent(TestModel()), storage=storage)) as client:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 from collections.abc import Awaitable, Callable, Sequence
-from time import monotonic
 from typing import Any
 
 import pytest
 from pydantic_ai import Conversation
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 
+from pydantic_ai_a2a.server.store import history_cache
 from pydantic_ai_a2a.server.store.history_cache import Histories, StoredEntry, memory_of
 from pydantic_ai_a2a.server.store.model_messages import dump_message, load_message_rows
 from pydantic_ai_a2a.server.store.ports import Backend
@@ -133,14 +133,23 @@ async def test_erased_context_is_not_cached(context_id: str | None) -> None:
         assert await stored.read(other, 'd') == ['two']
 
 
-async def test_unused_context_leaves_cache_after_timeout() -> None:
-    stored = Stored(unused=0.05)
+async def test_unused_context_leaves_cache_after_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    def monotonic() -> float:
+        looks.put_nowait(now)
+        return now
+
+    monkeypatch.setattr(history_cache, 'monotonic', monotonic)
+    stored, now, looks = Stored(unused=0.01), 0.0, asyncio.Queue[float]()
     unused, used = await stored.save('one'), await stored.save('two', name='used')
     await stored.read(unused)
-    begin = monotonic()
-    while monotonic() < begin + 0.2:
-        await stored.read(used, 'used')
-        await asyncio.sleep(0)
+    await stored.read(used, 'used')
+    now = 1.0
+    await stored.read(used, 'used')
+    while not looks.empty():
+        looks.get_nowait()
+    async with asyncio.timeout(LIMIT):
+        await looks.get()
+        await looks.get()  # the cache has looked at both contexts
     stored.lose()
     assert await stored.read(used, 'used') == ['two']
     with pytest.raises(LookupError):
