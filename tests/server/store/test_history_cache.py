@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 from collections.abc import Sequence
-from time import monotonic
 from typing import Any
 
 import pytest
 from pydantic_ai import Conversation
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 
+from pydantic_ai_a2a.server.store import history_cache
 from pydantic_ai_a2a.server.store.history_cache import Histories, StoredEntry, memory_of
 from pydantic_ai_a2a.server.store.model_messages import dump_message, load_message_rows
 from pydantic_ai_a2a.server.store.ports import Backend
@@ -133,14 +133,18 @@ async def test_nothing_is_kept_of_what_was_erased(context_id: str | None) -> Non
         assert await stored.read(other, 'd') == ['two']
 
 
-async def test_a_context_leaves_the_memory_some_time_after_its_last_use() -> None:
-    stored = Stored(unused=0.05)
+async def test_a_context_leaves_the_memory_some_time_after_its_last_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(history_cache, 'monotonic', lambda: now)
+    monkeypatch.setattr(asyncio.get_running_loop(), 'time', lambda: now)
+    stored = Stored(unused=10)
     unused, used = await stored.save('one'), await stored.save('two', name='used')
     await stored.read(unused)
-    begin = monotonic()
-    while monotonic() < begin + 0.2:
-        await stored.read(used, 'used')
-        await asyncio.sleep(0)
+    now = 5
+    await stored.read(used, 'used')
+    now = 11
+    await asyncio.sleep(0)  # The loop finds the timer of the cache,
+    await asyncio.sleep(0)  # and calls it before it goes on here.
     stored.lose()
     assert await stored.read(used, 'used') == ['two']
     with pytest.raises(LookupError):
