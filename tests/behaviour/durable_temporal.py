@@ -23,7 +23,7 @@ from pydantic_ai_a2a import Workers, a2a, to_a2a
 from pydantic_ai_a2a.engines.temporal import Temporal
 
 from ..engines import ACTIVITIES, TOPIC
-from .durable_steps import RETENTION, WORKERS, model, model_at_once, note
+from .durable_steps import LIMITS, RETENTION, WORKERS, model, model_at_once, note
 
 FOLDER = Path(environ['A2A_TEST_LEDGER']).parent
 
@@ -103,5 +103,6 @@ app = to_a2a(
         interceptors=[HoldsStarts()],
     ),
     workers=replace(WORKERS, attempts=Workers().attempts),
+    limits=LIMITS,
     retention=RETENTION,
 )

@@ -37,8 +37,9 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
         'A2A_TEST_LEDGER': str(tmp_path / 'ledger.txt'),
     }
 
-    def run(lease: float = 1.0, attempts: int = 20) -> AbstractContextManager[Remote]:
+    def run(lease: float = 1.0, attempts: int = 20, cancel_grace: float = LIMIT) -> AbstractContextManager[Remote]:
         env['A2A_TEST_LEASE'] = str(lease)
+        env['A2A_TEST_CANCEL_GRACE'] = str(cancel_grace)
         env['A2A_TEST_ATTEMPTS'] = str(attempts)
         return started('tests.behaviour.durable_engine:app', env=env, packages=PACKAGES)
 
@@ -138,7 +139,7 @@ async def test_a_task_that_is_cancelled_while_its_server_is_stopped_ends_the_wor
     with start(lease=30.0) as first:
         task = await first.send('stop at tool-2', wait=False)
         await first.gates.reached('tool-2')
-        with start(lease=30.0) as server:
+        with start(lease=30.0, cancel_grace=0.1) as server:
             stop(first, tmp_path / 'agent.db', tmp_path / 'dbos.db')
             assert state_of(await server.call('CancelTask', id=task['id'])) == 'CANCELED'
             first.server.signal(signal.SIGCONT)
@@ -296,13 +297,11 @@ async def test_a_cancel_ends_the_workflow_and_its_tool(fleet: Fleet) -> None:
     with fleet.server() as server, fleet.worker():
         task = await server.send('go', contextId='c', wait=False)
         await fleet.found('tool-2.reached')
-        began = time.monotonic()
         canceled = await server.call('CancelTask', id=task['id'])
-        seconds = time.monotonic() - began
         await fleet.found('tool-2.stopped')
         assert texts(await server.send('recall', contextId='c')) == ['go + recall']
         assert [*(await fleet.kit.workflows()).values()] == ['done', 'done']
-    assert (state_of(canceled), seconds < 5) == ('CANCELED', True)
+    assert state_of(canceled) == 'CANCELED'
     assert fleet.ledger == STEPS[:4]
 
 
