@@ -39,7 +39,7 @@ from pydantic_ai_a2a import A2A, A2AToolset, Budget, Limits, Quotas, Retention, 
 from pydantic_ai_a2a.engines.dbos import DBOS, stream_events
 from pydantic_ai_a2a.engines.temporal import Temporal
 
-from ..bounds import LOGS
+from ..bounds import LIMIT, LOGS
 from ..engines import ACTIVITIES, TOPIC
 from .file_gates import note, stop_at
 from .metered import DAY, USED
@@ -211,8 +211,8 @@ def made() -> Agent[Deps, Any]:
         )
     )
     toolsets: dict[tuple[str, bool], list[Any]] = {
-        ('mcp', True): [MCPToolset(mcp, id='looks')],
-        ('mcp', False): [MCPToolset(mcp, id='looks')],
+        ('mcp', True): [MCPToolset(mcp, id='looks', init_timeout=LIMIT)],
+        ('mcp', False): [MCPToolset(mcp, id='looks', init_timeout=LIMIT)],
         ('remote', False): [DynamicToolset(remote_toolset, id='remote')],
     }
     agent: Agent[Deps, Any] = Agent(

@@ -205,7 +205,7 @@ async def until(client: Client, state: str) -> None:
 async def test_tasks_wait_for_an_mcp_server_that_restarts_beneath_twenty_runs() -> None:
     with reserved_port() as reserved:
         port = port_of(reserved)
-        app = served(MCPToolset(f'http://127.0.0.1:{port}/mcp'))
+        app = served(MCPToolset(f'http://127.0.0.1:{port}/mcp', init_timeout=LIMIT))
         with mcp_server(port) as first:
             stack = AsyncExitStack()
             await stack.enter_async_context(asyncio.timeout(LIMIT))
@@ -233,7 +233,7 @@ async def test_the_first_task_after_the_death_of_a_stdio_server_has_a_new_one(
     death: str, keep_alive: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport = StdioTransport(sys.executable, ['-m', 'tests.e2e.mcp_servers'], keep_alive=keep_alive)
-    app = served(MCPToolset(transport))
+    app = served(MCPToolset(transport, init_timeout=LIMIT))
     async with asyncio.timeout(LIMIT), lifespan(app):
         client = Client(app)
         [server] = texts(await client.send('now'))
@@ -261,7 +261,7 @@ async def gone(pid: int) -> None:
 
 async def test_runs_begin_although_an_mcp_server_is_busy_or_stopped() -> None:
     with reserved_port() as reserved, mcp_server(port_of(reserved)) as running:
-        app = served(MCPToolset(f'http://127.0.0.1:{port_of(reserved)}/mcp'))
+        app = served(MCPToolset(f'http://127.0.0.1:{port_of(reserved)}/mcp', init_timeout=LIMIT))
         async with asyncio.timeout(LIMIT), lifespan(app):
             client = Client(app)
             assert texts(await client.send('now')) == [str(running.pid)]
@@ -275,7 +275,7 @@ async def test_runs_begin_although_an_mcp_server_is_busy_or_stopped() -> None:
 async def test_direct_replies_are_refused_while_an_mcp_server_is_down() -> None:
     with reserved_port() as reserved:
         port = port_of(reserved)
-        app = served(MCPToolset(f'http://127.0.0.1:{port}/mcp'), messages=Messages(reply='message'))
+        app = served(MCPToolset(f'http://127.0.0.1:{port}/mcp', init_timeout=LIMIT), messages=Messages(reply='message'))
         async with asyncio.timeout(LIMIT), AsyncExitStack() as stack:
             with mcp_server(port) as first:
                 await stack.enter_async_context(lifespan(app))
@@ -291,7 +291,7 @@ async def test_direct_replies_are_refused_while_an_mcp_server_is_down() -> None:
 
 async def test_a_call_is_refused_as_busy_while_an_mcp_server_has_not_started() -> None:
     with reserved_port() as reserved:
-        app = served(MCPToolset(f'http://127.0.0.1:{port_of(reserved)}/mcp'))
+        app = served(MCPToolset(f'http://127.0.0.1:{port_of(reserved)}/mcp', init_timeout=LIMIT))
         async with asyncio.timeout(LIMIT), lifespan(app):
             answer = await Client(app).post(sent('now'))
             assert (answer.status, answer.headers['retry-after']) == (503, '5')
