@@ -24,7 +24,7 @@ from pydantic_ai_a2a.wire.extensions.own_extensions import REPLAY
 from ..bounds import LIMIT
 from ..listening import listening
 from .canned import TASK, WORKING, Canned, card_for, result, served, stream
-from .peers import ANSWER, Talker, text_of
+from .peers import ANSWER, Talker, text_of, wait_until_named
 
 SECRET: dict[str, Any] = {'headers': {'authorization': 'Bearer secret'}, 'timeout': LIMIT}
 
@@ -347,7 +347,7 @@ async def test_max_wait_ends_a_call_that_has_no_task_yet(begin: bytes, *, has_ca
             await client.send('hello', max_wait=0.2)
 
 
-async def test_max_wait_returns_the_task_that_the_agent_has_named() -> None:
+async def test_max_wait_returns_the_task_that_the_agent_has_named(monkeypatch: pytest.MonkeyPatch) -> None:
     async with dripping(EVENT, timeout=LIMIT) as client:
-        task: Any = (await client.send('hello', max_wait=2)).outcome
+        task: Any = (await client.send('hello', max_wait=wait_until_named(monkeypatch))).outcome
     assert task['status']['state'] == 'working'

@@ -22,7 +22,7 @@ from pydantic_ai_a2a.errors import TaskNotCancelableError, TaskNotFoundError, Un
 from ..bounds import LIMIT
 from ..e2e.venvs import python_with_a2a_sdk_0_3
 from ..tables import each_case
-from .peers import ANSWER, PEERS, Peer, calling, text_of
+from .peers import ANSWER, PEERS, Peer, calling, text_of, wait_until_named
 from .proxy import cutting
 from .test_http_connections import answer, card_with
 
@@ -75,9 +75,9 @@ async def test_a_running_task_is_returned_at_once_followed_and_finished(peer: Pe
 
 
 @EACH_PEER
-async def test_a_task_is_given_back_when_the_wait_is_over(peer: Peer) -> None:
+async def test_a_task_is_given_back_when_the_wait_is_over(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     async with calling(peer) as (client, talker):
-        task: Any = (await client.send('wait', max_wait=1)).outcome
+        task: Any = (await client.send('wait', max_wait=wait_until_named(monkeypatch))).outcome
         assert task['status']['state'] in ('submitted', 'working')
         talker.opened.set()
         updates = [update async for update in client.subscribe(task['id'])]
