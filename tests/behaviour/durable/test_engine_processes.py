@@ -17,7 +17,7 @@ import pytest
 
 from ...app_client import state_of, texts
 from ...e2e.server import LIMIT, Process, process
-from ...engines import TemporalKit, need_dbos
+from ...engines import TemporalKit, lose_activities, need_dbos
 from ...long import size
 from ..durable_processes import Remote, kill, started, stop, until, wait_for, where
 
@@ -285,6 +285,7 @@ async def test_a_worker_is_killed_and_another_goes_on_with_the_step_that_was_cut
                     task_id = task_id or (await server.send('go', contextId=f'c{n}', wait=False))['id']
                     await fleet.found(f'{gate}.reached')
                     await kill(worker)
+                    await lose_activities(fleet.kit.address, task_id)
                 fleet.open(gate)
             with fleet.worker():
                 assert texts(await server.ended(task_id)) == ['Step 5, done.']
