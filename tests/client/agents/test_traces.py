@@ -183,12 +183,13 @@ async def test_the_span_of_a_stream_is_not_current_between_the_events_and_ends_w
 
 async def test_a_stream_that_cannot_be_opened_is_a_failed_span(spans: Spans) -> None:
     with serve(to_a2a(Agent(TestModel(), name='weather'))) as server:
-        async with asyncio.timeout(LIMIT), A2AClient(server.url, timeout=1.0) as client:
-            await client.card()
-            server.close()
-            with pytest.raises(RemoteUnavailable):
-                async for _ in client.stream('hello'):
-                    pass
+        async with asyncio.timeout(LIMIT), A2AClient(server.url) as client:
+            card = await client.card()
+    spans.clear()
+    async with asyncio.timeout(LIMIT), A2AClient(card, timeout=0.3) as client:
+        with pytest.raises(RemoteUnavailable):
+            async for _ in client.stream('hello'):
+                pass
     failed = client_spans(spans)
     assert failed
     assert {(span.name, (span.attributes or {}).get('error.type')) for span in failed} == {
