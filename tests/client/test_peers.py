@@ -157,7 +157,7 @@ async def test_a_message_to_a_server_of_0_3_is_answered_with_its_task(url: str) 
 
 @each_case('declared', ['1.0', '0.1.0', None])
 async def test_version_calls_a_version_that_the_card_does_not_declare(url: str, declared: str | None) -> None:
-    async with asyncio.timeout(LIMIT), httpx2.AsyncClient() as http:
+    async with asyncio.timeout(LIMIT), httpx2.AsyncClient(timeout=LIMIT) as http:
         card: Any = (await http.get(f'{url}.well-known/agent-card.json')).json()
     card['protocolVersion'] = declared
     async with asyncio.timeout(LIMIT), A2AClient(card, timeout=LIMIT, version='0.3') as client:

@@ -296,7 +296,8 @@ def test_names_of_another_mounted_app_turn_steps_off() -> None:
     mount(parent, '/open', to_a2a(Agent('test')))
     mount(parent, '/named', to_a2a(Agent('test'), access=Access(allowed_hosts=['agent.example'])))
     with serve(parent, anonymous=True) as server:
-        found = httpx.post(f'{server.url}open/docs/steps', headers={'Origin': server.url.removesuffix('/')}).json()
+        headers = {'Origin': server.url.removesuffix('/')}
+        found = httpx.post(f'{server.url}open/docs/steps', headers=headers, timeout=LIMIT).json()
     assert found is None
 
 
