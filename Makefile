@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Schedules that `make stress` tries, and the seed of a run that is to be repeated: make stress SCHEDULES=100 SEED=7
 SCHEDULES ?= 2000
 SEED ?=
-# Rounds of load of all kinds: make stress ROUNDS=12000 ARGS='-k all_kinds' takes about an hour
+# Rounds of load of all kinds: make stress ROUNDS=12000 ARGS='-k mixed_load' takes about an hour
 ROUNDS ?=
 
 .PHONY: help demo test slow cover core newest stress fuzz chaos interop lint docs pictures package bench clean

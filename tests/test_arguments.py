@@ -101,9 +101,7 @@ def refusal(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
         ({'usage_limits': 3}, 'usage_limits takes a UsageLimits or None, not an int.'),
     ],
 )  # fmt: skip
-def test_an_argument_that_does_not_fit_names_itself_what_was_given_and_what_is_taken(
-    options: dict[str, Any], text: str
-) -> None:
+def test_invalid_to_a2a_argument_is_named_in_error(options: dict[str, Any], text: str) -> None:
     said = refusal(to_a2a, AGENT, **options)
     assert text in said
     assert SECRET not in said
@@ -154,7 +152,7 @@ def test_an_argument_that_does_not_fit_names_itself_what_was_given_and_what_is_t
         (mount, [FastAPI(), 'a', FastAPI()], {}, "ValueError: mount(): path takes a path that begins with a slash"),
     ],
 )  # fmt: skip
-def test_the_settings_the_auth_classes_and_mount_are_checked_as_well(
+def test_invalid_settings_and_auth_arguments_are_named_in_error(
     target: Any, args: list[Any], options: dict[str, Any], text: str
 ) -> None:
     said = refusal(target, *args, **options)
@@ -162,7 +160,7 @@ def test_the_settings_the_auth_classes_and_mount_are_checked_as_well(
     assert SECRET not in said
 
 
-def test_time_spans_are_seconds_or_timedeltas_everywhere() -> None:
+def test_time_spans_accept_seconds_and_timedelta() -> None:
     minute = timedelta(minutes=1)
     limits, workers = Limits(max_wait=minute), Workers(lease=minute, drain_delay=0)
     assert (limits.max_wait, Limits().max_wait) == (60.0, None)
@@ -175,7 +173,7 @@ def test_time_spans_are_seconds_or_timedeltas_everywhere() -> None:
     assert Workers.lease == 30.0
 
 
-def test_what_is_used_today_is_still_taken() -> None:
+def test_common_argument_values_are_accepted() -> None:
     assert to_a2a(
         AGENT,
         timeout=timedelta(seconds=5),
@@ -199,7 +197,7 @@ class Name(StrEnum):
     WORDS = 'all'
 
 
-def test_strings_of_a_subclass_are_taken_for_the_strings_that_they_are() -> None:
+def test_str_subclass_values_are_accepted() -> None:
     options: dict[str, Any] = {
         'messages': Messages(while_working=cast('Any', Name.STEER)),
         'approvals': Approvals(plain_text_answers=Name.WORDS),
@@ -209,12 +207,12 @@ def test_strings_of_a_subclass_are_taken_for_the_strings_that_they_are() -> None
     assert "while_working takes 'queue', 'steer' or 'reject', not the string" in said
 
 
-def test_sets_of_names_are_taken() -> None:
+def test_sets_of_names_are_accepted() -> None:
     assert to_a2a(AGENT, access=Access(cors={'https://a.example'}, allowed_hosts={'a.example'}))
     assert Push(private_hosts={'hooks.internal'})
 
 
-async def test_none_stands_for_an_option_of_runs_that_is_not_given() -> None:
+async def test_run_option_none_means_not_given() -> None:
     options: dict[str, Any] = dict.fromkeys(RunOptions.__annotations__)
     app = to_a2a(AGENT, deps_factory=lambda _: None, approvals=Approvals(hide_arguments=()), **options)
     async with lifespan(app):
@@ -253,7 +251,7 @@ KNOWN_TOOLS: list[tuple[Agent[Any, Any], dict[str, Any]]] = [
     KNOWN_TOOLS,
     ids=['function', 'combined', 'filtered', 'prepared', 'prefixed', 'of-the-run'],
 )
-def test_a_misspelt_tool_in_hide_arguments_is_refused(agent: Agent[Any, Any], options: dict[str, Any]) -> None:
+def test_unknown_tool_in_hide_arguments_is_refused(agent: Agent[Any, Any], options: dict[str, Any]) -> None:
     said = refusal(to_a2a, agent, approvals=Approvals(hide_arguments=['look', 'lok']), **options)
     assert "ValueError: hide_arguments has 'lok', but the agent has no such tool. Did you mean 'look'? It has" in said
     assert to_a2a(agent, approvals=Approvals(hide_arguments=['look']), **options)
@@ -279,7 +277,7 @@ UNKNOWN_TOOLS: list[tuple[Agent[Any, Any], dict[str, Any]]] = [
     UNKNOWN_TOOLS,
     ids=['dynamic', 'capability', 'dynamic-capability', 'spec'],
 )
-def test_tools_that_only_a_run_knows_are_not_refused(agent: Agent[Any, Any], options: dict[str, Any]) -> None:
+def test_hide_arguments_accepts_tools_known_only_at_run(agent: Agent[Any, Any], options: dict[str, Any]) -> None:
     assert to_a2a(agent, approvals=Approvals(hide_arguments=['lok']), **options)
 
 
@@ -287,7 +285,7 @@ class Speaker(Protocol):
     def speak(self) -> None: ...
 
 
-def test_an_annotation_that_cannot_be_asked_takes_everything() -> None:
+def test_annotation_without_runtime_check_accepts_all_values() -> None:
     @checked
     def told(speaker: Speaker, *words: Sequence[str], **options: Any) -> Any:
         return speaker, words, options
@@ -298,13 +296,13 @@ def test_an_annotation_that_cannot_be_asked_takes_everything() -> None:
     assert 'words[1][0] takes a string, not an int.' in refusal(told, 3, ['a'], [3])
 
 
-def test_a_required_span_has_no_default() -> None:
+def test_required_time_span_has_no_default() -> None:
     with pytest.raises(AttributeError):
         assert Rate.per
     assert Span(3.0)
 
 
-def test_push_without_its_extra_says_which_one_to_install() -> None:
+def test_push_without_extra_names_missing_extra() -> None:
     program = (
         'import sys\n'
         'from pydantic_ai import Agent\n'
@@ -320,7 +318,7 @@ def test_push_without_its_extra_says_which_one_to_install() -> None:
     assert told.stdout == "push= needs the extra `push`: pip install 'pydantic-ai-a2a[push]', in a checkout '.[push]'\n"
 
 
-def test_signatures_without_their_extra_say_which_one_to_install() -> None:
+def test_signatures_without_extra_name_missing_extra() -> None:
     program = (
         'import sys\n'
         'from pydantic_ai import Agent\n'
@@ -371,7 +369,7 @@ def test_signatures_without_their_extra_say_which_one_to_install() -> None:
         ),
     ],
 )
-async def test_the_client_half_checks_its_arguments(use: Callable[[], object], text: str) -> None:
+async def test_invalid_client_argument_is_named_in_error(use: Callable[[], object], text: str) -> None:
     async def calling() -> None:
         if inspect.isawaitable(waits := use()):
             await waits
@@ -382,7 +380,7 @@ async def test_the_client_half_checks_its_arguments(use: Callable[[], object], t
 
 
 @pytest.mark.parametrize('output_type', [3, 'City', {'name': str}, [str, 3]])
-def test_an_output_type_that_is_none_is_refused(output_type: Any) -> None:
+def test_invalid_output_type_is_refused(output_type: Any) -> None:
     with pytest.raises(TypeError, match='output_type takes a type, a function, an output such as ToolOutput'):
         to_a2a(Agent('test'), output_type=output_type)
 

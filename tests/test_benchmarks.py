@@ -89,7 +89,7 @@ RUNS = [
 
 @pytest.mark.long
 @pytest.mark.parametrize('names', size(['cards'], RUNS))
-def test_the_benchmarks_measure(names: str, tmp_path: Path) -> None:
+def test_benchmarks_measure_all_rows(names: str, tmp_path: Path) -> None:
     only = [argument for name in names.split() for argument in ('--only', name)]
     command = [sys.executable, '-m', 'benchmarks', '--tiny', '--out', str(tmp_path), *only]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
@@ -104,7 +104,7 @@ def test_the_benchmarks_measure(names: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_scale_of_the_postgresql_backend_is_measured(tmp_path: Path) -> None:
+def test_scale_benchmark_measures_postgres_backend(tmp_path: Path) -> None:
     only = size(['--only', 'statements', '--only', 'sweep'], [])
     command = [sys.executable, '-m', 'benchmarks.scale', '--tiny', '--out', str(tmp_path / 'scale.md'), *only]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
@@ -114,7 +114,7 @@ def test_the_scale_of_the_postgresql_backend_is_measured(tmp_path: Path) -> None
     assert text.count('\n| ') == 2 + size(3, 13)
 
 
-def test_the_committed_results_have_each_row_of_a_long_or_quick_run() -> None:
+def test_committed_results_have_all_rows() -> None:
     rows = json.loads((ROOT / 'benchmarks' / 'results.json').read_text())['rows']
     assert len(rows) == sum(map(len, ROWS.values()))
 
@@ -123,7 +123,7 @@ def test_each_row_is_measured_in_make_stress() -> None:
     assert sorted(' '.join(RUNS).split()) == sorted(ROWS)
 
 
-def test_an_unknown_row_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_benchmark_row_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     from benchmarks.__main__ import parse  # for Linux only
 
     with pytest.raises(SystemExit, match='2'):
@@ -145,7 +145,7 @@ def results(**values: float) -> Any:
     return {'taken': taken, 'rows': rows}
 
 
-def test_results_are_compared_with_the_last_ones() -> None:
+def test_results_show_change_since_last_run() -> None:
     assert markdown(results(one=1.0, new=100.0), results(one=2.0)) == (
         '# Results\n\n'
         '2026-01-01, commit abc, quick form; m, load average 0.2 at the start; Python 3.11.'

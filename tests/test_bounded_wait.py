@@ -17,32 +17,32 @@ async def late() -> str:
     raise TimeoutError('late')
 
 
-async def test_bounded_wait_returns_the_result() -> None:
+async def test_bounded_wait_returns_result() -> None:
     assert await bounded_wait(None, asyncio.sleep(0, 'result')) == 'result'
     assert await bounded_wait(LIMIT, asyncio.sleep(0, 'result')) == 'result'
     assert await bounded_wait(LIMIT, asyncio.sleep(0, 'result'), asyncio.Future()) == 'result'
 
 
-async def test_bounded_wait_ends_after_its_seconds() -> None:
+async def test_bounded_wait_ends_after_timeout() -> None:
     async with asyncio.timeout(LIMIT):
         for seconds in (-1.0, 0.0, 0.01):
             assert await bounded_wait(seconds, asyncio.Event().wait()) is None
         assert await bounded_wait(0.01, asyncio.Event().wait(), asyncio.Future()) is None
 
 
-async def test_bounded_wait_ends_when_the_client_has_left() -> None:
+async def test_bounded_wait_ends_when_client_disconnects() -> None:
     left = asyncio.Future[None]()
     left.set_result(None)
     async with asyncio.timeout(LIMIT):
         assert await bounded_wait(None, asyncio.Event().wait(), left) is None
 
 
-async def test_bounded_wait_raises_a_timeout_of_its_work() -> None:
+async def test_bounded_wait_raises_timeout_of_awaited_work() -> None:
     with pytest.raises(TimeoutError, match='late'):
         await bounded_wait(LIMIT, late())
 
 
-async def test_bounded_wait_is_cancelled_with_its_work() -> None:
+async def test_canceled_bounded_wait_cancels_work() -> None:
     ended = asyncio.Event()
 
     async def work() -> None:

@@ -245,7 +245,7 @@ def _text(document: str | bytes) -> str:
     return document if isinstance(document, str) else document.decode()
 
 
-async def test_a_plain_send_takes_few_calls_more_than_the_run_of_its_agent() -> None:
+async def test_plain_send_adds_few_calls_to_agent_run() -> None:
     app = to_a2a(AGENT)
     async with lifespan(app), asyncio.timeout(LIMIT):
         alone = await calls(lambda: AGENT.run('hello'))
@@ -261,7 +261,7 @@ async def forecast(messages: list[ModelMessage], info: AgentInfo) -> ModelRespon
     return ModelResponse(parts=[ToolCallPart('final_result', {'sunny': True})], usage=RequestUsage(input_tokens=1))
 
 
-async def test_a_structured_output_takes_few_calls_more_than_a_text() -> None:
+async def test_structured_output_adds_few_calls_to_agent_run() -> None:
     agent = Agent(FunctionModel(forecast), output_type=Weather, name='agent')
     app = to_a2a(agent)
     async with lifespan(app), asyncio.timeout(LIMIT):
@@ -270,7 +270,7 @@ async def test_a_structured_output_takes_few_calls_more_than_a_text() -> None:
     assert sent - alone <= STRUCTURED_CALLS
 
 
-async def test_a_structured_run_without_readers_takes_no_calls_for_partial_data() -> None:
+async def test_partial_data_without_readers_adds_few_calls() -> None:
     counts: list[int] = []
     for partial_data in (False, True):
         agent = Agent(FunctionModel(forecast, stream_function=stream), output_type=Weather)
@@ -281,7 +281,7 @@ async def test_a_structured_run_without_readers_takes_no_calls_for_partial_data(
     assert with_partial_data - without <= PARTIAL_CALLS
 
 
-async def test_a_send_without_tools_takes_few_calls_more_where_clients_may_declare_tools() -> None:
+async def test_client_tools_option_adds_few_calls_to_send() -> None:
     counts: list[int] = []
     for client_tools in (False, True):
         app = to_a2a(AGENT, messages=Messages(client_tools=client_tools))
@@ -292,7 +292,7 @@ async def test_a_send_without_tools_takes_few_calls_more_where_clients_may_decla
 
 
 @pytest.mark.parametrize('place', ['memory', 'file'])
-async def test_a_plain_send_calls_few_functions_of_the_package(place: str, tmp_path: Path) -> None:
+async def test_plain_send_makes_few_package_calls(place: str, tmp_path: Path) -> None:
     app = to_a2a(AGENT, backend='memory' if place == 'memory' else f'sqlite:///{tmp_path / "tasks.db"}')
     async with lifespan(app), asyncio.timeout(LIMIT):
         calls = await own_calls(served(app, sends('SendMessage')))
@@ -300,7 +300,7 @@ async def test_a_plain_send_calls_few_functions_of_the_package(place: str, tmp_p
 
 
 @pytest.mark.parametrize('place', ['memory', 'file'])
-async def test_an_answer_to_an_approval_calls_few_functions_of_the_package(place: str, tmp_path: Path) -> None:
+async def test_approval_answer_makes_few_package_calls(place: str, tmp_path: Path) -> None:
     async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         if len(messages) > 2:
             return await answer(messages, info)
@@ -325,7 +325,7 @@ async def test_an_answer_to_an_approval_calls_few_functions_of_the_package(place
     assert resumed <= RESUME_OVER_TOOL * sent
 
 
-async def test_a_plain_send_asks_little_more_of_the_event_loop_than_the_run_of_its_agent(
+async def test_plain_send_schedules_few_event_loop_callbacks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     app = to_a2a(AGENT)
@@ -337,7 +337,7 @@ async def test_a_plain_send_asks_little_more_of_the_event_loop_than_the_run_of_i
     assert more == {'create_task': SEND_TASKS}
 
 
-async def test_a_finished_task_is_sent_as_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stored_task_is_sent_without_json_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
     app = to_a2a(AGENT)
     async with lifespan(app), asyncio.timeout(LIMIT):
         task = await Client(app).send('a question')
@@ -350,7 +350,7 @@ async def test_a_finished_task_is_sent_as_it_is_stored(monkeypatch: pytest.Monke
     assert b'The answer.' in found
 
 
-async def test_the_card_and_a_task_are_read_with_few_calls_over_http() -> None:
+async def test_http_get_of_card_and_task_takes_few_calls() -> None:
     app = to_a2a(AGENT)
     async with lifespan(app), asyncio.timeout(LIMIT):
         task = await Client(app).send('a question')
@@ -358,7 +358,7 @@ async def test_the_card_and_a_task_are_read_with_few_calls_over_http() -> None:
         assert await calls(lambda: get(app, f'/tasks/{task["id"]}')) <= HTTP_GET_CALLS
 
 
-async def test_what_is_said_goes_through_json_a_fixed_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_message_and_answer_pass_json_fixed_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
     app = to_a2a(AGENT)
     async with lifespan(app), asyncio.timeout(LIMIT):
         [body, *_] = sends('SendMessage', 'a question')
@@ -406,7 +406,7 @@ class LongSteps:
 
 
 @pytest.mark.parametrize('place', ['memory', 'file'])
-async def test_a_long_message_is_read_and_converted_once_outside_the_event_loop(
+async def test_long_message_is_decoded_once_outside_event_loop(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -436,7 +436,7 @@ async def test_a_long_message_is_read_and_converted_once_outside_the_event_loop(
     assert {name for name, thread in taken if thread == get_ident()} <= {'from_json'}
 
 
-async def test_a_delta_takes_few_calls_more_than_that_of_a_bare_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stream_delta_adds_few_calls_to_agent_run(monkeypatch: pytest.MonkeyPatch) -> None:
     app = to_a2a(AGENT, results=Results(stream='replace', interval=3600))  # as many pieces on a slow machine
 
     def streamed_bare(deltas: int) -> Work:
@@ -467,7 +467,7 @@ async def test_a_delta_takes_few_calls_more_than_that_of_a_bare_agent(monkeypatc
 
 
 @pytest.mark.parametrize('readers', [1, 5])
-async def test_an_event_is_written_once_however_many_read_it(readers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_event_is_encoded_once_for_all_subscribers(readers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     everybody_reads = asyncio.Event()
 
     async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
@@ -494,7 +494,7 @@ async def test_an_event_is_written_once_however_many_read_it(readers: int, monke
     assert passes.of('delta 1 ')['written'] == 1 + 3
 
 
-async def test_a_turn_takes_no_calls_for_the_messages_before_it() -> None:
+async def test_turn_cost_does_not_grow_with_conversation() -> None:
     app = to_a2a(AGENT)
     async with lifespan(app), asyncio.timeout(LIMIT):
         context_id = (await Client(app).send())['contextId']
@@ -522,12 +522,12 @@ def loaded(code: str) -> set[str]:
     return set(ran.stdout.split())
 
 
-def test_importing_the_package_loads_only_what_gives_agents_their_method() -> None:
+def test_package_import_loads_only_agent_method() -> None:
     own = {'', '.server', '.server.app', '.server.app.agent_method'}
     assert loaded('import pydantic_ai_a2a') == {f'pydantic_ai_a2a{name}' for name in own}
 
 
-def test_a_client_loads_no_server() -> None:
+def test_client_import_loads_no_server() -> None:
     modules = loaded('from pydantic_ai_a2a import A2AClient')
     server = (
         'pydantic_ai_a2a.server.app.a2a_app',
@@ -538,7 +538,7 @@ def test_a_client_loads_no_server() -> None:
     assert [name for name in modules if name.startswith(server)] == []
 
 
-def test_an_app_loads_nothing_that_it_can_do_without() -> None:
+def test_app_loads_no_optional_modules() -> None:
     modules = loaded('from pydantic_ai_a2a import to_a2a; to_a2a(pydantic_ai.Agent())')
     backends = ('server.store.postgres.backend', 'server.store.sqlite.backend')
     own_parts = tuple(f'server.fasta2a.{part}_' for part in ('agent', 'broker', 'shared', 'storage', 'worker'))

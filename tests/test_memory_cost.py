@@ -55,7 +55,7 @@ def held(app: A2AApp) -> Generator[Callable[[], int]]:
 
 
 @pytest.mark.long
-async def test_a_finished_task_in_memory_holds_few_bytes() -> None:
+async def test_finished_task_uses_little_memory() -> None:
     app = to_a2a(AGENT)
     async with lifespan(app), asyncio.timeout(LIMIT):
         for body in sends('SendMessage', repeats=100):
@@ -78,7 +78,7 @@ async def pieces(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator
         yield LONG[start : start + PIECE]
 
 
-async def test_a_long_streamed_answer_is_held_five_times() -> None:
+async def test_long_streamed_answer_uses_bounded_memory() -> None:
     app = to_a2a(Agent(FunctionModel(stream_function=pieces)))
     async with lifespan(app), asyncio.timeout(LIMIT):
         for text in ('short', 'long'):
@@ -90,7 +90,7 @@ async def test_a_long_streamed_answer_is_held_five_times() -> None:
 
 
 @pytest.mark.long
-async def test_a_long_answer_is_read_whole_everywhere() -> None:
+async def test_long_answer_is_complete_in_stream_task_and_export() -> None:
     app = to_a2a(Agent(FunctionModel(stream_function=pieces)), results=Results(stream='replace'))
     client = Client(app)
     async with lifespan(app), asyncio.timeout(LIMIT):
@@ -113,7 +113,7 @@ async def test_a_long_answer_is_read_whole_everywhere() -> None:
 
 
 @pytest.mark.parametrize(('length', 'more'), [(1, CHUNKS), (1_000, LONG_CHUNKS)])
-async def test_a_look_up_takes_no_calls_for_each_artifact_of_a_task(length: int, more: int) -> None:
+async def test_get_task_calls_do_not_grow_with_artifacts(length: int, more: int) -> None:
     async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[TextPart('Done.')])
 

@@ -116,7 +116,7 @@ Invalid parameters: contextId: Field required
 """
 
 
-def test_four_files_make_an_operation_that_both_bindings_serve(tmp_path: Path) -> None:
+def test_new_operation_needs_four_files(tmp_path: Path) -> None:
     package = tmp_path / 'pydantic_ai_a2a'
     shutil.copytree(Path(pydantic_ai_a2a.__file__).parent, package, ignore=shutil.ignore_patterns('__pycache__'))
     for name, additions in ADDITIONS.items():

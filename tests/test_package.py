@@ -54,11 +54,11 @@ def build(root: Path, wheel: set[str], archive: set[str], version: str = '0.1.0'
     return [*faults(root / 'files.whl', root / 'files.tar.gz', '0.1.0', root)]
 
 
-def test_a_release_with_all_files_has_no_fault(root: Path) -> None:
+def test_complete_release_has_no_faults(root: Path) -> None:
     assert build(root, WHEEL, MODULES | SOURCES | {'docs/index.md'}) == []
 
 
-def test_each_file_too_much_or_too_few_is_named(root: Path) -> None:
+def test_missing_and_extra_release_files_are_named(root: Path) -> None:
     wheel = WHEEL - {'pydantic_ai_a2a/py.typed', PLUGIN, f'{INFO}/METADATA'} | {'tests/server/test_card.py'}
     archive = (MODULES | SOURCES | {'.venv/bin/python'}) - {'pydantic_ai_a2a/server/http/replies.py', 'README.md'}
     assert build(root, wheel, archive) == snapshot(
@@ -74,7 +74,7 @@ def test_each_file_too_much_or_too_few_is_named(root: Path) -> None:
     )
 
 
-def test_the_version_of_the_metadata_is_that_of_the_project(root: Path) -> None:
+def test_wheel_metadata_version_must_match_project(root: Path) -> None:
     assert build(root, WHEEL, MODULES | SOURCES, version='0.0.9') == [
         'the wheel: METADATA does not have the version 0.1.0'
     ]
@@ -83,11 +83,11 @@ def test_the_version_of_the_metadata_is_that_of_the_project(root: Path) -> None:
 @pytest.mark.parametrize(
     ('heading', 'count'), [('## 0.1.0 (2026-12-01)', 0), ('## 0.1.0 (unreleased)', 1), ('## 0.2.0 (2026-12-01)', 1)]
 )
-def test_a_release_needs_a_dated_section_of_the_changelog(heading: str, count: int) -> None:
+def test_release_needs_dated_changelog_section(heading: str, count: int) -> None:
     assert len([*changelog_faults(f'# Changelog\n\n{heading}\n\n- Something.\n', '0.1.0')]) == count
 
 
-def test_a_release_needs_the_addresses_of_the_project_and_links_that_work_on_pypi(tmp_path: Path) -> None:
+def test_release_needs_project_urls_and_absolute_readme_links(tmp_path: Path) -> None:
     with ZipFile(tmp_path / 'files.whl', 'w') as files:
         addresses = ''.join(f'Project-URL: {name}, https://example.com/\n' for name in ('Source', 'Changelog'))
         links = '[A](docs/a.md#b) [b](#b) [c](https://example.com/c.md)\n![D](d.png)'
@@ -120,12 +120,12 @@ def wheel(dist: list[Path]) -> Path:
     return dist[0]
 
 
-def test_this_checkout_makes_a_release_without_faults(dist: list[Path]) -> None:
+def test_checkout_builds_release_without_faults(dist: list[Path]) -> None:
     wheel, archive = dist
     assert [*faults(wheel, archive, PROJECT['version'])] == []
 
 
-def test_a_wheel_of_the_source_archive_is_that_of_the_checkout(wheel: Path, tmp_path: Path) -> None:
+def test_wheel_from_source_archive_equals_wheel_from_checkout(wheel: Path, tmp_path: Path) -> None:
     [built] = build_here(tmp_path, '--wheel')
     with ZipFile(wheel) as files, ZipFile(built) as others:
         assert files.namelist() == others.namelist()
@@ -133,7 +133,7 @@ def test_a_wheel_of_the_source_archive_is_that_of_the_checkout(wheel: Path, tmp_
 
 
 @pytest.mark.long
-def test_the_wheel_works_in_an_environment_and_each_file_that_is_lost_is_named(wheel: Path, tmp_path: Path) -> None:
+def test_installed_wheel_works_and_lost_files_are_named(wheel: Path, tmp_path: Path) -> None:
     packages = size(sysconfig.get_path('purelib'), None)
     commands = size(('send',), ('--help', 'card', 'send', 'tasks', 'doctor'))
     assert [*installed_faults(wheel, tmp_path, *commands, packages=packages)] == []
@@ -147,7 +147,7 @@ def test_the_wheel_works_in_an_environment_and_each_file_that_is_lost_is_named(w
     ]
 
 
-def test_a_wheel_that_cannot_be_installed_is_named(tmp_path: Path) -> None:
+def test_broken_wheel_is_reported(tmp_path: Path) -> None:
     broken = tmp_path / 'pydantic_ai_a2a-0.1.0-py3-none-any.whl'
     broken.touch()
     [fault] = installed_faults(broken, tmp_path)

@@ -19,7 +19,7 @@ from .e2e.server import LIMIT, ROOT, process
 from .postgres import GivenPostgres, Postgres, any_postgres, postgres_server
 
 
-def test_each_database_is_empty_and_gone_after_its_block(postgres: Postgres) -> None:
+def test_database_is_empty_for_each_block(postgres: Postgres) -> None:
     names: list[str] = []
     for _ in range(2):
         with postgres.database() as url:
@@ -41,7 +41,7 @@ WHERE nspname NOT LIKE 'pg%' AND nspname <> 'information_schema'
 """
 
 
-def test_tables_of_a_schema_stay_for_the_next_block_without_their_rows(postgres: Postgres) -> None:
+def test_schema_tables_are_kept_without_rows(postgres: Postgres) -> None:
     create = """
     CREATE TABLE kept.a2a_schema (version INTEGER);
     CREATE TABLE kept.t (n INTEGER GENERATED ALWAYS AS IDENTITY, text TEXT);
@@ -69,7 +69,7 @@ def test_tables_of_a_schema_stay_for_the_next_block_without_their_rows(postgres:
         assert postgres.run('SELECT 1 FROM kept.t', name) == []
 
 
-def test_what_was_committed_outlives_a_restart_and_a_kill() -> None:
+def test_committed_rows_survive_restart_and_kill() -> None:
     with postgres_server() as server:
         server.run('CREATE TABLE kept (n INTEGER)')
         for n, end in enumerate((server.stop, server.kill)):
@@ -80,7 +80,7 @@ def test_what_was_committed_outlives_a_restart_and_a_kill() -> None:
         assert server.run('SELECT n FROM kept ORDER BY n') == ['0', '1']
 
 
-def test_another_server_is_taken_where_one_is_named(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_named_in_environment_is_used(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('A2A_TEST_POSTGRES', postgres.url())
     with any_postgres() as given, given.database() as url:
         name = urlsplit(url).path[1:]
@@ -88,13 +88,13 @@ def test_another_server_is_taken_where_one_is_named(postgres: Postgres, monkeypa
         assert given.run('SELECT current_database()', name) == [name]
 
 
-def test_the_url_of_another_server_is_kept_but_for_database_and_user() -> None:
+def test_given_server_url_changes_only_database_and_user() -> None:
     server = GivenPostgres('postgresql://me:secret@db.example:5433/app?sslmode=require')
     assert server.url('test_1') == 'postgresql://me:secret@db.example:5433/test_1?sslmode=require'
     assert server.url('test_1', 'ann', 'a b') == 'postgresql://ann:a%20b@db.example:5433/test_1?sslmode=require'
 
 
-def test_a_server_is_started_by_a_user_who_is_not_root() -> None:
+def test_server_starts_without_root() -> None:
     if getuid() != 0:
         pytest.skip('all other tests show it')
     nobody = getpwnam('nobody')
@@ -128,7 +128,7 @@ def test_a_server_is_started_by_a_user_who_is_not_root() -> None:
     assert (ran.stdout, ran.stderr) == ('1\n', '')
 
 
-def test_a_server_ends_with_the_process_that_started_it() -> None:
+def test_server_ends_when_owner_process_dies() -> None:
     program = 'from tests.postgres import postgres_server as p\nwith p() as s: print(s.url(), flush=True); input()'
     with process('-c', f'import os, sys; sys.stdin = open(os.pipe()[0])\n{program}') as owner:
         folder = Path(unquote(owner.wait_for(r'host=(\S+?)&')[1]))

@@ -41,7 +41,7 @@ def supported() -> dict[str, str]:
 
 
 @pytest.mark.parametrize('path', WORKFLOWS, ids=lambda path: path.stem)
-def test_the_make_targets_of_a_workflow_exist(path: Path) -> None:
+def test_workflow_make_targets_exist(path: Path) -> None:
     targets = {*re.findall(r'^make (\w+)', make('help'), re.MULTILINE)}
     commands = [step['run'].split() for step in steps(path) if 'run' in step]
     named = {words[1] for words in commands if words[0] == 'make'}
@@ -50,7 +50,7 @@ def test_the_make_targets_of_a_workflow_exist(path: Path) -> None:
 
 
 @pytest.mark.parametrize('path', WORKFLOWS, ids=lambda path: path.stem)
-def test_a_workflow_may_only_read_but_for_the_jobs_that_publish_and_tag(path: Path) -> None:
+def test_workflow_has_minimal_permissions(path: Path) -> None:
     workflow = load(path)
     permissions = {name: job['permissions'] for name, job in workflow['jobs'].items() if 'permissions' in job}
     assert workflow['permissions'] == {'contents': 'read'}
@@ -60,7 +60,7 @@ def test_a_workflow_may_only_read_but_for_the_jobs_that_publish_and_tag(path: Pa
 
 
 @pytest.mark.parametrize('path', WORKFLOWS, ids=lambda path: path.stem)
-def test_every_job_of_a_workflow_has_a_time_limit_and_every_action_a_version(path: Path) -> None:
+def test_workflow_jobs_have_timeouts_and_pinned_actions(path: Path) -> None:
     jobs = load(path)['jobs'].values()
     assert all('timeout-minutes' in job for job in jobs if 'steps' in job)
     actions = [step['uses'] for step in steps(path) if 'uses' in step]
@@ -68,7 +68,7 @@ def test_every_job_of_a_workflow_has_a_time_limit_and_every_action_a_version(pat
     assert [action for action in actions if not re.fullmatch(r'[\w-]+/[\w-]+@(v\d+|release/v\d+)', action)] == []
 
 
-def test_the_tests_run_on_linux_and_macos_with_each_supported_python() -> None:
+def test_ci_runs_each_supported_python_on_linux_and_macos() -> None:
     matrix = load(GITHUB / 'workflows' / 'ci.yml')['jobs']['test']['strategy']['matrix']
     classifiers = re.findall(r"Python :: (3\.\d+)'", str(PROJECT['classifiers']))
     assert matrix == {
@@ -78,13 +78,13 @@ def test_the_tests_run_on_linux_and_macos_with_each_supported_python() -> None:
     assert supported()['Python'] == ', '.join(classifiers)
 
 
-def test_the_support_policy_names_the_versions_that_the_project_allows() -> None:
+def test_support_policy_matches_project_dependencies() -> None:
     dependencies = dict(re.findall(r'^([\w-]+)(.*)$', '\n'.join(PROJECT['dependencies']), re.MULTILINE))
     assert supported()['FastA2A'] == dependencies['fasta2a']
     assert supported()['Pydantic AI'] == dependencies['pydantic-ai-slim']
 
 
-def test_the_hooks_of_pre_commit_are_the_linters_of_make_lint() -> None:
+def test_pre_commit_hooks_match_make_lint() -> None:
     [local] = load(ROOT / '.pre-commit-config.yaml')['repos']
     linters = [line for line in make('-n', 'lint').splitlines() if line.startswith('.venv/bin/')]
     assert local['repo'] == 'local'
@@ -94,7 +94,7 @@ def test_the_hooks_of_pre_commit_are_the_linters_of_make_lint() -> None:
 
 
 @pytest.mark.parametrize('path', sorted(GITHUB.glob('ISSUE_TEMPLATE/*.yml')), ids=lambda path: path.stem)
-def test_an_issue_form_has_what_a_form_needs(path: Path) -> None:
+def test_issue_form_is_valid(path: Path) -> None:
     form = load(path)
     fields = [field for field in form['body'] if field['type'] != 'markdown']
     assert form['name']
@@ -103,7 +103,7 @@ def test_an_issue_form_has_what_a_form_needs(path: Path) -> None:
     assert all(field['attributes']['label'] for field in fields)
 
 
-def test_the_classifiers_name_the_systems_and_the_stage_of_the_version() -> None:
+def test_classifiers_match_version_and_systems() -> None:
     values = dict(re.findall(r'^(.+) :: (.+)$', '\n'.join(PROJECT['classifiers']), re.MULTILINE))
     released = re.fullmatch(r'[\d.]+', PROJECT['version'])
     assert values['Development Status'] == ('5 - Production/Stable' if released else '4 - Beta')
@@ -111,7 +111,7 @@ def test_the_classifiers_name_the_systems_and_the_stage_of_the_version() -> None
     assert {'Operating System :: POSIX :: Linux', 'Operating System :: MacOS'} <= {*PROJECT['classifiers']}
 
 
-def test_the_commands_of_a_release_set_the_version_and_the_section_of_the_changelog(tmp_path: Path) -> None:
+def test_release_commands_update_version_and_changelog(tmp_path: Path) -> None:
     (tmp_path / 'pyproject.toml').write_text("[project]\nversion = '0.9'\nreadme = 'README.md'\n")
     (tmp_path / 'CHANGELOG.md').write_text('# Changelog\n\n## 0.9 (unreleased)\n\n- A line.\n\n## 0.8 (2026-01-01)\n')
     lines = [line.strip() for line in (ROOT / 'RELEASING.md').read_text().splitlines()]
@@ -124,11 +124,11 @@ def test_the_commands_of_a_release_set_the_version_and_the_section_of_the_change
     assert changelog.endswith('\n\n- A line.\n\n## 0.8 (2026-01-01)\n')
 
 
-def test_the_changelog_begins_with_the_version_of_the_project() -> None:
+def test_changelog_begins_with_project_version() -> None:
     assert re.findall(r'^## (\S+)', (ROOT / 'CHANGELOG.md').read_text(), re.MULTILINE)[0] == PROJECT['version']
 
 
-def test_the_links_of_the_policies_and_the_changelog_lead_somewhere() -> None:
+def test_policy_and_changelog_links_exist() -> None:
     texts = [(ROOT / name).read_text() for name in ('CHANGELOG.md', 'SECURITY.md', 'SUPPORT.md')]
     links = [link.partition('#')[0] for text in texts for link in re.findall(r'\]\(([^)]+)\)', text)]
     assert links
@@ -168,7 +168,9 @@ OURS = {'name': 'pydantic-ai-a2a', 'skip_reason': 'not found'}
     ],
     ids=['clean', 'known', 'unknown', 'unreachable'],
 )
-def test_what_an_audit_comes_to(dependencies: list[object] | None, statuses: tuple[int, int], said: str) -> None:
+def test_audit_reports_vulnerable_and_unaudited_packages(
+    dependencies: list[object] | None, statuses: tuple[int, int], said: str
+) -> None:
     output = '' if dependencies is None else json.dumps({'dependencies': dependencies})
     outcomes = [verdict(output, required=required) for required in (False, True)]
     assert outcomes == [(status, said) for status in statuses]

@@ -55,7 +55,7 @@ DAY = timedelta(days=1)
         (lambda: Quotas(tasks=0), 'Quotas.tasks must be positive, not 0.'),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused_by_name(make: Any, wrong: str) -> None:
+def test_invalid_setting_value_is_refused(make: Any, wrong: str) -> None:
     with pytest.raises(ValueError, match=f'^{re.escape(wrong)}$'):
         make()
 
@@ -98,13 +98,13 @@ HOLDS_NONE = {
     ],
     ids=lambda setting: type(setting).__name__,
 )
-def test_a_setting_with_a_secret_does_not_show_it(setting: Any) -> None:
+def test_secret_setting_is_not_shown_in_repr(setting: Any) -> None:
     for shown in (repr(setting), str(setting), repr([setting]), f'{setting}'):
         assert SECRET not in shown
         assert 'PRIVATE' not in shown
 
 
-def test_each_public_field_that_may_hold_a_secret_is_hidden_or_named_here() -> None:
+def test_public_secret_fields_are_hidden_or_listed() -> None:
     shown = {
         f'{name}.{field.name}'
         for name in vars(pydantic_ai_a2a)['__all__']

@@ -34,13 +34,13 @@ def task(state: TaskState) -> TaskHeader:
     )
 
 
-def test_each_state_is_live_interrupted_or_terminal_and_only_one_of_them() -> None:
+def test_each_state_is_live_interrupted_or_terminal() -> None:
     assert sorted([*LIVE, *INTERRUPTED, *TERMINAL]) == sorted(STATES)
     assert STOPPED == INTERRUPTED | TERMINAL
 
 
 @pytest.mark.parametrize('state', sorted(TERMINAL))
-def test_a_terminal_task_takes_nothing(state: TaskState) -> None:
+def test_terminal_task_refuses_messages_subscribers_and_cancel(state: TaskState) -> None:
     with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and accepts no more messages'):
         check_message(task(state), None)
     with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and has no more events'):
@@ -51,16 +51,14 @@ def test_a_terminal_task_takes_nothing(state: TaskState) -> None:
 
 @pytest.mark.parametrize('state', sorted(LIVE | INTERRUPTED))
 @pytest.mark.parametrize('context_id', [None, 'c'])
-def test_a_task_that_has_not_ended_takes_messages_readers_and_a_cancel(
-    state: TaskState, context_id: str | None
-) -> None:
+def test_unfinished_task_accepts_messages_subscribers_and_cancel(state: TaskState, context_id: str | None) -> None:
     check_message(task(state), context_id)
     check_subscribe(task(state))
     check_cancel(task(state))
 
 
 @pytest.mark.parametrize('state', sorted(LIVE))
-def test_a_task_that_waits_for_nothing_takes_no_message_that_is_only_for_one_that_does(state: TaskState) -> None:
+def test_live_task_refuses_message_for_waiting_task(state: TaskState) -> None:
     with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and takes messages only while it waits'):
         check_message(task(state), None, only_waiting=True)
     for waiting in INTERRUPTED:
@@ -68,7 +66,7 @@ def test_a_task_that_waits_for_nothing_takes_no_message_that_is_only_for_one_tha
 
 
 @pytest.mark.parametrize('state', sorted(LIVE | INTERRUPTED))
-def test_a_message_for_a_pause_is_taken_until_the_next_event(state: TaskState) -> None:
+def test_answer_to_pause_is_refused_after_next_event(state: TaskState) -> None:
     waits = task(state)
     check_message(waits, None, pause=waits.last_event)
     with pytest.raises(UnsupportedOperationError, match=f'The task is {state}, and no longer waits for this answer'):
@@ -76,7 +74,7 @@ def test_a_message_for_a_pause_is_taken_until_the_next_event(state: TaskState) -
 
 
 @pytest.mark.parametrize('state', STATES)
-def test_a_message_cannot_take_a_task_into_another_context(state: TaskState) -> None:
+def test_message_cannot_move_task_to_another_context(state: TaskState) -> None:
     with pytest.raises(InvalidParamsError) as refused:
         check_message(task(state), 'another')
     assert [violation.field for violation in refused.value.violations] == ['message.contextId']

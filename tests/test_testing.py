@@ -43,12 +43,10 @@ class TestWithoutBackend(TaskReaderSuite):
 """
 
 
-def test_a_suite_that_fails_elsewhere_says_what_it_compared_or_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_suite_shows_comparison_and_missing_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('PYTHONPATH', str(ROOT))
     (tmp_path / 'test_somebodys.py').write_text(SOMEBODYS)
-    options = ['-p', 'no:asyncio', '-p', 'no:cacheprovider', '-k', 'read_by_its_owner']
+    options = ['-p', 'no:asyncio', '-p', 'no:cacheprovider', '-k', 'another_owner_is_not_readable']
     with process(*PYTEST, *options, cwd=tmp_path) as tests:
         assert tests.exit_code() == 1, tests.output
     assert 'assert None is not None' in tests.output

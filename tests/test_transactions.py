@@ -82,7 +82,7 @@ async def least(task: str, client: Client, counts: Counter[str]) -> Counter[str]
 
 
 @pytest.mark.parametrize('task', ['plain', 'tool', 'stream'])
-async def test_a_task_takes_few_commits_of_a_file(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_task_takes_few_sqlite_commits(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: Counter[str] = Counter()
 
     class Counting(sqlite3.Connection):
@@ -133,7 +133,7 @@ class Conversation:
 
 
 @pytest.mark.parametrize('task', ['plain', 'tool', 'stream'])
-async def test_a_task_on_postgres_takes_few_round_trips_and_wakes_no_other_process(
+async def test_task_takes_few_postgres_round_trips_and_no_notifications(
     task: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conversation = Conversation(monkeypatch)
@@ -155,9 +155,7 @@ async def test_a_task_on_postgres_takes_few_round_trips_and_wakes_no_other_proce
     assert counted['there: round trips'] == 0
 
 
-async def test_tasks_that_are_queued_together_share_the_notifications_of_idle_workers(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_queued_tasks_share_worker_notifications(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most one in 50 ms. The last one comes after the last task."""
     conversation = Conversation(monkeypatch)
     conversation.begin()
@@ -172,9 +170,7 @@ async def test_tasks_that_are_queued_together_share_the_notifications_of_idle_wo
 
 
 @pytest.mark.parametrize('task', ['plain', 'tool'])
-async def test_a_task_on_postgres_takes_few_calls_in_the_thread_of_the_connections(
-    task: str, postgres_url: str
-) -> None:
+async def test_task_takes_few_calls_in_postgres_connection_thread(task: str, postgres_url: str) -> None:
     counts: Counter[str] = Counter()
 
     def count(frame: FrameType, event: str, _: object) -> None:
@@ -192,7 +188,7 @@ async def test_a_task_on_postgres_takes_few_calls_in_the_thread_of_the_connectio
     assert 0 < counted['calls'] <= THREAD_CALLS[task]
 
 
-async def test_a_page_of_tasks_on_postgres_takes_the_same_few_round_trips_for_any_number_of_tasks(
+async def test_task_list_takes_constant_postgres_round_trips(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conversation = Conversation(monkeypatch)

@@ -23,7 +23,7 @@ class Other:
     y: int
 
 
-def test_a_value_is_equal_to_a_value_of_the_same_class_with_the_same_fields() -> None:
+def test_equal_values_have_same_class_and_fields() -> None:
     point = Point(y=1, secret='a')
     assert point == Point(x=0, y=1, secret='a', note='not compared')
     assert point != replace(point, y=2)
@@ -31,11 +31,11 @@ def test_a_value_is_equal_to_a_value_of_the_same_class_with_the_same_fields() ->
     assert Other(y=1) != Point(y=1)
 
 
-def test_a_value_shows_its_fields_without_secrets() -> None:
+def test_value_repr_hides_secrets() -> None:
     assert repr(Point(y=1, secret='a')) == "Point(x=0, y=1, note='')"
 
 
-def test_a_value_has_only_its_fields_and_no_hash() -> None:
+def test_value_refuses_extra_fields_hash_and_positional_arguments() -> None:
     point: Any = Point(y=1)
     with pytest.raises(AttributeError):
         point.z = 3

@@ -35,7 +35,7 @@ def tests_by_row(request: pytest.FixtureRequest) -> dict[str, list[str]]:
 
 
 @each_case('row', ROWS.values(), ids=lambda row: row.id)
-def test_a_behaviour_that_is_promised_has_a_test(
+def test_every_promised_behaviour_has_a_test(
     row: Row, tests_by_row: dict[str, list[str]], pytestconfig: pytest.Config
 ) -> None:
     if not tests_by_row[row.name] and (selected := selection(pytestconfig)):
@@ -44,7 +44,7 @@ def test_a_behaviour_that_is_promised_has_a_test(
 
 
 @each_case('row', ROWS.values(), ids=lambda row: row.id)
-def test_a_behaviour_is_shown_in_every_version_or_once_for_all(row: Row, request: pytest.FixtureRequest) -> None:
+def test_behaviour_is_tested_in_every_version_or_without_version(row: Row, request: pytest.FixtureRequest) -> None:
     shown = [item for item in request.config.stash[COLLECTED] if row in covered_by(item)]
     versions = {item.callspec.params.get('version') for item in shown if isinstance(item, pytest.Function)} - {None}
     whole: tuple[set[str], ...] = (set(), {*DIALECTS}, {*BINDINGS})
@@ -53,11 +53,11 @@ def test_a_behaviour_is_shown_in_every_version_or_once_for_all(row: Row, request
     assert versions in whole
 
 
-def test_the_id_of_a_test_carries_the_names_of_its_behaviours(request: pytest.FixtureRequest) -> None:
+def test_node_id_contains_the_ids_of_its_behaviours(request: pytest.FixtureRequest) -> None:
     ids = [(row.id, item.nodeid) for item in request.config.stash[COLLECTED] for row in covered_by(item)]
     assert [(name, nodeid) for name, nodeid in ids if name not in nodeid] == []
 
 
-def test_an_unknown_behaviour_is_refused_where_it_is_named() -> None:
+def test_unknown_behaviour_is_rejected() -> None:
     with pytest.raises(ValueError, match="no behaviour has the name 'no such row'"):
         covers('str', 'no such row')

@@ -34,7 +34,7 @@ async def run(store: Store, folder: Path, *of_workers: str) -> Outcome:
 
 
 @pytest.mark.long
-async def test_no_task_turn_or_event_is_lost_or_doubled_whatever_happens_to_processes_over_a_file(
+async def test_sqlite_loses_or_doubles_no_task_turn_or_event(
     tmp_path: Path,
 ) -> None:
     outcome = await run(sqlite_store(tmp_path, seconds=1.0), tmp_path, *OVER_A_FILE)
@@ -44,7 +44,7 @@ async def test_no_task_turn_or_event_is_lost_or_doubled_whatever_happens_to_proc
 
 
 @pytest.mark.long
-async def test_no_task_turn_or_event_is_lost_or_doubled_whatever_happens_to_processes_and_postgresql(
+async def test_postgres_loses_or_doubles_no_task_turn_or_event(
     tmp_path: Path,
 ) -> None:
     with postgres_server() as server, server.database() as url:
@@ -53,7 +53,7 @@ async def test_no_task_turn_or_event_is_lost_or_doubled_whatever_happens_to_proc
     assert len(outcome.recovered) == len(OVER_POSTGRESQL), outcome.facts.recoveries
 
 
-def test_what_is_sent_and_what_goes_wrong_follows_from_the_seed() -> None:
+def test_messages_and_faults_of_plan_follow_from_seed() -> None:
     plans = [Plan.of(seed, tasks=200, contexts=40, faults=OF_PROCESSES * 4) for seed in (1, 1, 2)]
     assert plans[0] == plans[1] != plans[2]
     assert [len(turns) for turns in plans[0].contexts] == [5] * 40

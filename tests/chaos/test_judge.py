@@ -116,7 +116,7 @@ def moved(events: Sequence[Event], by: int) -> list[Event]:
 
 
 @pytest.mark.parametrize('name', WELL)
-def test_nothing_is_found_where_all_is_well(name: str) -> None:
+def test_judge_reports_no_violation_in_correct_run(name: str) -> None:
     assert judge(WELL[name]()) == []
 
 
@@ -306,6 +306,6 @@ BROKEN: dict[str, tuple[Callable[[], Facts], list[str]]] = {
 
 
 @each_case('name', BROKEN)
-def test_what_must_not_be_is_found(name: str) -> None:
+def test_judge_reports_each_violation(name: str) -> None:
     facts, found = BROKEN[name]
     assert [' '.join(violation) for violation in judge(facts())] == found

@@ -51,7 +51,7 @@ def with_interfaces(*interfaces: tuple[str, str, str]) -> dict[str, Any]:
     return {**CARD, 'supportedInterfaces': listed}
 
 
-async def test_the_card_is_below_the_url_of_the_agent_or_at_the_url_itself() -> None:
+async def test_card_is_found_below_agent_url_or_at_card_url() -> None:
     canned = Canned(result(TASK))
     async with over(canned.app, 'http://agent.example/a') as client:
         assert (await client.card())['name'] == 'canned'
@@ -61,7 +61,7 @@ async def test_the_card_is_below_the_url_of_the_agent_or_at_the_url_itself() -> 
     assert paths == ['/a/.well-known/agent-card.json', '/cards/one.agent.json']
 
 
-async def test_the_older_path_of_a_card_is_tried_second() -> None:
+async def test_older_card_path_is_tried_after_404() -> None:
     agents = Agent(TestModel(), name='second')
     served = to_a2a(agents)
 
@@ -75,7 +75,7 @@ async def test_the_older_path_of_a_card_is_tried_second() -> None:
         assert (await client.card())['name'] == 'second'
 
 
-async def test_the_older_path_is_tried_after_an_answer_without_an_end() -> None:
+async def test_older_card_path_is_tried_after_oversized_answer() -> None:
     canned = Canned(result(TASK))
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -100,7 +100,7 @@ def served_at(path: str, card: Any, canned: Canned) -> ASGIApp:
     return app
 
 
-async def test_a_url_that_serves_a_card_is_a_card_and_may_be_named() -> None:
+async def test_target_or_card_url_may_serve_card_itself() -> None:
     app = served_at('/v1/card', CARD, Canned(result({'task': TASK})))
     for target, options in (
         ('http://agent.example/v1/card', {}),
@@ -115,7 +115,7 @@ async def test_a_url_that_serves_a_card_is_a_card_and_may_be_named() -> None:
             await client.card()
 
 
-async def test_relative_urls_of_interfaces_are_relative_to_the_card() -> None:
+async def test_relative_interface_urls_resolve_against_card_url() -> None:
     canned = Canned(result({'task': TASK}))
     for url, path in (('rpc', '/v1/rpc'), ('/rpc', '/rpc'), ('../a/b', '/a/b')):
         app = served_at('/v1/card', with_interfaces(('JSONRPC', url, '1.0')), canned)
@@ -129,7 +129,7 @@ async def test_relative_urls_of_interfaces_are_relative_to_the_card() -> None:
 
 
 @each_case('options', [{}, {'version': '0.3'}])
-async def test_an_agent_of_0_2_is_called_as_one_of_0_3(options: Any) -> None:
+async def test_agent_of_0_2_is_called_with_0_3(options: Any) -> None:
     card = {'name': 'older', 'url': 'http://agent.example/rpc', 'protocolVersion': '0.2.6'}
     canned = Canned(result({**TASK, 'kind': 'task'}), card=card)
     async with over(canned.app, 'http://agent.example', **options) as client:
@@ -153,7 +153,7 @@ RPC_1_0, RPC_0_3, REST_1_0 = ('SendMessage', '1.0'), ('message/send', '0.3'), (N
         ([('JSONRPC', '0.3'), ('HTTP+JSON', '1.0')], {'version': '1.0', 'binding': 'JSONRPC'}, RPC_1_0),
     ],
 )
-async def test_version_is_called_although_the_card_names_another_one(declared: Any, options: Any, called: Any) -> None:
+async def test_version_option_overrides_versions_of_card(declared: Any, options: Any, called: Any) -> None:
     card = with_interfaces(*((binding, 'http://agent.example/rpc', version) for binding, version in declared))
     task = {'task': TASK} if called[1] == '1.0' else {**TASK, 'kind': 'task'}
     answer = result(task) if called[0] else Response(json.dumps(task), media_type='application/json')
@@ -164,14 +164,14 @@ async def test_version_is_called_although_the_card_names_another_one(declared: A
     assert (body.get('method'), headers['a2a-version']) == called
 
 
-async def test_version_is_refused_for_a_binding_without_it() -> None:
+async def test_version_unsupported_by_binding_is_refused() -> None:
     canned = Canned(card=with_interfaces(('HTTP+JSON', 'http://agent.example/rpc', '1.0')))
     async with over(canned.app, 'http://agent.example', version='0.3') as client:
         with pytest.raises(CardRefused, match=r'names no interface that can be called. It names: HTTP\+JSON 1.0'):
             await client.send('hello')
 
 
-async def test_the_json_of_a_card_is_a_target() -> None:
+async def test_card_json_is_accepted_as_target() -> None:
     canned = Canned(result({'kind': 'task', **TASK}))
     older = {'name': 'older', 'url': 'http://agent.example/rpc', 'protocolVersion': '0.3.0'}
     for card in (CARD, older):
@@ -184,7 +184,7 @@ async def test_the_json_of_a_card_is_a_target() -> None:
         A2AClient(cast('Any', CARD), card_url='http://agent.example/card')
 
 
-async def test_malformed_fields_and_entries_of_a_card_are_left_out_with_a_warning(
+async def test_malformed_card_fields_are_dropped_with_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     lenient_reading.warn_once.cache_clear()
@@ -228,7 +228,7 @@ async def test_malformed_fields_and_entries_of_a_card_are_left_out_with_a_warnin
     ]
 
 
-async def test_the_extended_card_replaces_the_card_until_its_version_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_extended_card_is_kept_until_card_version_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(cards.time, 'monotonic', lambda: now)
     offered = {**CARD, 'version': '1', 'capabilities': {'extendedAgentCard': True}}
@@ -252,7 +252,7 @@ async def test_the_extended_card_replaces_the_card_until_its_version_changes(mon
 
 
 @each_case(('cuts', 'requests'), [(2, 3), (9, 6)])
-async def test_a_request_for_the_card_that_is_cut_is_repeated(cuts: int, requests: int) -> None:
+async def test_cut_card_request_is_retried_a_few_times(cuts: int, requests: int) -> None:
     begun = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -275,7 +275,7 @@ async def test_a_request_for_the_card_that_is_cut_is_repeated(cuts: int, request
     assert begun == requests
 
 
-async def test_a_card_is_kept_as_its_headers_say(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_card_is_cached_by_max_age_and_revalidated_by_etag(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(cards.time, 'monotonic', lambda: now)
     canned = Canned(result(TASK))
@@ -296,7 +296,7 @@ async def test_a_card_is_kept_as_its_headers_say(monkeypatch: pytest.MonkeyPatch
         assert len(canned.requests) == 3
 
 
-async def test_a_card_that_is_refused_is_not_kept() -> None:
+async def test_refused_card_is_not_cached() -> None:
     canned = Canned(result(TASK), card=Response('{"name": 3}'))
     async with over(canned.app, 'http://agent.example') as client:
         with pytest.raises(CardRefused, match='name: an agent card needs the name'):
@@ -327,7 +327,7 @@ async def test_a_card_that_is_refused_is_not_kept() -> None:
         (with_interfaces(('JSONRPC', 'http://agent.example:port', '1.0')), 'another origin, The target'),
     ],
 )
-async def test_a_card_that_cannot_be_used(card: Any, text: str) -> None:
+async def test_unusable_card_is_refused_with_reason(card: Any, text: str) -> None:
     async with over(Canned(result({'task': TASK}), card=card).app, 'http://user:secret@agent.example/') as client:
         with pytest.raises(CardRefused, match=text) as refused:
             await client.send('hello')
@@ -350,7 +350,7 @@ def recorded(app: ASGIApp, versions: list[bytes | None]) -> ASGIApp:
     ('options', 'version'),
     [({'binding': 'JSONRPC'}, '1.0'), ({'binding': 'HTTP+JSON'}, '1.0'), ({'version': '0.3'}, '0.3')],
 )
-async def test_each_request_names_its_version(options: Any, version: str) -> None:
+async def test_each_request_has_a2a_version_header(options: Any, version: str) -> None:
     versions: list[bytes | None] = []
     app = recorded(to_a2a(Agent(TestModel()), push=Push(private_hosts=['hook.invalid'])), versions)
     hook: Any = {'id': 'hook', 'url': 'http://hook.invalid/'}
@@ -367,7 +367,7 @@ async def test_each_request_names_its_version(options: Any, version: str) -> Non
     assert versions == [version.encode()] * 8
 
 
-async def test_the_first_interface_that_the_client_speaks_is_called_at_its_url() -> None:
+async def test_first_supported_interface_is_called_at_its_url() -> None:
     card = with_interfaces(
         ('CARRIER-PIGEON', 'http://agent.example/pigeon', '1.0'),
         ('HTTP+JSON', 'http://agent.example/rest', '1.0'),
@@ -383,13 +383,13 @@ async def test_the_first_interface_that_the_client_speaks_is_called_at_its_url()
     assert [path for method, path, _, _ in canned.requests if method == 'POST'] == ['/rest/message:send', '/rpc']
 
 
-async def test_an_agent_that_is_down_is_unavailable_and_its_card_is_not_refused() -> None:
+async def test_card_request_answered_with_503_is_remote_unavailable() -> None:
     async with over(Canned(result(TASK), card=Response(status_code=503)).app, 'http://agent.example') as client:
         with pytest.raises(RemoteUnavailable, match='HTTP 503'):
             await client.card()
 
 
-async def test_an_origin_that_is_trusted_gets_the_requests() -> None:
+async def test_trusted_origin_gets_requests_with_credentials() -> None:
     canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', 'https://api.example/rpc', '1.0')))
     trusted = {'trusted_origins': ['https://api.example'], 'headers': {'authorization': 'Bearer x'}}
     async with over(canned.app, 'http://agent.example', **trusted) as client:
@@ -398,9 +398,7 @@ async def test_an_origin_that_is_trusted_gets_the_requests() -> None:
 
 
 @pytest.mark.parametrize('host', ['localhost:8000', '127.0.0.1:8000', '0.0.0.0:8000', '[::1]:8000', 'a.localhost'])
-async def test_a_local_address_on_a_card_from_elsewhere_is_the_origin_of_the_card(
-    host: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_loopback_url_on_remote_card_becomes_card_origin(host: str, caplog: pytest.LogCaptureFixture) -> None:
     canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', f'http://{host}/rpc', '1.0')))
     with caplog.at_level(logging.WARNING):
         async with over(canned.app, 'https://agent.example:8443/') as client:
@@ -411,7 +409,7 @@ async def test_a_local_address_on_a_card_from_elsewhere_is_the_origin_of_the_car
 
 
 @each_case('card_host', ['localhost', '127.0.0.1', '0.0.0.0', '[::1]', 'a.localhost'])
-async def test_one_machine_has_several_names(card_host: str) -> None:
+async def test_loopback_host_names_are_the_same_origin(card_host: str) -> None:
     canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', f'http://{card_host}:8000/rpc', '1.0')))
     for host in ('localhost:8000', '127.0.0.1:8000', '[::1]:8000'):
         async with over(canned.app, f'http://{host}/', headers={'authorization': 'Bearer x'}) as client:
@@ -423,28 +421,28 @@ async def test_one_machine_has_several_names(card_host: str) -> None:
     'url',
     ['http://127.0.0.1:9/rpc', 'https://127.0.0.1:8000/rpc', 'http://192.168.0.1:8000/rpc', 'http://machine:8000/rpc'],
 )
-async def test_another_port_scheme_or_address_is_another_origin(url: str) -> None:
+async def test_interface_at_another_port_scheme_or_host_is_refused(url: str) -> None:
     canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', url, '1.0')))
     async with over(canned.app, 'http://localhost:8000/') as client:
         with pytest.raises(CardRefused, match='another origin'):
             await client.get('t')
 
 
-async def test_a_card_of_the_user_may_name_any_url() -> None:
+async def test_card_given_as_target_may_name_any_url() -> None:
     canned = Canned(result(TASK))
     async with over(canned.app, read_card(CARD)) as client:
         await client.get('t')
     assert [path for _, path, _, _ in canned.requests] == ['/rpc']
 
 
-async def test_an_agent_that_cannot_be_reached_is_named() -> None:
+async def test_unreachable_agent_error_names_url_without_secret() -> None:
     async with asyncio.timeout(LIMIT), A2AClient('http://127.0.0.1:9/?key=secret') as client:
         with pytest.raises(NotConnected, match=re.escape('http://127.0.0.1:9/')) as refused:
             await client.card()
     assert 'secret' not in str(refused.value)
 
 
-async def test_a_name_that_does_not_resolve_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_error_says_host_name_does_not_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: Any, **__: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, 'Name or service not known')
 
@@ -455,9 +453,7 @@ async def test_a_name_that_does_not_resolve_is_said(monkeypatch: pytest.MonkeyPa
 
 
 @each_case('make', [A2A, A2AToolset, A2AClient, RemoteAgent], ids=lambda make: make.__name__)
-def test_a_target_that_is_no_url_of_http_is_refused_when_it_is_written(
-    make: Callable[[str], object], subtests: pytest.Subtests
-) -> None:
+def test_non_http_target_is_refused_at_construction(make: Callable[[str], object], subtests: pytest.Subtests) -> None:
     begins = 'It has to begin with http:// or https://, and name a host.'
     for target, text in (
         ('localhost:8000', "'localhost:8000' is not a URL of HTTP. Write http://localhost:8000."),
@@ -475,7 +471,7 @@ def test_a_target_that_is_no_url_of_http_is_refused_when_it_is_written(
             make(target)
 
 
-def test_a_wrong_url_of_a_card_or_of_a_trusted_origin_is_refused_when_it_is_written() -> None:
+def test_invalid_card_url_or_trusted_origin_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^'ftp://agent\.example/card' is not a URL of HTTP\."):
         A2AClient('http://agent.example', card_url='ftp://agent.example/card')
     with pytest.raises(
@@ -485,7 +481,7 @@ def test_a_wrong_url_of_a_card_or_of_a_trusted_origin_is_refused_when_it_is_writ
     A2AClient('http://agent.example', card_url='card', trusted_origins=['grpcs://agent.example:50051'])
 
 
-async def test_a_given_card_whose_interface_is_no_url_of_http() -> None:
+async def test_given_card_with_non_http_interface_is_protocol_error() -> None:
     async with A2AClient(read_card(with_interfaces(('JSONRPC', 'ftp://agent.example', '1.0')))) as client:
         with pytest.raises(RemoteProtocolError, match='is not a URL of HTTP'):
             await client.send('hello')
@@ -510,7 +506,7 @@ OLDER: dict[str, Any] = {
 }
 
 
-def test_a_card_of_0_3_is_read_as_one_of_1_0() -> None:
+def test_card_of_0_3_is_converted_to_1_0() -> None:
     card: Any = read_card(OLDER)
     assert [interface['protocol_binding'] for interface in card['supported_interfaces']] == ['GRPC', 'JSONRPC']
     assert card['capabilities'] == {'extended_agent_card': True, 'streaming': True}
@@ -520,7 +516,7 @@ def test_a_card_of_0_3_is_read_as_one_of_1_0() -> None:
     assert card['default_input_modes'] == []
 
 
-def test_the_security_of_a_card_is_read_in_each_form() -> None:
+def test_security_scopes_are_read_in_both_json_forms() -> None:
     scopes: Any = {
         **CARD,
         'securitySchemes': {'bearer': {'httpAuthSecurityScheme': {'scheme': 'Bearer'}, 'type': 'http'}},

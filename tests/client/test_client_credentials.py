@@ -67,7 +67,7 @@ def refused(status: int = 401) -> Any:
     return refusal(-32000, status=status)
 
 
-async def test_a_client_finds_the_token_endpoint_of_the_issuer_on_the_card_and_gets_one_token() -> None:
+async def test_token_endpoint_is_discovered_and_token_is_reused() -> None:
     async with asyncio.timeout(LIMIT), issuing() as issuer:
         with serve(protected(issuer)) as server:
             auth = robot(issuer, scopes=['send', 'read'], parameters={'audience': AUDIENCE})
@@ -84,7 +84,7 @@ async def test_a_client_finds_the_token_endpoint_of_the_issuer_on_the_card_and_g
     assert issuer.paths == [OPENID, '/token', OPENID, '/keys']
 
 
-async def test_an_agent_calls_a_remote_agent_with_tokens_of_an_issuer() -> None:
+async def test_agent_calls_remote_agent_with_issuer_token() -> None:
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
         if returned:
@@ -98,7 +98,7 @@ async def test_an_agent_calls_a_remote_agent_with_tokens_of_an_issuer() -> None:
     assert len(issuer.granted) == 1
 
 
-async def test_an_issuer_with_metadata_of_oauth_2_alone_that_wants_the_secret_in_the_form() -> None:
+async def test_oauth_2_metadata_and_client_secret_post_are_supported() -> None:
     async with asyncio.timeout(LIMIT), issuing() as issuer:
         issuer.url += '/realms/one'
         issuer.metadata |= {
@@ -118,7 +118,7 @@ async def test_an_issuer_with_metadata_of_oauth_2_alone_that_wants_the_secret_in
     ('lifetime', 'last', 'next_'),
     [(3600, 3569, 3571), ('3600', 3569, 3571), (60, 53, 55), (None, 10**9, None), (0, None, 0)],
 )
-async def test_a_token_is_used_until_shortly_before_its_end(
+async def test_token_is_reused_until_shortly_before_expiry(
     lifetime: Any, last: float | None, next_: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
@@ -149,7 +149,7 @@ async def test_a_refused_token_is_renewed_once() -> None:
     assert len(issuer.granted) == 3
 
 
-async def test_requests_at_the_same_time_share_a_renewal() -> None:
+async def test_concurrent_requests_share_token_renewal() -> None:
     async with asyncio.timeout(LIMIT), issuing() as issuer:
         canned = Canned(result(TASK), *[refused()] * 5, result(TASK))
         async with A2AClient(canned.app, auth=robot(issuer)) as client:
@@ -158,7 +158,7 @@ async def test_requests_at_the_same_time_share_a_renewal() -> None:
     assert len(issuer.granted) == 2
 
 
-async def test_a_card_behind_the_sign_in_is_read_with_a_token() -> None:
+async def test_card_request_refused_with_401_is_retried_with_token() -> None:
     async with asyncio.timeout(LIMIT), issuing() as issuer:
         canned = Canned(result(TASK), card=refused())
         async with A2AClient(canned.app, auth=robot(issuer)) as client:
@@ -180,7 +180,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize('scheme', HOSTILE.values(), ids=HOSTILE)
-async def test_an_agent_of_another_issuer_gets_no_token(scheme: dict[str, Any]) -> None:
+async def test_card_naming_another_issuer_gets_no_token(scheme: dict[str, Any]) -> None:
     async with asyncio.timeout(LIMIT), issuing() as issuer:
         canned = Canned(result(TASK), card={**CARD, 'securitySchemes': {'theirs': scheme}})
         async with A2AClient(canned.app, auth=robot(issuer)) as client:
@@ -191,7 +191,7 @@ async def test_an_agent_of_another_issuer_gets_no_token(scheme: dict[str, Any]) 
     assert tokens(canned) == []
 
 
-async def test_an_agent_that_also_takes_bearer_tokens_of_any_issuer_gets_a_token() -> None:
+async def test_card_with_plain_bearer_scheme_gets_token() -> None:
     async with asyncio.timeout(LIMIT), issuing() as issuer:
         schemes = {'theirs': HOSTILE['OpenID Connect'], 'any': {'httpAuthSecurityScheme': {'scheme': 'Bearer'}}}
         canned = Canned(result(TASK), card={**CARD, 'securitySchemes': schemes})
@@ -200,7 +200,7 @@ async def test_an_agent_that_also_takes_bearer_tokens_of_any_issuer_gets_a_token
     assert len(tokens(canned)) == 1
 
 
-async def test_the_token_endpoint_of_a_card_gets_no_secret() -> None:
+async def test_token_endpoint_named_by_card_gets_no_secret() -> None:
     async with asyncio.timeout(LIMIT), issuing() as issuer, issuing() as evil:
         flows = {'clientCredentials': {'tokenUrl': f'{evil.url}/token', 'scopes': {'all': 'Everything'}}}
         card = {**CARD, 'securitySchemes': {'theirs': {'oauth2SecurityScheme': {'flows': flows}}}}
@@ -247,9 +247,7 @@ NONSENSE: dict[str, tuple[Callable[[TokenIssuer], Any], str]] = {
 
 
 @pytest.mark.parametrize(('change', 'reason'), NONSENSE.values(), ids=NONSENSE)
-async def test_a_broken_issuer_is_an_error_and_the_agent_gets_nothing(
-    change: Callable[[TokenIssuer], Any], reason: str
-) -> None:
+async def test_invalid_issuer_answer_is_protocol_error(change: Callable[[TokenIssuer], Any], reason: str) -> None:
     async with asyncio.timeout(LIMIT), issuing() as issuer:
         change(issuer)
         canned = Canned(result(TASK))
@@ -261,7 +259,7 @@ async def test_a_broken_issuer_is_an_error_and_the_agent_gets_nothing(
     assert tokens(canned) == []
 
 
-async def test_an_issuer_that_is_down_is_an_error() -> None:
+async def test_unreachable_issuer_is_remote_unavailable() -> None:
     canned = Canned(result(TASK))
     async with A2AClient(canned.app, auth=robot('http://127.0.0.1:1')) as client:
         with pytest.raises(RemoteUnavailable, match=r'The issuer http://127\.0\.0\.1:1 cannot be reached'):
@@ -269,7 +267,7 @@ async def test_an_issuer_that_is_down_is_an_error() -> None:
     assert tokens(canned) == []
 
 
-async def test_requests_at_the_same_time_wait_once_for_an_issuer_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_requests_share_timeout_of_hanging_issuer(monkeypatch: pytest.MonkeyPatch) -> None:
     async def hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         hanging.append(reader)
 
@@ -286,7 +284,7 @@ async def test_requests_at_the_same_time_wait_once_for_an_issuer_that_hangs(monk
     assert len(hanging) == 1
 
 
-async def test_requests_at_the_same_time_share_the_refusal_of_a_token_and_later_requests_ask_again() -> None:
+async def test_concurrent_requests_share_token_refusal_and_later_requests_retry() -> None:
     async with asyncio.timeout(LIMIT), issuing() as issuer:
         issuer.answers['/token'] = (401, {'error': 'invalid_client'})
         auth = robot(issuer)
@@ -299,7 +297,7 @@ async def test_requests_at_the_same_time_share_the_refusal_of_a_token_and_later_
         assert (second != first, len(issuer.granted)) == (True, 3)
 
 
-async def test_a_request_without_callers_ends_with_the_last_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_token_request_is_canceled_with_its_last_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     async with asyncio.timeout(LIMIT), issuing() as issuer:
         auth = robot(issuer)
         reached = asyncio.Event()
@@ -322,7 +320,7 @@ async def test_a_request_without_callers_ends_with_the_last_caller(monkeypatch: 
         assert len(issuer.granted) == 1
 
 
-async def test_calls_whose_token_is_refused_at_the_same_time_share_the_next_request() -> None:
+async def test_concurrent_refusals_of_token_share_next_token_request() -> None:
     async def after_a_refusal(auth: ClientCredentials) -> str:
         return await auth.token(await auth.token())
 
@@ -332,7 +330,7 @@ async def test_calls_whose_token_is_refused_at_the_same_time_share_the_next_requ
         assert (value, len(issuer.granted)) == (await auth.token(), 2)
 
 
-async def test_a_request_that_is_cancelled_leaves_the_token_to_the_other_requests() -> None:
+async def test_canceled_caller_does_not_cancel_shared_token_request() -> None:
     async with asyncio.timeout(LIMIT), issuing() as issuer:
         auth = robot(issuer)
         requests = [asyncio.ensure_future(auth.token()) for _ in range(3)]
@@ -353,7 +351,7 @@ async def test_a_request_that_is_cancelled_leaves_the_token_to_the_other_request
     ],
     ids=['code', 'text', 'HTML'],
 )
-async def test_an_issuer_that_refuses_the_client_is_an_error_without_its_words(body: Any, code: str) -> None:
+async def test_issuer_refusal_shows_error_code_but_not_issuer_text(body: Any, code: str) -> None:
     async with asyncio.timeout(LIMIT), issuing() as issuer:
         issuer.answers['/token'] = (401, body)
         canned = Canned(result(TASK))
@@ -366,7 +364,7 @@ async def test_an_issuer_that_refuses_the_client_is_an_error_without_its_words(b
 
 
 @pytest.mark.parametrize('path', [OPENID, '/token'])
-async def test_a_message_waits_for_an_issuer_that_is_busy(path: str) -> None:
+async def test_message_is_retried_while_issuer_answers_503(path: str) -> None:
     async with asyncio.timeout(LIMIT), issuing() as issuer:
         issuer.busy[path] = 3
         canned = Canned(stream({'task': TASK}))
@@ -379,7 +377,7 @@ async def test_a_message_waits_for_an_issuer_that_is_busy(path: str) -> None:
     assert len(tokens(canned)) == 1
 
 
-def test_tokens_serve_several_event_loops_and_no_secret_is_shown() -> None:
+def test_token_is_shared_by_event_loops_and_repr_hides_secret() -> None:
     canned = Canned(result(TASK))
 
     async def main() -> None:
@@ -407,6 +405,6 @@ def test_tokens_serve_several_event_loops_and_no_secret_is_shown() -> None:
         (('https://login.example.com', 'robot', ''), 'needs a client_id and a client_secret'),
     ],
 )
-def test_wrong_arguments_are_refused(arguments: tuple[str, str, str], reason: str) -> None:
+def test_invalid_issuer_url_or_empty_client_is_refused(arguments: tuple[str, str, str], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         ClientCredentials(*arguments)

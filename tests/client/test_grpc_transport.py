@@ -79,7 +79,7 @@ def guarded(talker: Talker) -> Any:
     [Peer(guarded, {'binding': 'GRPC', 'auth': TOKEN}), Peer(partial(official, binding='GRPC', version='1.0'), {})],
     ids=['ours', 'official'],
 )
-async def test_webhooks_and_the_extended_card(peer: Peer) -> None:
+async def test_webhooks_and_extended_card_work_over_grpc(peer: Peer) -> None:
     async with calling(peer) as (client, _):
         task: Any = (await client.send('hello', metadata={'n': 1.5}, accepted_output_modes=['text/plain'])).outcome
         url = 'http://127.0.0.1:9/hook'
@@ -93,7 +93,7 @@ async def test_webhooks_and_the_extended_card(peer: Peer) -> None:
         assert (await client.extended_card())['name'] == 'talker'
 
 
-async def test_an_agent_that_offers_only_grpc_is_found_by_its_url() -> None:
+async def test_grpc_interface_is_found_by_url_and_requires_token() -> None:
     talker = Talker()
     app = to_a2a(talker.agent, auth=BearerAuth({TOKEN: 'ann'}), lifespan=partial(serve_grpc, port=0))
     with serve(app) as server:
@@ -120,7 +120,7 @@ async def test_remote_agents_and_tools_are_called_over_grpc() -> None:
     assert answered.output == 'sunny'
 
 
-async def test_headers_and_credentials_are_metadata_and_other_headers_stay_out() -> None:
+async def test_headers_and_credentials_are_sent_as_grpc_metadata() -> None:
     class Counted(httpx2.Auth):
         def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
             request.headers['X-Flow'] = 'first'
@@ -149,7 +149,7 @@ async def test_headers_and_credentials_are_metadata_and_other_headers_stay_out()
     assert (seen[0]['a2a-version'], seen[0]['x-team']) == ('1.0', 'blue')
 
 
-async def test_a_refused_token_of_an_issuer_is_fetched_again() -> None:
+async def test_refused_issuer_token_is_renewed() -> None:
     async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
         if len(server.calls) == 1:
             await context.abort(StatusCode.UNAUTHENTICATED, 'Expired.')
@@ -165,7 +165,7 @@ async def test_a_refused_token_of_an_issuer_is_fetched_again() -> None:
     assert len(issuer.granted) == len(set(tokens)) == 2
 
 
-async def test_a_message_with_its_tenant_and_extensions_reaches_the_agent() -> None:
+async def test_message_reaches_agent_with_tenant_and_extensions() -> None:
     requests: list[bytes] = []
 
     async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
@@ -182,14 +182,14 @@ async def test_a_message_with_its_tenant_and_extensions_reaches_the_agent() -> N
     assert server.calls[0][1]['a2a-extensions'] == 'urn:a, urn:b'
 
 
-async def test_the_message_of_an_agent_without_tasks() -> None:
+async def test_message_answer_without_task_is_returned() -> None:
     reply = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
     async with answering(only('StreamResponse', {'message': reply})) as server, A2AClient(server.card) as client:
         answered: Any = (await client.send('hello')).outcome
     assert answered['parts'] == [{'text': 'Hi.'}]
 
 
-async def test_numbered_events_resume_a_stream_that_is_cut() -> None:
+async def test_cut_stream_resumes_by_event_id() -> None:
     with serve(to_a2a(Talker().agent, lifespan=partial(serve_grpc, port=0))) as server:
         async with A2AClient(server.url) as client:
             card: Any = await client.card()
@@ -209,7 +209,7 @@ async def test_numbered_events_resume_a_stream_that_is_cut() -> None:
 
 
 @each_case('event_id', ['3', 'a\ndata: {}', 3.0, None])
-async def test_other_metadata_of_an_event_are_kept(event_id: Any) -> None:
+async def test_event_id_is_removed_from_task_metadata(event_id: Any) -> None:
     metadata = {'team': 'blue', EVENT_IDS_URI: {EVENT_ID: event_id}}
     event = {'task': {**TASK, 'metadata': metadata}}
     async with answering(only('StreamResponse', event)) as server, A2AClient(server.card) as client:
@@ -238,7 +238,7 @@ async def test_other_metadata_of_an_event_are_kept(event_id: Any) -> None:
     ],
     ids=lambda value: value.name if isinstance(value, StatusCode) else '',
 )
-async def test_a_refusal_is_the_error_of_the_other_bindings(
+async def test_grpc_status_raises_same_error_as_http_bindings(
     code: StatusCode, text: str, details: list[Message], error: type[A2AError]
 ) -> None:
     async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
@@ -251,7 +251,7 @@ async def test_a_refusal_is_the_error_of_the_other_bindings(
     assert refused.type in (error, NotFoundError)
 
 
-async def test_a_refusal_has_its_bad_fields_and_the_time_to_wait() -> None:
+async def test_refusal_has_field_violations_and_retry_after() -> None:
     violation = error_details_pb2.BadRequest.FieldViolation(field='id', description='Too long.')
     bad = error_details_pb2.BadRequest(field_violations=[violation])
 
@@ -268,7 +268,7 @@ async def test_a_refusal_has_its_bad_fields_and_the_time_to_wait() -> None:
 
 
 @pytest.mark.parametrize('details', [b'\xff', b'\x1a\x0a\x0a\x08a.b/none.'], ids=['broken', 'unknown'])
-async def test_details_that_cannot_be_read_leave_the_status(details: bytes) -> None:
+async def test_unreadable_status_details_are_ignored(details: bytes) -> None:
     async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
         await context.abort(StatusCode.PERMISSION_DENIED, 'Not you.', (('grpc-status-details-bin', details),))
         yield b''
@@ -282,7 +282,7 @@ async def test_details_that_cannot_be_read_leave_the_status(details: bytes) -> N
 # --- lost calls -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_cannot_be_reached_is_named_and_found_when_it_is_back() -> None:
+async def test_unreachable_server_is_named_and_reached_after_restart() -> None:
     async with answering(only('Task', TASK)) as server, A2AClient(server.card, timeout=LIMIT) as client:
         await client.get('t')
         port = int(server.card['supportedInterfaces'][0]['url'].rpartition(':')[2])
@@ -294,7 +294,7 @@ async def test_a_server_that_cannot_be_reached_is_named_and_found_when_it_is_bac
             assert (await client.get('t')).task_id == 't'
 
 
-async def test_a_server_that_takes_a_connection_and_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_server_silent_during_handshake_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         taken.set()
         await reader.read()
@@ -320,7 +320,7 @@ async def test_a_server_that_takes_a_connection_and_is_silent_is_given_up(monkey
         (StatusCode.INTERNAL, 'Received RST_STREAM with error code 2'),
     ],
 )
-async def test_a_call_that_is_lost_may_have_started_a_task(code: StatusCode, text: str) -> None:
+async def test_lost_call_error_says_task_may_have_started(code: StatusCode, text: str) -> None:
     async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
         await context.abort(code, text)
         yield b''
@@ -331,7 +331,7 @@ async def test_a_call_that_is_lost_may_have_started_a_task(code: StatusCode, tex
     assert len(server.calls) == 1
 
 
-async def test_a_call_has_the_deadline_of_the_time_limit() -> None:
+async def test_call_deadline_is_client_timeout() -> None:
     async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
         remaining.append(context.time_remaining())
         yield written('Task', TASK)
@@ -342,7 +342,7 @@ async def test_a_call_has_the_deadline_of_the_time_limit() -> None:
     assert 0 < remaining[0] < 1.1 * LIMIT  # gRPC rounds deadlines up
 
 
-async def test_a_silent_agent_is_called_over_another_connection_next(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_after_silence_uses_new_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     peers: list[str] = []
     loop = asyncio.get_running_loop()
     now = loop.time()
@@ -365,7 +365,7 @@ async def test_a_silent_agent_is_called_over_another_connection_next(monkeypatch
 
 
 @pytest.mark.parametrize('begins', [True, False])
-async def test_a_silent_stream_lasts_while_its_server_is_alive(begins: bool) -> None:
+async def test_silent_stream_stays_open_while_health_check_answers(begins: bool) -> None:
     asked: list[None] = []
     enough = asyncio.Event()
 
@@ -386,7 +386,7 @@ async def test_a_silent_stream_lasts_while_its_server_is_alive(begins: bool) -> 
     assert [name for name, _ in server.calls] == ['SendStreamingMessage']
 
 
-async def test_a_stream_of_a_server_that_shows_no_life_is_given_up() -> None:
+async def test_silent_stream_is_given_up_when_health_check_hangs() -> None:
     async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
         await asyncio.Event().wait()
         yield b''
@@ -396,7 +396,7 @@ async def test_a_stream_of_a_server_that_shows_no_life_is_given_up() -> None:
             await client.send('hello')
 
 
-async def test_a_stream_that_is_refused_late_is_refused_by_its_error() -> None:
+async def test_stream_refused_after_silence_raises_its_error() -> None:
     asked = asyncio.Event()
 
     async def alive() -> None:
@@ -413,7 +413,7 @@ async def test_a_stream_that_is_refused_late_is_refused_by_its_error() -> None:
 
 
 @pytest.mark.parametrize('begins', [True, False])
-async def test_a_caller_who_leaves_a_stream_ends_the_call(begins: bool) -> None:
+async def test_canceled_send_ends_grpc_call(begins: bool) -> None:
     reached, left = asyncio.Event(), asyncio.Event()
 
     async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
@@ -447,7 +447,9 @@ async def test_a_caller_who_leaves_a_stream_ends_the_call(begins: bool) -> None:
     ],
     ids=['no message', 'too long', 'too many values', 'no task'],
 )
-async def test_an_answer_that_is_not_a2a(messages: list[bytes], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_invalid_answer_is_protocol_error(
+    messages: list[bytes], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(grpc_transport, 'MAX_ANSWER', 2000)
     monkeypatch.setattr(grpc_transport, 'MAX_VALUES', 300)
 
@@ -460,13 +462,13 @@ async def test_an_answer_that_is_not_a2a(messages: list[bytes], text: str, monke
             await client.get('t')
 
 
-async def test_an_empty_event_of_a_stream_is_not_a2a() -> None:
+async def test_empty_stream_event_is_protocol_error() -> None:
     async with answering(only('StreamResponse', {})) as server, A2AClient(server.card) as client:
         with pytest.raises(RemoteProtocolError, match='exactly one of task'):
             await client.send('hello')
 
 
-async def test_a_long_answer_is_read_in_a_thread() -> None:
+async def test_long_answer_is_read_completely() -> None:
     text = 'x' * 300_000
     artifact = {'artifactId': 'a', 'parts': [{'text': text}]}
     async with answering(only('Task', {**TASK, 'artifacts': [artifact]})) as server, A2AClient(server.card) as client:
@@ -496,7 +498,7 @@ async def test_a_long_answer_is_read_in_a_thread() -> None:
         (None, 'user:secret@agent.example:50051', 'grpcs://agent.example:50051'),
     ],
 )
-def test_the_url_of_an_interface_of_grpc(card_url: str | None, url: str, called: str) -> None:
+def test_interface_url_becomes_grpc_or_grpcs_url(card_url: str | None, url: str, called: str) -> None:
     chosen = choose(
         read_card(card_of(url)), card_url, binding=None, version=None, trusted_origins=['grpcs://api.example:50051']
     )
@@ -515,12 +517,12 @@ def test_the_url_of_an_interface_of_grpc(card_url: str | None, url: str, called:
         ('https://agent.example/', 'agent.example:port', 'another origin'),
     ],
 )
-def test_an_interface_of_grpc_at_another_origin_is_refused(card_url: str, url: str, text: str) -> None:
+def test_interface_at_another_origin_is_refused(card_url: str, url: str, text: str) -> None:
     with pytest.raises(CardRefused, match=text):
         choose(read_card(card_of(url)), card_url, binding=None, version=None, trusted_origins=())
 
 
-def test_grpc_is_called_only_if_there_is_no_other_binding_or_it_is_chosen() -> None:
+def test_http_binding_is_preferred_unless_grpc_is_chosen() -> None:
     interfaces = [
         {'url': 'http://agent.example/', 'protocolBinding': binding, 'protocolVersion': version}
         for binding, version in [('GRPC', '1.0'), ('HTTP+JSON', '1.0'), ('JSONRPC', '0.3')]
@@ -533,14 +535,14 @@ def test_grpc_is_called_only_if_there_is_no_other_binding_or_it_is_chosen() -> N
         choose(older, None, binding=None, version=None, trusted_origins=())
 
 
-async def test_an_http_client_does_not_call_over_grpc() -> None:
+async def test_http_client_with_grpc_interface_is_refused() -> None:
     async with httpx2.AsyncClient() as http, A2AClient(card_of('127.0.0.1:9'), http_client=http) as client:
         with pytest.raises(CardRefused, match='Leave `http_client` out'):
             await client.send('hello')
 
 
 @pytest.mark.parametrize('trusted', [True, False])
-async def test_tls_trusts_the_authorities_of_http(
+async def test_tls_trusts_authorities_of_ssl_cert_file(
     trusted: bool, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = Authority(tmp_path, 'authority')
@@ -572,7 +574,7 @@ except CardRefused as error:
 """
 
 
-def test_without_the_extra_the_refusal_names_the_extra() -> None:
+def test_missing_grpc_extra_is_named_in_refusal() -> None:
     done = subprocess.run([sys.executable, '-c', WITHOUT], capture_output=True, text=True, timeout=LIMIT, check=True)
     assert done.stdout.endswith(
         "over gRPC, which needs the extra `grpc`: pip install 'pydantic-ai-a2a[grpc]', in a checkout '.[grpc]'\n"

@@ -53,7 +53,7 @@ class Endless:
 
 @pytest.mark.parametrize('status', [301, 307])
 @pytest.mark.parametrize('place', ['card', 'answer', 'stream'])
-async def test_a_redirect_is_an_error_and_the_other_server_gets_nothing(status: int, place: str) -> None:
+async def test_redirect_is_refused_and_target_gets_no_request(status: int, place: str) -> None:
     other = Canned(result(TASK))
     with served(other) as elsewhere:
         redirect = RedirectResponse(f'{elsewhere.url}?token=secret', status)
@@ -82,7 +82,7 @@ async def test_a_redirect_is_an_error_and_the_other_server_gets_nothing(status: 
         ('', 1),
     ],
 )
-async def test_a_card_is_kept_as_its_cache_headers_say(control: str, requests: int) -> None:
+async def test_card_is_cached_by_cache_control_header(control: str, requests: int) -> None:
     canned = Canned(result(TASK))
     with served(canned) as server:
         canned.card = Response(json.dumps(canned.card), headers={'cache-control': control})
@@ -93,7 +93,7 @@ async def test_a_card_is_kept_as_its_cache_headers_say(control: str, requests: i
 
 
 @pytest.mark.parametrize('kind', ['new', 'unchanged'])
-async def test_no_card_is_kept_longer_than_a_day(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_card_is_cached_for_at_most_a_day(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(cards, 'time', SimpleNamespace(monotonic=lambda: now))
     canned = Canned(result(TASK))
@@ -110,7 +110,7 @@ async def test_no_card_is_kept_longer_than_a_day(kind: str, monkeypatch: pytest.
                 assert len(canned.requests) == requests
 
 
-async def test_a_card_without_an_end_is_refused() -> None:
+async def test_endless_card_is_refused() -> None:
     endless = Endless('{', 'application/json')
     async with calling(Canned(result(TASK), card=endless.response)) as client:
         with pytest.raises(CardRefused, match='more than 1000000 bytes'):
@@ -119,7 +119,7 @@ async def test_a_card_without_an_end_is_refused() -> None:
 
 
 @pytest.mark.parametrize('begin', ['data: ', ': ', 'id: ', 'data: x\ndata: '])
-async def test_a_line_without_an_end_is_refused(begin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endless_stream_event_is_refused(begin: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, 'MAX_ANSWER', 1_000_000)
     endless = Endless(begin, 'text/event-stream')
     async with calling(Canned(endless.response)) as client:
@@ -128,7 +128,7 @@ async def test_a_line_without_an_end_is_refused(begin: str, monkeypatch: pytest.
     assert endless.sent < 50_000_000
 
 
-async def test_an_answer_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endless_json_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_connections.HttpConnections.read, '__defaults__', (1_000_000,))
     endless = Endless('{', 'application/json')
     async with calling(Canned(endless.response)) as client:
@@ -150,7 +150,7 @@ async def test_an_answer_without_an_end_is_refused(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ('wait', 'seconds'), [('86400', 86400.0), ('Tue, 24 Nov 2026 10:00:00 GMT', None), ('-1', None)]
 )
-async def test_a_refusal_without_a_body_has_the_time_of_its_header(
+async def test_refusal_without_body_has_retry_after_of_header(
     status: int, kind: type[A2AError], wait: str, seconds: float | None
 ) -> None:
     canned = Canned(Response(status_code=status, headers={'retry-after': wait}))
@@ -162,7 +162,7 @@ async def test_a_refusal_without_a_body_has_the_time_of_its_header(
 
 
 @pytest.mark.parametrize('status', [429, 503])
-async def test_a_message_is_sent_again_after_a_refusal_without_a_body(status: int) -> None:
+async def test_message_is_resent_unchanged_after_429_or_503(status: int) -> None:
     busy = Response(status_code=status, headers={'retry-after': '0'})
     canned = Canned(busy, busy, stream({'task': TASK}))
     async with calling(canned) as client:
@@ -171,7 +171,7 @@ async def test_a_message_is_sent_again_after_a_refusal_without_a_body(status: in
     assert first == second == third
 
 
-async def test_a_stream_that_ends_before_its_task_has_lost_the_message() -> None:
+async def test_stream_ending_before_task_is_remote_unavailable() -> None:
     canned = Canned(stream(), stream({'task': TASK}))
     async with calling(canned) as client:
         with pytest.raises(RemoteUnavailable, match='has ended the stream before the task'):
@@ -180,7 +180,7 @@ async def test_a_stream_that_ends_before_its_task_has_lost_the_message() -> None
 
 
 @pytest.mark.parametrize('status', [502, 504])
-async def test_a_lost_message_is_sent_again_only_if_its_caller_says_so(status: int) -> None:
+async def test_lost_message_is_resent_only_with_resend_option(status: int) -> None:
     canned = Canned(Response(status_code=status), stream({'task': TASK}))
     async with calling(canned) as client:
         with pytest.raises(RemoteUnavailable, match='`resend=True` sends the message again'):
@@ -201,7 +201,7 @@ async def test_an_event_with_an_unknown_state_is_refused(state: Any) -> None:
             _ = [update async for update in client.stream('hello')]
 
 
-def test_one_client_is_used_by_several_event_loops_at_once() -> None:
+def test_client_works_in_several_event_loops_at_once() -> None:
     with serve(Talker().agent) as server:
         client = A2AClient(server.url, timeout=LIMIT)
 
@@ -224,7 +224,7 @@ def packed(value: str, *, depth: int = 1) -> Response:
     )
 
 
-async def test_few_bytes_do_not_become_many_objects() -> None:
+async def test_compressed_answer_with_too_many_json_values_is_refused() -> None:
     answer = packed('[],' * 20_000_000 + '1')
     assert len(answer.body) < 100_000
     async with calling(Canned(answer)) as client:
@@ -240,20 +240,20 @@ async def test_few_bytes_do_not_become_many_objects() -> None:
 
 
 @pytest.mark.parametrize('value', ['"[],"', '"[{,\\\\\\","', '1'], ids=['text', 'escapes', 'deep'])
-async def test_an_answer_that_only_looks_large_is_read(value: str) -> None:
+async def test_brackets_in_text_do_not_count_as_json_values(value: str) -> None:
     answer = packed('1', depth=150) if value == '1' else packed(value.replace('[', '[' * 3_000_000))
     async with calling(Canned(answer)) as client:
         assert (await client.get('t')).task_id == 't'
 
 
-async def test_an_answer_that_is_nested_too_deep_is_refused() -> None:
+async def test_too_deeply_nested_answer_is_refused() -> None:
     async with calling(Canned(packed('1', depth=100_000))) as client:
         with pytest.raises(RemoteProtocolError, match='broken JSON'):
             await client.get('t')
 
 
 @pytest.mark.parametrize(('events', 'values'), [(1, 1_100_000), (30, 50_000)])
-async def test_a_task_of_too_many_values_is_refused_however_many_events_bring_it(events: int, values: int) -> None:
+async def test_streamed_task_with_too_many_json_values_is_refused(events: int, values: int) -> None:
     artifact = {'artifactId': 'a', 'parts': [{'data': [0] * values}]}
     chunk = {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact, 'append': True}}
     async with calling(Canned(stream({'task': WORKING}, *[chunk] * events))) as client:
@@ -316,14 +316,14 @@ CALLS: dict[str, Callable[[A2AClient], Awaitable[Any]]] = {
 @pytest.mark.parametrize(
     ('begin', 'name'), [(HEAD, 'get'), (REFUSAL, 'get'), (HEAD, 'stream'), *((BODY, name) for name in CALLS)]
 )
-async def test_an_answer_that_comes_byte_by_byte_is_given_up(begin: bytes, name: str) -> None:
+async def test_answer_sent_byte_by_byte_is_given_up(begin: bytes, name: str) -> None:
     async with dripping(begin, timeout=0.2) as client:
         with pytest.raises(RemoteUnavailable, match=SLOW):
             await CALLS[name](client)
 
 
 @pytest.mark.parametrize('begin', [HEAD, BODY])
-async def test_a_card_that_comes_byte_by_byte_is_given_up(begin: bytes) -> None:
+async def test_card_sent_byte_by_byte_is_given_up(begin: bytes) -> None:
     async with dripping(begin, has_card=False, timeout=0.2) as client:
         with pytest.raises(RemoteUnavailable, match=SLOW):
             await client.card()
@@ -339,7 +339,7 @@ async def test_a_card_that_comes_byte_by_byte_is_given_up(begin: bytes) -> None:
         (EVENTS + b':', True, True),
     ],
 )
-async def test_max_wait_ends_a_call_that_has_no_task_yet(begin: bytes, *, has_card: bool, streams: bool) -> None:
+async def test_max_wait_without_task_is_remote_unavailable(begin: bytes, *, has_card: bool, streams: bool) -> None:
     async with dripping(begin, has_card=has_card, streams=streams, timeout=LIMIT) as client:
         with pytest.raises(
             RemoteUnavailable, match=r'no task for 0\.2 seconds, the `max_wait`\. The task may have been'
@@ -347,7 +347,7 @@ async def test_max_wait_ends_a_call_that_has_no_task_yet(begin: bytes, *, has_ca
             await client.send('hello', max_wait=0.2)
 
 
-async def test_max_wait_returns_the_task_that_the_agent_has_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_max_wait_returns_task_received_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     async with dripping(EVENT, timeout=LIMIT) as client:
         task: Any = (await client.send('hello', max_wait=wait_until_named(monkeypatch))).outcome
     assert task['status']['state'] == 'working'

@@ -34,12 +34,12 @@ from .peers import ANSWER, Talker, fasta2a, official, ours, text_of
 from .proxy import cutting
 
 
-async def test_an_agent_of_this_process_is_served_for_as_long_as_its_client_is_open() -> None:
+async def test_in_process_agent_is_served_by_its_client() -> None:
     async with asyncio.timeout(LIMIT), A2AClient(Talker().agent) as client:
         assert text_of((await client.send('hello')).outcome) == ANSWER
 
 
-async def test_agent_with_a_method_to_a2a_of_its_own_is_served_by_the_package() -> None:
+async def test_agent_with_own_to_a2a_method_is_served_by_package() -> None:
     class Foreign(WrapperAgent[Any, Any]):
         def to_a2a(self) -> None:
             raise AssertionError
@@ -48,7 +48,7 @@ async def test_agent_with_a_method_to_a2a_of_its_own_is_served_by_the_package() 
         assert text_of((await client.send('hello')).outcome) == ANSWER
 
 
-async def test_an_app_that_runs_already_is_called_and_stays_open() -> None:
+async def test_running_app_stays_open_after_client_closes() -> None:
     app = to_a2a(Talker().agent)
     async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
         for _ in range(2):
@@ -56,7 +56,7 @@ async def test_an_app_that_runs_already_is_called_and_stays_open() -> None:
                 assert text_of((await client.send('hello')).outcome) == ANSWER
 
 
-def test_a_client_has_connections_in_each_event_loop() -> None:
+def test_client_works_in_successive_event_loops() -> None:
     with serve(Talker().agent) as server:
         client = A2AClient(server.url)
 
@@ -68,7 +68,7 @@ def test_a_client_has_connections_in_each_event_loop() -> None:
 
 
 @pytest.mark.parametrize('over_http', [True, False])
-async def test_an_agent_that_is_silent_is_given_up(over_http: bool) -> None:
+async def test_silent_stream_is_given_up_after_timeout(over_http: bool) -> None:
     talker = Talker()
     app = to_a2a(talker.agent)
     async with asyncio.timeout(LIMIT):
@@ -88,21 +88,21 @@ async def lost(client: A2AClient) -> str:
     return str(error.value)
 
 
-async def test_an_answer_whose_compression_is_broken() -> None:
+async def test_broken_gzip_answer_is_protocol_error() -> None:
     broken = Response(b'no gzip', headers={'content-encoding': 'gzip'}, media_type='application/json')
     async with A2AClient(Canned(broken).app) as client:
         with pytest.raises(RemoteProtocolError, match='has sent an answer that cannot be read'):
             await client.get('t')
 
 
-async def test_a_server_without_tls_has_no_certificate() -> None:
+async def test_https_to_server_without_tls_is_remote_unavailable() -> None:
     with serve(Agent(TestModel())) as server:
         async with asyncio.timeout(LIMIT), A2AClient(server.url.replace('http://', 'https://')) as client:
             with pytest.raises(RemoteUnavailable, match='its TLS certificate or protocol is not accepted'):
                 await client.card()
 
 
-async def test_a_span_of_the_caller_goes_with_each_request() -> None:
+async def test_requests_carry_traceparent_of_caller() -> None:
     canned = Canned(result(TASK))
     tracer = TracerProvider().get_tracer('caller')
     async with A2AClient(canned.app) as client:
@@ -114,7 +114,7 @@ async def test_a_span_of_the_caller_goes_with_each_request() -> None:
     assert 'traceparent' not in canned.requests[-1][2]
 
 
-async def test_the_baggage_of_the_caller_goes_with_each_request_but_not_what_pydantic_ai_notes_in_it() -> None:
+async def test_requests_carry_baggage_without_pydantic_ai_entries() -> None:
     canned = Canned(result(TASK))
     noted = baggage.set_baggage('gen_ai.agent.name', 'travel')
     async with A2AClient(canned.app) as client:
@@ -125,7 +125,7 @@ async def test_the_baggage_of_the_caller_goes_with_each_request_but_not_what_pyd
     assert [headers.get('baggage') for _, _, headers, _ in canned.requests] == [None, None, 'team=blue']
 
 
-async def test_a_bearer_token_goes_with_each_request() -> None:
+async def test_requests_carry_bearer_token_and_headers() -> None:
     canned = Canned(result(TASK))
     async with A2AClient(canned.app, auth='the-token', headers={'x-team': 'blue'}) as client:
         await client.get('t')
@@ -133,21 +133,21 @@ async def test_a_bearer_token_goes_with_each_request() -> None:
     assert [headers['x-team'] for _, _, headers, _ in canned.requests] == ['blue'] * 2
 
 
-async def test_user_name_and_password_go_with_each_request() -> None:
+async def test_requests_carry_basic_credentials() -> None:
     canned = Canned(result(TASK))
     async with A2AClient(canned.app, auth=('ann', 'secret')) as client:
         await client.get('t')
     assert {headers['authorization'] for _, _, headers, _ in canned.requests} == {'Basic YW5uOnNlY3JldA=='}
 
 
-async def test_a_server_that_lacks_streams_says_so() -> None:
+async def test_stream_at_server_without_streams_is_method_not_found() -> None:
     async with A2AClient(Canned(refusal(-32601), card=card_for(protocolVersion='0.3')).app) as client:
         with pytest.raises(MethodNotFoundError):
             async for _ in client.stream('hello'):
                 pass
 
 
-async def test_empty_events_and_other_artifacts_are_passed_over() -> None:
+async def test_empty_events_are_ignored_and_artifacts_replaced_by_id() -> None:
     chunk = {'taskId': 't', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'one'}]}}
     other = {**chunk, 'artifact': {'artifactId': 'b', 'parts': [{'text': 'two'}]}}
     again = {**other, 'artifact': {'artifactId': 'b', 'parts': [{'text': 'three'}]}}
@@ -159,7 +159,7 @@ async def test_empty_events_and_other_artifacts_are_passed_over() -> None:
     assert [text_of({'artifacts': [artifact]}) for artifact in tasks[-2]['artifacts']] == ['one', 'three']
 
 
-async def test_an_app_that_breaks_before_its_answer() -> None:
+async def test_in_process_app_ending_without_response_is_an_error() -> None:
     async def broken(scope: Scope, receive: Receive, send: Send) -> None:
         raise LookupError('inside')
 
@@ -174,7 +174,7 @@ async def test_an_app_that_breaks_before_its_answer() -> None:
             await client.card()
 
 
-async def test_a_reader_that_leaves_ends_an_app_that_has_more_to_send() -> None:
+async def test_closing_stream_ends_in_process_app() -> None:
     canned = Canned(result(TASK))
     ended = asyncio.Event()
     event = b'data: ' + json.dumps({'jsonrpc': '2.0', 'id': 1, 'result': {'task': WORKING}}).encode() + b'\n\n'
@@ -197,7 +197,7 @@ async def test_a_reader_that_leaves_ends_an_app_that_has_more_to_send() -> None:
         assert ended.is_set()
 
 
-async def test_an_app_that_does_not_start_is_an_error_of_its_own() -> None:
+async def test_lifespan_error_of_in_process_app_is_raised() -> None:
     @asynccontextmanager
     async def broken(app: Starlette) -> AsyncGenerator[None]:
         raise LookupError('no database')
@@ -208,14 +208,14 @@ async def test_an_app_that_does_not_start_is_an_error_of_its_own() -> None:
         await client.__aenter__()
 
 
-async def test_a_client_that_is_entered_twice_stays_open_until_the_last_exit() -> None:
+async def test_client_entered_twice_stays_open_until_last_exit() -> None:
     async with asyncio.timeout(LIMIT), A2AClient(Talker().agent) as client:
         async with client:
             assert text_of((await client.send('hello')).outcome) == ANSWER
         assert text_of((await client.send('hello')).outcome) == ANSWER
 
 
-async def test_a_task_that_takes_longer_than_the_timeout_is_followed_to_its_end() -> None:
+async def test_read_timeout_resends_message_and_polls_task() -> None:
     card = {**CARD, 'capabilities': {'extensions': [REPLAY]}}
     canned = Canned(result({'task': WORKING}), result(TASK), card=card)
     silences: list[str] = []
@@ -242,14 +242,14 @@ async def test_a_task_that_takes_longer_than_the_timeout_is_followed_to_its_end(
         {'auth': 'secret\n'},
     ],
 )
-def test_a_header_that_http_does_not_allow_is_refused_at_once(options: Any) -> None:
+def test_invalid_header_is_refused_at_construction(options: Any) -> None:
     with pytest.raises(ValueError, match='has characters that HTTP does not allow in a header') as refused:
         A2AClient('http://agent.example', **options)
     assert 'secret' not in str(refused.value)
 
 
 @pytest.mark.parametrize('auth', ['secret', ClientCredentials('https://issuer.example', 'id', 'secret')], ids=repr)
-def test_a_token_in_headers_beside_auth_is_refused_at_once(auth: Any) -> None:
+def test_authorization_header_together_with_auth_is_refused(auth: Any) -> None:
     with pytest.raises(ValueError, match='Leave one out') as refused:
         A2AClient('http://agent.example', headers={'Authorization': 'Bearer secret'}, auth=auth)
     assert 'secret' not in str(refused.value)
@@ -261,7 +261,7 @@ class BadAuth(httpx2.Auth):
         yield request
 
 
-async def test_a_header_of_an_authentication_that_http_does_not_allow_is_no_cut_connection() -> None:
+async def test_invalid_header_added_by_auth_is_value_error() -> None:
     with serve(Talker().agent) as server:
         async with asyncio.timeout(LIMIT), A2AClient(server.url, auth=BadAuth()) as client:
             with pytest.raises(
@@ -272,7 +272,7 @@ async def test_a_header_of_an_authentication_that_http_does_not_allow_is_no_cut_
     assert bad.value.__suppress_context__
 
 
-async def test_an_app_that_ignores_its_cancellation_does_not_keep_its_caller(
+async def test_in_process_app_ignoring_cancellation_does_not_block_client(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(asgi_transport, 'STOP_TIME', 0.0)
@@ -321,7 +321,7 @@ async def carded(client: A2AClient) -> None:
 
 
 @pytest.mark.long
-async def test_over_a_bad_network_every_task_of_ours_runs_once_and_is_complete() -> None:
+async def test_tasks_run_once_and_complete_over_cut_connections() -> None:
     tasks = size(40, 500)
     talker = Talker()
     app = ours(talker)
@@ -352,7 +352,7 @@ def official_at_root(talker: Talker) -> ASGIApp:
 
 @pytest.mark.long
 @pytest.mark.parametrize('app', [official_at_root, fasta2a], ids=['official', 'fasta2a'])
-async def test_over_a_bad_network_every_started_task_of_others_is_complete(app: Any) -> None:
+async def test_tasks_of_foreign_servers_are_complete_over_cut_connections(app: Any) -> None:
     tasks = size(20, 100)
     with serve(app(Talker()), anonymous=True) as server:
         async with asyncio.timeout(LIMIT), cutting(server.url, share=0.6, seed=2) as (url, cutter):
@@ -369,7 +369,7 @@ async def test_over_a_bad_network_every_started_task_of_others_is_complete(app: 
             assert [text_of(task) for task in answered] == [ANSWER] * tasks
 
 
-async def test_a_request_without_an_answer_is_not_sent_again_to_an_agent_that_would_run_it_twice() -> None:
+async def test_lost_message_error_without_replay_says_task_may_have_started() -> None:
     with serve(official_at_root(Talker()), anonymous=True) as server:
         async with asyncio.timeout(LIMIT), cutting(server.url, share=1, seed=4) as (url, _):
             card = await card_with(url, server.url)
@@ -379,7 +379,7 @@ async def test_a_request_without_an_answer_is_not_sent_again_to_an_agent_that_wo
             assert any('may have been started' in str(error) for error in lost)
 
 
-async def test_an_agent_that_is_gone_is_given_up() -> None:
+async def test_stopped_server_is_remote_unavailable_after_timeout() -> None:
     server = serve(Agent(TestModel()))
     async with asyncio.timeout(LIMIT):
         async with A2AClient(server.url) as client:
@@ -400,7 +400,7 @@ def let_requests_take_long(canned: Canned, monkeypatch: pytest.MonkeyPatch) -> f
     return LIMIT / 3
 
 
-async def test_a_client_that_gives_up_names_the_task_that_may_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lost_stream_error_names_task_of_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     canned = Canned(stream({'task': WORKING}), Response('', 502))
     async with A2AClient(canned.app, timeout=let_requests_take_long(canned, monkeypatch)) as client:
         with pytest.raises(RemoteUnavailable, match='The task t may go on: read it with `get`') as lost:
@@ -408,7 +408,7 @@ async def test_a_client_that_gives_up_names_the_task_that_may_go_on(monkeypatch:
         assert lost.value.task_id == 't'
 
 
-async def test_a_client_that_gives_up_before_the_task_is_named_says_that_it_may_have_been_started(
+async def test_unanswered_resend_error_says_task_may_have_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     canned = Canned(Response('', 502))

@@ -39,20 +39,20 @@ async def sent(*answers: Response, card: Any = CARD) -> Any:
     'raw',
     ['-_-_', '-_8', '+/8=', '+/8', 'AAEC\nAwQF\n'],
 )
-async def test_files_in_every_spelling_of_base64_are_the_same_bytes(raw: str) -> None:
+async def test_file_in_any_base64_variant_is_decoded(raw: str) -> None:
     file = {'kind': 'file', 'file': {'bytes': raw, 'mimeType': 'application/zip'}}
     task = await sent(result({'kind': 'task', **DONE, 'artifacts': [artifact(file)]}), card=OLDER)
     expected = {'-_-_': b'\xfb\xff\xbf', 'AAEC\nAwQF\n': bytes(range(6))}.get(raw, b'\xfb\xff')
     assert content_of(task).data == expected
 
 
-async def test_a_task_of_0_3_without_its_kind_and_in_an_unknown_state_is_followed() -> None:
+async def test_task_of_0_3_without_kind_in_unknown_state_is_followed() -> None:
     unknown = {**DONE, 'status': {'state': 'unknown'}}
     task = await sent(result(unknown), result({**DONE, 'kind': 'task'}), card=OLDER)
     assert task['status']['state'] == 'completed'
 
 
-async def test_bare_events_of_0_3_are_known_by_their_fields() -> None:
+async def test_events_of_0_3_without_kind_are_recognized_by_fields() -> None:
     ids = {'taskId': 't', 'contextId': 'c'}
     pieces = [
         {**DONE, 'status': {'state': 'submitted'}},
@@ -65,7 +65,7 @@ async def test_bare_events_of_0_3_are_known_by_their_fields() -> None:
     assert (message['message_id'], message['parts']) == ('', [{'text': 'Hi'}])
 
 
-async def test_what_nothing_needs_is_left_out_with_a_warning_that_names_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_malformed_optional_values_are_dropped_with_warning(caplog: pytest.LogCaptureFixture) -> None:
     lenient_reading.warn_once.cache_clear()
     status: Any = {'state': 'TASK_STATE_COMPLETED', 'message': {'role': 'ROLE_AGENT', 'parts': [{'text': 'Half.'}, {}]}}
     history: list[Any] = [{'role': 'ROLE_AGENT', 'parts': []}, {}]
@@ -82,7 +82,7 @@ async def test_what_nothing_needs_is_left_out_with_a_warning_that_names_it(caplo
     )
 
 
-async def test_a_stream_may_end_with_a_carriage_return() -> None:
+async def test_stream_ending_with_carriage_return_is_read() -> None:
     events = [{'task': WORKING}, {'task': TASK}]
     lines = [f'data: {json.dumps({"jsonrpc": "2.0", "id": 1, "result": event})}\r\r' for event in events]
     canned = Canned(stream(*lines))
@@ -92,7 +92,7 @@ async def test_a_stream_may_end_with_a_carriage_return() -> None:
     assert canned.methods == ['SendStreamingMessage']
 
 
-async def test_a_stream_may_be_answered_with_one_event_as_json() -> None:
+async def test_stream_request_answered_with_json_is_followed() -> None:
     canned = Canned(result({'task': WORKING}), result(TASK))
     async with calling(canned) as client:
         states = [update.state async for update in client.stream('hello')]
@@ -100,7 +100,7 @@ async def test_a_stream_may_be_answered_with_one_event_as_json() -> None:
     assert canned.methods == ['SendStreamingMessage', 'GetTask']
 
 
-async def test_a_snapshot_without_artifacts_keeps_what_was_streamed() -> None:
+async def test_task_event_without_artifacts_keeps_streamed_artifacts() -> None:
     ids = {'taskId': 't', 'contextId': 'c'}
     piece = {'artifactUpdate': {**ids, 'artifact': artifact({'text': 'Hello'})}}
     task = await sent(stream({'task': WORKING}, piece, {'task': TASK}))
@@ -109,7 +109,7 @@ async def test_a_snapshot_without_artifacts_keeps_what_was_streamed() -> None:
     assert content_of(emptied) == ''
 
 
-async def test_the_answers_of_the_conformance_tests_for_clients_are_read() -> None:
+async def test_conformance_client_parse_answers_are_read() -> None:
     """Those of CLIENT-PARSE-001 to 006 of the A2A conformance test specification (ACTS)."""
     task = await sent(result({'task': {**TASK, 'artifacts': [artifact({'text': 'hello world'})]}}))
     assert (task['id'], task['context_id'], task['status']['state']) == ('t', 'c', 'completed')

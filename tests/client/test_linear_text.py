@@ -105,7 +105,7 @@ class Counted:
 
 @pytest.mark.parametrize('read', [of_client, of_conversation, of_testing, of_agent])
 @pytest.mark.parametrize('name', STREAMS)
-async def test_reading_a_piece_copies_no_more_than_the_piece(
+async def test_reading_text_chunk_does_not_copy_earlier_text(
     name: str, read: Callable[[Canned], AsyncGenerator[str]]
 ) -> None:
     events, _ = STREAMS[name]
@@ -118,7 +118,7 @@ async def test_reading_a_piece_copies_no_more_than_the_piece(
 
 
 @pytest.mark.parametrize('name', STREAMS)
-async def test_all_text_of_a_long_answer_comes_once(name: str) -> None:
+async def test_long_streamed_text_arrives_exactly_once(name: str) -> None:
     events, text = STREAMS[name]
     async with asyncio.timeout(LIMIT), A2AClient(Canned(stream(*events)).app) as client:
         assert ''.join([piece async for piece in client.stream_text('hello')]) == text

@@ -78,7 +78,7 @@ async def refused(headers: Mapping[str, str], body: bytes = BODY, **options: Any
     return str(error.value)
 
 
-async def test_what_an_app_sends_is_verified() -> None:
+async def test_signed_push_notifications_of_server_are_verified() -> None:
     app = to_a2a(Agent('test'), url=URL, push=Push(private_hosts=['127.0.0.1'], signing=[pem(), public_pem('2048')]))
     async with webhook() as hook, lifespan(app):
         await Client(app).send(taskPushNotificationConfig={'url': hook.url})
@@ -96,7 +96,7 @@ async def test_what_an_app_sends_is_verified() -> None:
     assert claims['aud'] == hook.url.partition('/hook')[0]
 
 
-async def test_each_try_has_a_signature_of_its_own_and_the_id_of_the_notification() -> None:
+async def test_webhook_retry_has_new_signature_and_same_notification_id() -> None:
     push = fixed(Push, private_hosts=['127.0.0.1'], backoff=0.0001, signing=[pem()])
     app = to_a2a(Agent('test'), url=URL, push=push, access=Access(signing=[pem('2048')]))
     async with webhook(500, 200) as hook, lifespan(app):
@@ -109,7 +109,7 @@ async def test_each_try_has_a_signature_of_its_own_and_the_id_of_the_notificatio
     assert first.headers[HEADER] != second.headers[HEADER]
 
 
-def test_a_key_of_cards_and_a_key_of_notifications_cannot_have_the_same_id() -> None:
+def test_different_card_and_push_keys_with_same_id_are_refused() -> None:
     keys = [{**ECAlgorithm.to_jwk(Key().private, as_dict=True), 'kid': 'key-1'} for _ in range(2)]
     to_a2a(Agent('test'), url=URL, push=Push(signing=keys[:1]), access=Access(signing=keys[:1]))
     with pytest.raises(
@@ -118,7 +118,7 @@ def test_a_key_of_cards_and_a_key_of_notifications_cannot_have_the_same_id() -> 
         to_a2a(Agent('test'), url=URL, push=Push(signing=keys[1:]), access=Access(signing=keys[:1]))
 
 
-async def test_without_keys_nothing_is_signed() -> None:
+async def test_push_notification_without_signing_keys_is_unsigned() -> None:
     app = to_a2a(Agent('test'), push=Push(private_hosts=['127.0.0.1']))
     async with webhook() as hook, lifespan(app):
         await Client(app).send(taskPushNotificationConfig={'url': hook.url})
@@ -129,7 +129,7 @@ async def test_without_keys_nothing_is_signed() -> None:
     )
 
 
-def test_signatures_need_the_url_of_the_agent() -> None:
+def test_push_signing_needs_agent_url_and_readable_key() -> None:
     with pytest.raises(TypeError, match=r'Push\.signing needs url='):
         to_a2a(Agent('test'), push=Push(signing=[pem()]))
     with pytest.raises(ValueError, match=r'Push\.signing\[0\] cannot be read'):
@@ -137,7 +137,7 @@ def test_signatures_need_the_url_of_the_agent() -> None:
     assert 'PRIVATE' not in repr(Push(signing=[pem()]))
 
 
-async def test_a_repeated_request_is_refused_and_a_new_try_is_not() -> None:
+async def test_replayed_notification_is_refused_but_retry_is_accepted() -> None:
     verify, headers = verifier(), signed()
     assert (await verify.verify(headers, BODY)).id == 'notification-1'
     with pytest.raises(NotificationRefused, match='is repeated'):
@@ -154,14 +154,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures('clock')
-async def test_a_late_request_and_one_from_the_future_are_refused() -> None:
+async def test_notification_too_old_or_from_future_is_refused() -> None:
     assert (await verifier().verify(signed(ago=325), BODY)).id == 'notification-1'
     assert 'is late' in await refused(signed(ago=335))
     assert 'is late' in await refused(signed(ago=95), max_age=60)
     assert 'in the future' in await refused(signed(ago=-60))
 
 
-async def test_every_changed_byte_of_body_and_signature_is_refused() -> None:
+async def test_changed_byte_in_body_or_signature_is_refused() -> None:
     headers = signed()
     for n in range(len(BODY)):
         changed = BODY[:n] + bytes([BODY[n] ^ 1]) + BODY[n + 1 :]
@@ -183,7 +183,7 @@ async def test_every_changed_byte_of_body_and_signature_is_refused() -> None:
         ({HEADER: 'eyJhbGciOiJub25lIn0.e30.'}, 'has an algorithm that is not accepted'),
     ],
 )
-async def test_a_request_without_a_signature_is_refused(headers: dict[str, str], reason: str) -> None:
+async def test_missing_or_malformed_signature_is_refused(headers: dict[str, str], reason: str) -> None:
     assert reason in await refused(headers)
 
 
@@ -206,18 +206,18 @@ async def test_a_request_without_a_signature_is_refused(headers: dict[str, str],
         ({'webhook_id': 1}, 'has no webhook_id'),
     ],
 )
-async def test_wrong_claims_are_refused(changes: dict[str, Any], reason: str) -> None:
+async def test_signature_with_wrong_claims_is_refused(changes: dict[str, Any], reason: str) -> None:
     assert reason in await refused(claiming(**changes))
 
 
-async def test_a_payload_or_a_body_that_is_no_json_is_refused() -> None:
+async def test_non_json_payload_or_body_is_refused() -> None:
     for payload in (b'x', b'[]'):
         token = api_jws.encode(payload, pem(), 'ES256', headers={'kid': 'k'})
         assert 'is of another agent' in await refused({HEADER: token})
     assert 'is not JSON' in await refused(signed(body=b'x'), b'x')
 
 
-async def test_the_key_has_to_be_trusted() -> None:
+async def test_signing_key_must_be_trusted_or_of_trusted_origin() -> None:
     trusted = TrustedKeys(keys=[public_pem('2048')])
     assert 'names a key that is not trusted' in await refused(signed(), trusted=trusted)
     key = Key('key-1')
@@ -233,7 +233,7 @@ async def test_the_key_has_to_be_trusted() -> None:
 
 
 @pytest.mark.usefixtures('clock')
-async def test_a_function_can_remember_for_several_processes() -> None:
+async def test_first_time_function_detects_replays_across_processes() -> None:
     remembered: dict[str, float] = {}
 
     async def first_time(token_id: str, remaining: float) -> bool:
@@ -249,7 +249,7 @@ async def test_a_function_can_remember_for_several_processes() -> None:
     assert 330 < remaining <= 360
 
 
-def test_the_memory_of_ids_is_bounded() -> None:
+def test_memory_of_notification_ids_is_bounded() -> None:
     remember = Remembered(2)
     assert [remember('a', -1.0), remember('b', 60.0), remember('c', 60.0)] == [True, True, True]
     assert remember('b', 60.0) is False
@@ -257,7 +257,7 @@ def test_the_memory_of_ids_is_bounded() -> None:
         remember('d', 60.0)
 
 
-def test_arguments_out_of_bounds_are_refused() -> None:
+def test_invalid_audience_or_max_age_is_refused() -> None:
     with pytest.raises(ValueError, match=r'audience must be a URL such as https://client\.example\.com'):
         verifier(audience='client')
     for age in (0, 301):
@@ -283,7 +283,7 @@ def starlette_receiver(verify: NotificationVerifier) -> ASGIApp:
 
 
 @pytest.mark.parametrize('receiver', [fastapi_receiver, starlette_receiver])
-async def test_it_is_a_dependency_of_fastapi_and_a_function_of_starlettes_request(receiver: Any) -> None:
+async def test_webhook_receiver_answers_401_or_413_to_bad_requests(receiver: Any) -> None:
     app = receiver(verifier(max_body=100))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=HOOK) as http:
 
@@ -305,7 +305,7 @@ async def test_it_is_a_dependency_of_fastapi_and_a_function_of_starlettes_reques
         assert (await post({**signed(), 'content-length': '9' * 5000}))[0] == 413
 
 
-async def test_a_receiver_without_keys_answers_that_it_cannot_verify_now() -> None:
+async def test_webhook_receiver_answers_503_when_keys_are_unavailable() -> None:
     app = starlette_receiver(verifier(TrustedKeys(origins=['http://127.0.0.1:9'])))
     token = api_jws.encode(b'{}', pem(), 'ES256', headers={'kid': 'k', 'jku': 'http://127.0.0.1:9/keys'})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=HOOK) as http:

@@ -30,7 +30,7 @@ EACH_PEER = pytest.mark.parametrize('peer', [pytest.param(peer, id=name) for nam
 
 
 @EACH_PEER
-async def test_a_message_is_answered_with_its_task(peer: Peer) -> None:
+async def test_sent_message_returns_completed_task(peer: Peer) -> None:
     async with calling(peer) as (client, _):
         card = await client.card()
         assert card.get('supported_interfaces')
@@ -43,7 +43,7 @@ async def test_a_message_is_answered_with_its_task(peer: Peer) -> None:
 
 
 @EACH_PEER
-async def test_a_stream_assembles_the_task(peer: Peer) -> None:
+async def test_stream_updates_assemble_task(peer: Peer) -> None:
     async with calling(peer) as (client, _):
         updates = [update async for update in client.stream([{'text': 'hello'}])]
         task: Any = updates[-1].task
@@ -57,7 +57,7 @@ async def test_a_stream_assembles_the_task(peer: Peer) -> None:
 
 
 @EACH_PEER
-async def test_a_running_task_is_returned_at_once_followed_and_finished(peer: Peer) -> None:
+async def test_subscribe_follows_running_task_to_completion(peer: Peer) -> None:
     async with calling(peer) as (client, talker):
         task: Any = (await client.send('wait', return_immediately=True)).outcome
         await talker.reached.wait()
@@ -75,7 +75,7 @@ async def test_a_running_task_is_returned_at_once_followed_and_finished(peer: Pe
 
 
 @EACH_PEER
-async def test_a_task_is_given_back_when_the_wait_is_over(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_max_wait_returns_running_task(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     async with calling(peer) as (client, talker):
         task: Any = (await client.send('wait', max_wait=wait_until_named(monkeypatch))).outcome
         assert task['status']['state'] in ('submitted', 'working')
@@ -99,7 +99,7 @@ async def test_a_running_task_is_canceled(peer: Peer) -> None:
 
 
 @EACH_PEER
-async def test_an_unknown_task_is_a_typed_error(peer: Peer) -> None:
+async def test_unknown_task_is_task_not_found(peer: Peer) -> None:
     async with calling(peer) as (client, _):
         with pytest.raises(TaskNotFoundError):
             await client.get('no-such-task')
@@ -109,7 +109,7 @@ async def test_an_unknown_task_is_a_typed_error(peer: Peer) -> None:
 
 
 @EACH_PEER
-async def test_tasks_are_listed_over_all_pages(peer: Peer) -> None:
+async def test_list_returns_completed_tasks_of_context(peer: Peer) -> None:
     async with calling(peer) as (client, _):
         task: Any = (await client.send('hello')).outcome
         if not peer.lists:
@@ -126,7 +126,7 @@ async def test_tasks_are_listed_over_all_pages(peer: Peer) -> None:
 
 
 @EACH_PEER
-async def test_calls_side_by_side_do_not_mix(peer: Peer) -> None:
+async def test_concurrent_messages_get_separate_tasks(peer: Peer) -> None:
     async with calling(peer) as (client, _):
         results = await asyncio.gather(*(client.send(f'hello {n}') for n in range(8)))
         assert len({result.task_id for result in results}) == 8
@@ -146,7 +146,7 @@ def url() -> Generator[str]:
         server.terminate()
 
 
-async def test_a_message_to_a_server_of_0_3_is_answered_with_its_task(url: str) -> None:
+async def test_server_of_0_3_answers_message_with_completed_task(url: str) -> None:
     async with asyncio.timeout(LIMIT), A2AClient(url, timeout=LIMIT) as client:
         task: Any = (await client.send('hello')).outcome
         assert task['status']['state'] == 'completed'
@@ -156,7 +156,7 @@ async def test_a_message_to_a_server_of_0_3_is_answered_with_its_task(url: str) 
 
 
 @each_case('declared', ['1.0', '0.1.0', None])
-async def test_version_calls_a_version_that_the_card_does_not_declare(url: str, declared: str | None) -> None:
+async def test_version_option_overrides_version_of_card(url: str, declared: str | None) -> None:
     async with asyncio.timeout(LIMIT), httpx2.AsyncClient(timeout=LIMIT) as http:
         card: Any = (await http.get(f'{url}.well-known/agent-card.json')).json()
     card['protocolVersion'] = declared
@@ -164,7 +164,7 @@ async def test_version_calls_a_version_that_the_card_does_not_declare(url: str, 
         assert text_of((await client.send('hello')).outcome) == ANSWER
 
 
-async def test_a_stream_of_0_3_assembles_the_task(url: str) -> None:
+async def test_stream_updates_of_0_3_assemble_task(url: str) -> None:
     async with asyncio.timeout(LIMIT), A2AClient(url, timeout=LIMIT) as client:
         updates = [update async for update in client.stream('hello')]
         last: Any = updates[-1].task
@@ -173,7 +173,7 @@ async def test_a_stream_of_0_3_assembles_the_task(url: str) -> None:
         assert sum('artifact_update' in update.event for update in updates) == 4
 
 
-async def test_a_running_task_is_followed_and_finished(url: str) -> None:
+async def test_subscribe_follows_running_task_of_0_3_to_completion(url: str) -> None:
     async with asyncio.timeout(LIMIT), A2AClient(url, timeout=LIMIT) as client:
         stream = client.stream('wait')
         update = await anext(stream)
@@ -192,13 +192,13 @@ async def test_a_running_task_is_followed_and_finished(url: str) -> None:
             await client.cancel(task['id'])
 
 
-async def test_an_unknown_task_of_0_3_is_a_typed_error(url: str) -> None:
+async def test_unknown_task_of_0_3_is_task_not_found(url: str) -> None:
     async with asyncio.timeout(LIMIT), A2AClient(url, timeout=LIMIT) as client:
         with pytest.raises(TaskNotFoundError):
             await client.get('no-such-task')
 
 
-async def test_over_cut_connections_every_started_task_is_complete_and_its_artifact_comes_once(url: str) -> None:
+async def test_artifacts_of_0_3_are_complete_over_cut_connections(url: str) -> None:
     async with asyncio.timeout(LIMIT), cutting(url, share=0.6, seed=5) as (proxy_url, cutter):
         card = await card_with(proxy_url, url)
         async with A2AClient(card, timeout=LIMIT) as client:
@@ -207,7 +207,7 @@ async def test_over_cut_connections_every_started_task_is_complete_and_its_artif
         assert [text_of(task) for task in tasks] == [ANSWER] * 10
 
 
-async def test_what_an_examination_says_of_the_server(url: str) -> None:
+async def test_doctor_reports_only_hints_for_server_of_0_3(url: str) -> None:
     async with asyncio.timeout(LIMIT):
         connections = HttpConnections(headers={}, auth=None, client=None, timeout=LIMIT)
         found = [finding async for finding in examine(url, connections)]

@@ -105,12 +105,12 @@ def data(value: Any) -> Part:
         ({'name': 'car', 'parts': ['door']}, [data({'name': 'car', 'parts': ['door']})]),
     ],
 )
-def test_a_message_takes_text_data_files_and_lists_of_them(content: Any, parts: list[Part]) -> None:
+def test_message_content_becomes_text_data_and_file_parts(content: Any, parts: list[Part]) -> None:
     assert message_of(content)['parts'] == parts
 
 
 @pytest.mark.parametrize('content', [3, None, b'bytes', {1}, City, UploadedFile('id', 'openai'), ['Hi', 3]])
-async def test_a_message_takes_nothing_else(content: Any) -> None:
+async def test_unsupported_message_content_is_refused(content: Any) -> None:
     with pytest.raises(TypeError, match='A message takes a text, data '):
         await A2AClient('http://localhost:1').send(content)
 
@@ -138,7 +138,7 @@ SCHEMA = {'json_schema': {'type': 'object'}}
         ([], '', None, ''),
     ],
 )
-async def test_an_answer_is_text_data_and_output(
+async def test_result_has_text_data_and_output_of_artifact(
     parts: list[dict[str, Any]], text: str | None, value: Any, output: Any
 ) -> None:
     answer = await answered(*parts)
@@ -149,7 +149,7 @@ async def test_an_answer_is_text_data_and_output(
     assert repr(answer).startswith("RemoteResult(state='completed', text='")
 
 
-async def test_files_of_an_answer() -> None:
+async def test_result_files_are_read_and_broken_base64_is_refused() -> None:
     answer = await answered(
         {'text': 'Here.'},
         {'raw': 'cG5n', 'mediaType': 'image/png', 'filename': 'photo.png'},
@@ -178,7 +178,9 @@ TYPED: list[tuple[Any, list[dict[str, Any]], Any]] = [
 
 
 @pytest.mark.parametrize(('output_type', 'parts', 'output'), TYPED)
-async def test_an_answer_in_the_wanted_type(output_type: Any, parts: list[dict[str, Any]], output: Any) -> None:
+async def test_result_output_is_parsed_into_output_type(
+    output_type: Any, parts: list[dict[str, Any]], output: Any
+) -> None:
     answer = await answered(*parts, output_type=output_type)
     found = answer.output
     assert found is answer.output
@@ -188,7 +190,7 @@ async def test_an_answer_in_the_wanted_type(output_type: Any, parts: list[dict[s
         assert output == (found.data if isinstance(found, BinaryContent) else found)
 
 
-async def test_an_answer_of_another_type() -> None:
+async def test_result_not_matching_output_type_is_remote_error() -> None:
     wrong = await answered({'data': {'name': 'Paris', 'founded': 'long ago'}}, output_type=City)
     with pytest.raises(RemoteError, match='The answer does not fit City: founded: Input should be a valid date'):
         print(wrong.output)
@@ -200,7 +202,7 @@ async def test_an_answer_of_another_type() -> None:
         print(prose.output)
 
 
-async def test_a_type_without_a_schema_is_refused_before_the_message_is_sent() -> None:
+async def test_output_type_without_schema_is_refused_before_sending() -> None:
     canned = Canned()
     async with A2AClient(canned.app) as client:
         with pytest.raises(PydanticSchemaGenerationError):
@@ -208,7 +210,7 @@ async def test_a_type_without_a_schema_is_refused_before_the_message_is_sent() -
     assert canned.methods == []
 
 
-async def test_an_answer_that_the_card_does_not_declare() -> None:
+async def test_output_not_matching_schema_of_card_is_remote_error() -> None:
     schema = {'type': 'object', 'properties': {'founded': {'type': 'integer'}}}
     capabilities = {'extensions': [{'uri': SCHEMAS_URI, 'params': {'outputSchema': schema}}]}
     artifacts = [{'artifactId': 'a', 'name': 'result', 'parts': [{'data': {'result': PARIS}, 'metadata': SCHEMA}]}]
@@ -228,7 +230,7 @@ async def test_an_answer_that_the_card_does_not_declare() -> None:
         ('INPUT_REQUIRED', 'The remote task t waits for an answer: No.'),
     ],
 )
-async def test_a_task_that_has_not_completed_has_no_output(state: str, says: str) -> None:
+async def test_output_of_uncompleted_task_is_remote_error(state: str, says: str) -> None:
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'No.'}]}
     status = {'status': {'state': f'TASK_STATE_{state}', 'message': message}}
     canned = Canned(result({'task': {**TASK, **status}}))
@@ -243,9 +245,7 @@ async def test_a_task_that_has_not_completed_has_no_output(state: str, says: str
 
 
 @pytest.mark.parametrize(('version', 'binding'), [('1.0', 'JSONRPC'), ('1.0', 'HTTP+JSON'), ('0.3', 'JSONRPC')])
-async def test_a_task_that_is_returned_at_once_writes_its_text_for_who_subscribes_later(
-    version: Any, binding: Any
-) -> None:
+async def test_task_returned_immediately_streams_text_to_later_subscriber(version: Any, binding: Any) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
@@ -270,7 +270,7 @@ async def test_a_task_that_is_returned_at_once_writes_its_text_for_who_subscribe
     assert (texts[0], texts[-1]) == ('It ', 'It is sunny.')
 
 
-async def test_an_agent_that_answers_without_a_task() -> None:
+async def test_message_answer_has_text_but_no_task() -> None:
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
     async with A2AClient(Canned(result({'message': message})).app) as client:
         answer = await client.send('Hello.', resend=True)
@@ -286,7 +286,7 @@ async def test_an_agent_that_answers_without_a_task() -> None:
 # --- streams ----------------------------------------------------------------------------------------------------------
 
 
-async def test_the_text_of_a_stream_comes_in_pieces_whose_sum_is_the_text() -> None:
+async def test_streamed_text_chunks_add_up_to_full_text() -> None:
     async def words(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         for word in ('One', ' two', ' three'):
             yield word
@@ -328,7 +328,9 @@ STATUS = {'statusUpdate': {**DONE['statusUpdate'], 'status': {'state': 'TASK_STA
     ],
     ids=['replaced', 'in the status', 'without a task', 'beside a status'],
 )
-async def test_the_text_of_streams_of_other_servers(events: Sequence[dict[str, Any]], pieces: list[str]) -> None:
+async def test_streamed_text_is_read_from_artifact_status_or_message(
+    events: Sequence[dict[str, Any]], pieces: list[str]
+) -> None:
     async with A2AClient(Canned(stream(*events)).app) as client:
         assert [piece async for piece in client.stream_text('Hello.')] == pieces
 
@@ -362,7 +364,7 @@ A, B = ('delete_file', {'path': 'a'}), ('delete_file', {'path': 'b'})
 ASK = ('ask', {'what': 'pizza'})
 
 
-async def test_an_approval_from_code() -> None:
+async def test_pending_tool_call_is_approved_or_denied() -> None:
     async with A2AClient(clerk(A)) as client:
         asked = await client.send('Go.', metadata={'n': 1})
         [call] = asked.pending
@@ -375,7 +377,7 @@ async def test_an_approval_from_code() -> None:
         assert (await (await client.send('Go.')).deny()).text == 'The tool call was denied.'
 
 
-async def test_empty_reason_counts_as_no_reason() -> None:
+async def test_empty_denial_reason_gets_default_text() -> None:
     async with A2AClient(clerk(A, ASK)) as client:
         asked = await client.send('Go.')
         delete, question = (call['id'] for call in asked.pending)
@@ -383,7 +385,7 @@ async def test_empty_reason_counts_as_no_reason() -> None:
     assert done.text == 'The tool call was denied., No answer was given.'
 
 
-async def test_a_message_names_earlier_tasks_and_the_answer_to_its_question_does_not() -> None:
+async def test_approval_does_not_repeat_reference_task_ids() -> None:
     async with A2AClient(clerk(A)) as client:
         first = await (await client.send('Go.')).approve()
         asked = await client.send('Once more.', reference_task_ids=[first.task_id])
@@ -393,7 +395,7 @@ async def test_a_message_names_earlier_tasks_and_the_answer_to_its_question_does
     assert names == [[first.task_id], None]
 
 
-async def test_calls_are_decided_one_by_one_or_together() -> None:
+async def test_pending_calls_are_decided_singly_or_together() -> None:
     async with A2AClient(clerk(A, B, ASK)) as client:
         asked = await client.send('Go.')
         first, second, question = (call['id'] for call in asked.pending)
@@ -419,7 +421,7 @@ async def test_calls_are_decided_one_by_one_or_together() -> None:
         assert (await (await client.send('Go.')).deny('No.')).state == 'completed'
 
 
-async def test_the_question_of_the_agent_itself() -> None:
+async def test_question_of_agent_is_answered_or_denied() -> None:
     async with A2AClient(pizzeria()) as client:
         asked = await client.send('Go.')
         assert (asked.text, asked.pending) == ('Which pizza?', [])
@@ -428,7 +430,7 @@ async def test_the_question_of_the_agent_itself() -> None:
         assert (await (await client.send('Go.')).deny()).state == 'canceled'
 
 
-async def test_an_approval_is_no_answer_to_a_question() -> None:
+async def test_approval_of_question_is_refused() -> None:
     async with A2AClient(clerk(A, ASK)) as client:
         asked = await client.send('Go.')
         question = asked.pending[1]['id']
@@ -437,7 +439,7 @@ async def test_an_approval_is_no_answer_to_a_question() -> None:
                 await answer
 
 
-async def test_false_answers_a_question_for_a_boolean() -> None:
+async def test_false_answers_boolean_question() -> None:
     agent = Agent(FunctionModel(once('sure')), name='asker')
 
     @agent.tool_plain
@@ -456,7 +458,7 @@ def once(tool: str) -> Any:
     return call
 
 
-async def test_the_options_of_a_message_hold_for_its_answers() -> None:
+async def test_output_type_of_message_applies_after_approval() -> None:
     agent = Agent(FunctionModel(cities), output_type=City, name='mapper')
 
     @agent.tool_plain(requires_approval=True)
@@ -474,7 +476,7 @@ def cities(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[ToolCallPart('look', {})])
 
 
-async def test_a_sign_in_is_said_to_be_done_or_is_denied() -> None:
+async def test_auth_required_task_is_approved_or_denied() -> None:
     signed_in: list[bool] = []
     agent = Agent(FunctionModel(once('mail')), name='post')
 
@@ -492,13 +494,13 @@ async def test_a_sign_in_is_said_to_be_done_or_is_denied() -> None:
         assert (await asked.approve()).text == 'Lunch?'
 
 
-async def test_the_answers_of_a_test_work_with_any_client() -> None:
+async def test_testing_answers_complete_task_of_ordinary_client() -> None:
     async with A2AClient(clerk(A, ASK)) as client:
         answers = Answers({'delete_file': ToolApproved(override_args={'path': 'c'}), 'ask': 'salami'})
         assert (await answers.complete(await client.send('Go.'))).text == 'c is deleted, salami'
 
 
-async def test_another_client_answers_the_tasks_that_wait() -> None:
+async def test_waiting_task_is_approved_by_another_client() -> None:
     async with A2AClient(app := to_a2a(clerk(A))) as client, A2AClient(app) as approver:
         asked = await client.send('Go.')
         [waiting] = [listed async for listed in approver.list(state='input-required')]
@@ -510,7 +512,7 @@ async def test_another_client_answers_the_tasks_that_wait() -> None:
 # --- conversations ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_conversation_keeps_its_context_and_answers_questions() -> None:
+async def test_conversation_keeps_context_and_answers_questions() -> None:
     async with A2AClient(pizzeria()) as client:
         chat = client.conversation()
         assert chat.context_id is None
@@ -527,7 +529,7 @@ async def test_a_conversation_keeps_its_context_and_answers_questions() -> None:
         assert left.context_id not in (None, chat.context_id)
 
 
-async def test_a_conversation_goes_on_after_its_question_was_answered_otherwise() -> None:
+async def test_conversation_continues_after_question_was_answered_elsewhere() -> None:
     async with A2AClient(clerk(A)) as client:
         chat = client.conversation()
         asked = await chat.send('Go.')
@@ -544,7 +546,7 @@ async def test_a_conversation_goes_on_after_its_question_was_answered_otherwise(
             await anext(chat.stream('Go.', task_id=asked.task_id))
 
 
-async def test_a_conversation_forgets_a_task_only_once_it_no_longer_waits() -> None:
+async def test_conversation_keeps_waiting_task_until_answered_or_erased() -> None:
     async with A2AClient(app := to_a2a(pizzeria())) as client:
         chat = client.conversation()
         asked = await chat.send('Go.')
@@ -557,7 +559,7 @@ async def test_a_conversation_forgets_a_task_only_once_it_no_longer_waits() -> N
         assert (await other.send('Go.')).task_id != gone.task_id
 
 
-async def test_a_listed_task_has_its_answer_only_with_its_artifacts() -> None:
+async def test_listed_task_has_output_only_with_artifacts() -> None:
     async with A2AClient(Agent(TestModel(custom_output_text='Ha!'))) as client:
         await client.send('Hello.')
         [bare] = [listed async for listed in client.list()]
@@ -569,7 +571,7 @@ async def test_a_listed_task_has_its_answer_only_with_its_artifacts() -> None:
                 getattr(bare, attribute)
 
 
-async def test_a_conversation_without_an_answer_stays_as_it_was() -> None:
+async def test_failed_stream_keeps_context_of_conversation() -> None:
     async with A2AClient(Canned(result({})).app) as client:
         chat = client.conversation('c')
         with pytest.raises(RemoteProtocolError):

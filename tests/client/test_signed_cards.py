@@ -80,7 +80,7 @@ async def refused(wire: Any, trusted: TrustedKeys = TRUSTED) -> str:
     ('kind', 'algorithm'),
     [('P-256', 'ES256'), ('2048', 'RS256'), ('2048', 'PS256'), ('2048', 'RS512'), ('Ed25519', 'EdDSA')],
 )
-async def test_a_card_that_the_official_sdk_has_signed_is_verified(kind: str, algorithm: str) -> None:
+async def test_card_signed_by_official_sdk_is_verified(kind: str, algorithm: str) -> None:
     wire = signed(key=pem(kind), alg=algorithm)
     card = await card_of(wire, TrustedKeys(keys=[public_pem(kind)]))
     assert (card['name'], card['description']) == ('canned', 'Für Tests.')
@@ -88,7 +88,7 @@ async def test_a_card_that_the_official_sdk_has_signed_is_verified(kind: str, al
     assert 'names a key that is not trusted' in await refused(wire, TrustedKeys(keys=[public_pem('P-384')]))
 
 
-async def test_a_card_of_this_package_is_verified_before_and_after_a_rotation() -> None:
+async def test_card_of_own_server_is_verified_across_key_rotation() -> None:
     old, new = TrustedKeys(keys=[public_pem()]), TrustedKeys(keys=[public_pem('2048')])
     for keys, fitting, others in (
         ([pem(), public_pem('2048')], [old], [new]),
@@ -124,20 +124,20 @@ async def content_of(body: bytes) -> Any:
 
 
 @pytest.mark.slow
-async def test_every_changed_byte_is_refused() -> None:
+async def test_changed_byte_of_signed_card_is_refused() -> None:
     for body in (to_json(await served()), to_json(signed())):
         assert await content_of(body) is not None
         assert [changed for changed in flips(body) if await content_of(changed) is not None] == []
 
 
-async def test_no_changed_byte_changes_what_two_signatures_cover() -> None:
+async def test_changed_byte_never_changes_content_of_doubly_signed_card() -> None:
     body = to_json(await served(auth=nobody, **EITHER))
     contents = [content for changed in [*flips(body)][::7] if (content := await content_of(changed)) is not None]
     assert contents == [await content_of(body)] * len(contents)
 
 
 @given(st.data())
-def test_every_changed_value_is_refused(data: st.DataObject) -> None:
+def test_changed_value_of_signed_card_is_refused(data: st.DataObject) -> None:
     wire = signed()
     places = [place for place in _leaves(wire) if place[0] != 'signatures' or place[-1] in ('protected', 'signature')]
     *path, last = data.draw(st.sampled_from(places))
@@ -184,7 +184,7 @@ REQUIREMENTS: list[Any] = [
 ]
 
 
-async def test_added_removed_and_changed_security_requirements_are_found() -> None:
+async def test_changed_security_requirements_are_refused() -> None:
     """No signature of the card can be left out so that the requirements are not signed."""
     card = await served(auth=nobody, **EITHER)
     written: list[Any] = [{'schemes': {'a': {}, 'b': {}}}, {'schemes': {'b': {'list': ['admin']}}}]
@@ -210,7 +210,7 @@ def nobody(_: object) -> None:
     """Authenticate no caller."""
 
 
-async def test_requirements_that_the_official_sdk_has_not_signed_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unsigned_security_requirements_are_dropped_with_warning(caplog: pytest.LogCaptureFixture) -> None:
     requirements: list[Any] = [{'schemes': {'b': {'list': ['admin']}}}]
     schemes = {name: {'httpAuthSecurityScheme': {'scheme': 'Basic'}} for name in 'ab'}
     wire = signed({**CARD, 'securitySchemes': schemes, 'securityRequirements': [*requirements, {'schemes': {'a': {}}}]})
@@ -237,7 +237,7 @@ def by_the_text(card: dict[str, Any], payload: bytes) -> dict[str, Any]:
     return {**card, 'signatures': [{'protected': protected, 'signature': signature}]}
 
 
-async def test_a_card_that_somebody_has_signed_by_the_text_is_verified() -> None:
+async def test_card_signed_by_text_of_specification_is_verified() -> None:
     bearer: dict[str, Any] = {
         **CARD,
         'description': '',
@@ -302,13 +302,13 @@ def header(**fields: Any) -> str:
         ({'protected': header(alg='RS256', kid='k'), 'signature': 'AAAA'}, 'names a key that is not trusted'),
     ],
 )
-async def test_a_signature_that_is_none_is_refused_with_its_reason(signature: Any, reason: str) -> None:
+async def test_invalid_signature_is_refused_with_reason(signature: Any, reason: str) -> None:
     assert (await refused({**CARD, 'signatures': [signature]})).endswith(f'the last signature {reason}.')
     wire = signed()
     assert (await card_of({**wire, 'signatures': [signature, *wire['signatures']]}))['name'] == 'canned'
 
 
-async def test_a_public_key_is_no_secret_of_hmac() -> None:
+async def test_hmac_signature_is_refused_for_public_key() -> None:
     """The classical confusion of algorithms: anybody knows the public key."""
     payload = b'{}'
     token = jwt.api_jws.encode(payload, 'x' * 64, 'HS256', headers={'kid': load_keys([public_pem()], 'k')[0].kid})
@@ -316,16 +316,16 @@ async def test_a_public_key_is_no_secret_of_hmac() -> None:
     assert 'algorithm' in await refused({**CARD, 'signatures': [{'protected': protected, 'signature': value}]})
 
 
-async def test_a_card_that_has_no_signed_form_is_refused() -> None:
+async def test_signed_card_with_malformed_name_is_refused() -> None:
     assert 'cannot be verified: name is not a string' in await refused({**signed(), 'name': 1})
 
 
-async def test_accepted_algorithms_can_be_fewer() -> None:
+async def test_signature_with_disallowed_algorithm_is_refused() -> None:
     trusted = TrustedKeys(keys=[public_pem()], algorithms=['EdDSA'])
     assert 'has an algorithm that is not accepted' in await refused(signed(), trusted)
 
 
-async def test_a_key_with_an_id_verifies_only_signatures_with_the_id() -> None:
+async def test_key_with_id_verifies_only_signatures_with_same_id() -> None:
     [pair] = load_keys([public_pem()], 'keys')
     for kid in ('key-1', 'key-2'):
         trusted = TrustedKeys(keys=[{'keys': [{**pair.public, 'kid': kid}, {**pair.public, 'kid': 'x'}]}])
@@ -335,7 +335,7 @@ async def test_a_key_with_an_id_verifies_only_signatures_with_the_id() -> None:
             assert 'names a key that is not trusted' in await refused(signed(), trusted)
 
 
-async def test_the_key_set_of_a_configured_origin_is_fetched() -> None:
+async def test_key_set_of_trusted_origin_is_fetched() -> None:
     key = Key('key-1')
     async with issuer(key) as served:
         jku = f'{served.url}/keys'
@@ -350,7 +350,7 @@ async def test_the_key_set_of_a_configured_origin_is_fetched() -> None:
             await card_of(wire, TrustedKeys(origins=[jku]))
 
 
-async def test_the_key_set_of_another_origin_is_never_fetched() -> None:
+async def test_key_set_of_untrusted_origin_is_never_fetched() -> None:
     key = Key('key-1')
     async with issuer(key) as served:
         wire = signed(key=key.private, jku=f'{served.url}/keys')
@@ -365,7 +365,7 @@ async def test_the_key_set_of_another_origin_is_never_fetched() -> None:
         assert served.asked == []
 
 
-async def test_key_sets_that_cannot_be_fetched_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_key_set_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -388,7 +388,7 @@ async def test_key_sets_that_cannot_be_fetched_are_bounded(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize('exact', [False, True], ids=['usual place', 'configured'])
-async def test_made_up_key_sets_do_not_keep_the_genuine_one_out(exact: bool) -> None:
+async def test_genuine_key_set_is_fetched_despite_many_failed_requests(exact: bool) -> None:
     key = Key('key-1')
     async with issuer(key) as served:
         genuine = f'{served.url}/keys' if exact else f'{served.url}/.well-known/jwks.json'
@@ -403,7 +403,7 @@ async def test_made_up_key_sets_do_not_keep_the_genuine_one_out(exact: bool) -> 
         assert len(served.asked) == 33
 
 
-async def test_the_key_set_of_an_origin_is_fetched_besides_configured_keys_without_id() -> None:
+async def test_key_set_of_origin_is_used_besides_configured_keys() -> None:
     key = Key('key-1')
     async with issuer(key) as served:
         trusted = TrustedKeys(keys=[public_pem()], origins=[served.url])
@@ -417,7 +417,7 @@ async def test_the_key_set_of_an_origin_is_fetched_besides_configured_keys_witho
         assert served.asked == ['/keys']
 
 
-async def test_key_sets_that_verify_nothing_give_way_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_useless_key_sets_are_evicted_before_useful_key_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Anybody can send a notification, and name many URLs of one key set."""
     monkeypatch.setattr('pydantic_ai_a2a.client.key_finder.KEY_TIMES', (600.0, 0.0, 0.0))
     key = Key('key-1')
@@ -435,7 +435,7 @@ async def test_key_sets_that_verify_nothing_give_way_to_others(monkeypatch: pyte
         assert served.asked.count('/keys') == 1
 
 
-async def test_a_card_that_has_not_changed_is_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unchanged_card_is_verified_after_each_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
     app = to_a2a(Agent('test', name='joker'), url='http://agent.example/', access=Access(signing=[pem()]))
 
     def at_once(_: object) -> float:
@@ -456,14 +456,14 @@ async def test_a_card_that_has_not_changed_is_verified_again(monkeypatch: pytest
     assert len(checks) == 2
 
 
-async def test_the_origin_of_a_signed_card_does_not_replace_a_loopback_address() -> None:
+async def test_loopback_url_on_signed_card_is_refused() -> None:
     card = signed(card_for(url='http://localhost:8000/'))
     async with over(Canned(card=card).app, 'http://agent.example', card_keys=TRUSTED) as client:
         with pytest.raises(CardRefused, match=r'names an interface at another origin, http://localhost:8000\.'):
             await client.send('Hello.')
 
 
-async def test_an_extended_card_is_verified() -> None:
+async def test_extended_card_needs_trusted_signature() -> None:
     key = 'the-key-of-ann-1234'
     app = to_a2a(
         Agent('test'),
@@ -479,7 +479,7 @@ async def test_an_extended_card_is_verified() -> None:
             await client.extended_card()
 
 
-async def test_agents_and_tools_refuse_an_unsigned_card() -> None:
+async def test_remote_agent_and_toolset_refuse_unsigned_card() -> None:
     for capability in (
         {'toolsets': [A2AToolset('http://127.0.0.1:1', card_keys=TRUSTED, http_client=None)]},
         {'capabilities': [A2A('http://127.0.0.1:1', card_keys=TRUSTED)]},
@@ -499,7 +499,7 @@ def _options(options: Mapping[str, Any]) -> dict[str, Any]:
     return dict(options)
 
 
-def test_keys_that_cannot_be_used_are_refused() -> None:
+def test_unusable_trusted_keys_are_refused() -> None:
     with pytest.raises(ValueError, match='TrustedKeys needs keys= or origins='):
         TrustedKeys()
     with pytest.raises(ValueError, match=r'TrustedKeys\.algorithms must be of RS256, .*, not HS256, none\.'):

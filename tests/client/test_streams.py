@@ -82,7 +82,7 @@ def agno(*texts: str, last: bool) -> list[Any]:
 
 
 @each_case('last', [True, False])
-async def test_the_pieces_of_agno_are_one_answer(last: bool) -> None:
+async def test_message_pieces_of_agno_are_joined_into_answer(last: bool) -> None:
     canned = Canned(stream(*agno('It ', 'is ', '21.', last=last)), card=AGNO)
     async with calling(canned) as client:
         seen = [(update.task, update) async for update in client.stream('hello')]
@@ -107,7 +107,7 @@ HISTORIES: dict[str, tuple[list[Any], list[str]]] = {
 
 
 @each_case('name', HISTORIES)
-async def test_the_history_of_a_stream_has_its_messages(name: str) -> None:
+async def test_streamed_messages_are_added_to_task_history(name: str) -> None:
     events, texts = HISTORIES[name]
     user = {**message('Hi', 'u'), 'role': 'ROLE_USER'}
     first = {'task': {**WORKING, 'history': [user]}}
@@ -117,7 +117,7 @@ async def test_the_history_of_a_stream_has_its_messages(name: str) -> None:
     assert [''.join(part['text'] for part in said['parts']) for said in task['history']] == ['Hi', *texts]
 
 
-async def test_messages_without_a_task_are_joined() -> None:
+async def test_streamed_messages_without_task_are_joined() -> None:
     for ids in ('aaa', 'abc'):
         events = [{'message': message(text, n)} for text, n in zip(('It ', 'is ', '21.'), ids, strict=True)]
         async with calling(Canned(stream(*events))) as client:
@@ -125,14 +125,14 @@ async def test_messages_without_a_task_are_joined() -> None:
         assert answer['parts'] == [{'text': 'It is 21.'}]
 
 
-async def test_a_message_before_its_task_belongs_to_the_task() -> None:
+async def test_message_before_task_event_is_added_to_task_history() -> None:
     events = [{'message': message('Done.', **IDS)}, status('TASK_STATE_WORKING'), status('TASK_STATE_COMPLETED')]
     async with calling(Canned(stream(*events))) as client:
         task: Any = (await client.send('hello')).outcome
     assert (task['id'], task['history'][0]['parts']) == ('t', [{'text': 'Done.'}])
 
 
-async def test_the_messages_of_a_task_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_streamed_messages_over_size_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followed_task, 'MAX_ANSWER', 3_000)
     events = [event for n in range(9) for event in ({'message': message('x' * 300, str(n))}, {'task': WORKING})]
     async with calling(Canned(stream(*events), result(TASK))) as client:
@@ -155,7 +155,7 @@ def read(pieces: Sequence[bytes], limit: int = 1000) -> list[tuple[bytes, bytes]
 
 
 @given(st.sampled_from(['\n', '\r\n', '\r']), st.lists(st.integers(0, 120)))
-def test_events_do_not_depend_on_pieces_and_ends_of_lines(end: str, cuts: list[int]) -> None:
+def test_sse_events_ignore_chunk_borders_and_line_endings(end: str, cuts: list[int]) -> None:
     stream = STREAM.replace('\n', end).encode()
     places = [0, *sorted(cuts), len(stream)]
     pieces = [stream[a:b] for a, b in pairwise(places)]
@@ -167,7 +167,7 @@ def test_events_do_not_depend_on_pieces_and_ends_of_lines(end: str, cuts: list[i
     [[b'data: 12345', b'67890'], [b'data: 1234\n', b'data: 1234\n'], [b': comment', b' that does not end']],
     ids=['line', 'event', 'comment'],
 )
-def test_an_event_longer_than_the_limit_is_refused_before_its_end(pieces: list[bytes]) -> None:
+def test_oversized_sse_event_is_refused_before_its_end(pieces: list[bytes]) -> None:
     assert read(pieces, 100) == []
     with pytest.raises(EventTooLong):
         read(pieces, 15)
@@ -210,12 +210,12 @@ async def calls(deltas: int) -> int:
     return sum(entry.callcount for entry in profile.getstats())
 
 
-async def test_a_piece_of_text_takes_few_calls() -> None:
+async def test_streamed_text_chunk_costs_few_function_calls() -> None:
     await calls(1)
     assert (await calls(300) - await calls(100)) / 200 <= MOST_CALLS
 
 
-async def test_each_update_has_the_text_of_its_moment_and_no_copy() -> None:
+async def test_earlier_updates_keep_their_text_without_copying_artifacts() -> None:
     """A copy for each update would take 250 MB."""
     updates = [START.followed_by({'task': {'id': 't', 'context_id': 'c', 'status': {'state': 'working'}}})]
     tracemalloc.start()

@@ -61,7 +61,7 @@ def plain(body: str, status: int = 200, kind: str = 'text/html', **headers: str)
         (RedirectResponse('http://elsewhere.example/?token=secret-token'), 'HTTP 307 redirects'),
     ],
 )
-async def test_an_answer_that_is_not_a2a(answer: Response, text: str) -> None:
+async def test_invalid_answer_is_protocol_error(answer: Response, text: str) -> None:
     async with calling(Canned(answer)) as client:
         with pytest.raises(RemoteProtocolError, match=text) as refused:
             await client.get('t')
@@ -80,7 +80,7 @@ async def test_an_answer_that_is_not_a2a(answer: Response, text: str) -> None:
         (refusal(-32001, 'Gone.', 404), TaskNotFoundError),
     ],
 )
-async def test_a_refusal_is_the_error_of_its_code_or_status(answer: Response, kind: type[A2AError]) -> None:
+async def test_refusal_raises_error_of_its_code_or_http_status(answer: Response, kind: type[A2AError]) -> None:
     answer.headers['x-correlation-id'] = 'the-name'
     async with calling(Canned(answer)) as client:
         with pytest.raises(kind) as refused:
@@ -92,7 +92,7 @@ async def test_a_refusal_is_the_error_of_its_code_or_status(answer: Response, ki
 
 @pytest.mark.parametrize('status', [401, 403, 418, 429, 500, 503])
 @pytest.mark.parametrize('binding', ['JSONRPC', 'HTTP+JSON'])
-async def test_a_refusal_without_a_body_names_the_url(status: int, binding: str) -> None:
+async def test_refusal_without_body_names_url_and_status(status: int, binding: str) -> None:
     canned = Canned(Response(status_code=status), card=card_for(protocolBinding=binding))
     async with calling(canned) as client:
         with pytest.raises(A2AError, match=rf'http://agent.example/rpc has answered with HTTP {status}\.'):
@@ -117,7 +117,7 @@ REASONS: dict[str, tuple[Response, str]] = {
 
 
 @each_case('binding', ['JSONRPC', 'HTTP+JSON'])
-async def test_the_reason_of_a_refusal_is_one_line_of_the_error(binding: str) -> None:
+async def test_refusal_reason_is_shown_in_single_line(binding: str) -> None:
     card = card_for(protocolBinding=binding)
     for answer, text in REASONS.values():
         async with calling(Canned(answer, card=card)) as client:
@@ -138,7 +138,7 @@ async def test_the_reason_of_a_refusal_is_one_line_of_the_error(binding: str) ->
         ('boom', 'boom'),
     ],
 )
-async def test_the_data_of_a_json_rpc_error_is_part_of_the_reason(error: Any, text: str) -> None:
+async def test_json_rpc_error_data_is_part_of_reason(error: Any, text: str) -> None:
     body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'error': error})
     async with calling(Canned(plain(body, kind='application/json'))) as client:
         with pytest.raises(A2AError) as refused:
@@ -146,7 +146,7 @@ async def test_the_data_of_a_json_rpc_error_is_part_of_the_reason(error: Any, te
     assert str(refused.value) == text
 
 
-async def test_a_busy_agent_is_asked_again_after_the_time_that_it_names() -> None:
+async def test_busy_agent_is_retried_until_task_completes() -> None:
     busy = refusal(-32000, 'Busy.', 503, {'retry-after': '0'})
     many = refusal(-32000, 'Too many.', 429)
     closed = refusal(-32004, 'This agent lets nobody subscribe.')
@@ -157,7 +157,7 @@ async def test_a_busy_agent_is_asked_again_after_the_time_that_it_names() -> Non
     assert canned.methods == ['SendStreamingMessage'] * 3 + ['GetTask'] * 2 + ['SubscribeToTask', 'GetTask']
 
 
-async def test_the_first_long_pause_is_in_the_log_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+async def test_first_long_retry_pause_is_logged_with_reason(caplog: pytest.LogCaptureFixture) -> None:
     short, long = (refusal(-32000, 'Busy.', 503, {'retry-after': wait}) for wait in ('0', '1'))
     async with calling(Canned(short, long, long, stream({'task': TASK})), timeout=LIMIT) as client:
         await client.send('hello')
@@ -165,14 +165,14 @@ async def test_the_first_long_pause_is_in_the_log_with_its_reason(caplog: pytest
     assert re.fullmatch(r'The request is repeated for up to \d+ seconds: Busy\.', text)
 
 
-async def test_a_quota_that_is_used_up_for_long_is_an_error() -> None:
+async def test_long_retry_after_is_quota_exceeded_error() -> None:
     async with calling(Canned(refusal(-32000, 'Tomorrow.', 429, {'retry-after': '86400'}))) as client:
         with pytest.raises(QuotaExceededError) as refused:
             await client.send('hello')
     assert refused.value.retry_after == 86400
 
 
-async def test_an_agent_that_is_busy_all_the_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_always_busy_agent_is_given_up_after_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     canned, loop = Canned(refusal(-32000, 'Busy.', 503)), asyncio.get_running_loop()
     time = loop.time
     monkeypatch.setattr(loop, 'time', lambda: time() + len(canned.requests) * LIMIT / 8)  # each request takes long
@@ -192,7 +192,7 @@ async def test_an_agent_that_is_busy_all_the_time_is_given_up(monkeypatch: pytes
         (refusal(-32602, 'Bad.'), A2AError, 'Bad.'),
     ],
 )
-async def test_a_stream_that_is_none(answer: Response, kind: type[Exception], text: str) -> None:
+async def test_invalid_stream_answer_raises_typed_error(answer: Response, kind: type[Exception], text: str) -> None:
     async with calling(Canned(answer)) as client:
         with pytest.raises(kind, match=text):
             async for _ in client.stream('hello'):
@@ -200,7 +200,7 @@ async def test_a_stream_that_is_none(answer: Response, kind: type[Exception], te
 
 
 @pytest.mark.parametrize('kind', ['artifact', 'artifacts', 'metadata'])
-async def test_a_task_that_grows_without_an_end_is_cut(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endlessly_growing_task_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followed_task, 'MAX_ANSWER', 5_000)
     sent = 0
 
@@ -224,7 +224,9 @@ async def test_a_task_that_grows_without_an_end_is_cut(kind: str, monkeypatch: p
 
 
 @pytest.mark.parametrize('kind', ['artifacts', 'metadata', 'task'])
-async def test_a_task_with_too_many_small_entries_is_cut(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_task_with_too_many_artifacts_or_metadata_keys_is_refused(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(followed_task, 'MOST_ENTRIES', 20)
     sent = 0
 
@@ -246,7 +248,7 @@ async def test_a_task_with_too_many_small_entries_is_cut(kind: str, monkeypatch:
     assert sent < 100
 
 
-async def test_content_that_is_replaced_again_and_again_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_replaced_content_does_not_count_toward_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followed_task, 'MAX_ANSWER', 5_000)
     artifact = {'artifactId': 'a', 'parts': [{'text': 'x' * 50}]}
     replaced = {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact}}
@@ -256,7 +258,7 @@ async def test_content_that_is_replaced_again_and_again_does_not_grow(monkeypatc
         assert len([update async for update in client.stream('hello')]) == 302
 
 
-async def test_a_message_in_place_of_a_task() -> None:
+async def test_message_answer_without_task_is_returned() -> None:
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
     async with calling(Canned(stream({'message': message}), stream({'message': message}))) as client:
         answer = (await client.send('hello')).outcome
@@ -267,7 +269,7 @@ async def test_a_message_in_place_of_a_task() -> None:
         assert (await client.send('hello', return_immediately=True)).outcome == answer
 
 
-async def test_a_cut_stream_goes_on_after_its_last_event() -> None:
+async def test_cut_stream_resumes_after_last_event_id() -> None:
     chunk = {'taskId': 't', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'one '}]}}
     rest = {**chunk, 'artifact': {'artifactId': 'a', 'parts': [{'text': 'two'}]}, 'append': True}
     end = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}, 'metadata': {'b': 2}}
@@ -288,7 +290,7 @@ async def test_a_cut_stream_goes_on_after_its_last_event() -> None:
     assert canned.requests[-1][2]['last-event-id'] == '2'
 
 
-async def test_events_after_a_number_assemble_what_they_tell() -> None:
+async def test_subscribe_with_last_event_id_assembles_later_events() -> None:
     chunk = {'taskId': 't', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'url': 'http://x.example'}]}}
     more = {**chunk, 'artifact': {'artifactId': 'a', 'parts': [{'text': 'b'}]}, 'append': True}
     status = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_INPUT_REQUIRED'}}
@@ -311,7 +313,7 @@ def _shown(artifact: Any) -> str:
     return ' '.join([artifact['artifact_id'], *contents])
 
 
-async def test_each_update_stays_as_it_was() -> None:
+async def test_earlier_updates_do_not_change_with_later_events() -> None:
     def chunk(artifact_id: str, *parts: Any, **fields: Any) -> Any:
         artifact = {'artifactId': artifact_id, 'parts': [*parts], **fields}
         return {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact, 'append': True}}
@@ -354,7 +356,7 @@ async def test_each_update_stays_as_it_was() -> None:
 
 
 @pytest.mark.parametrize('state', ['completed', 'failed', 'canceled', 'rejected', 'input-required', 'auth-required'])
-async def test_a_task_is_followed_until_it_stops(state: str) -> None:
+async def test_task_is_followed_until_terminal_or_interrupted_state(state: str) -> None:
     task = {**TASK, 'status': {'state': f'TASK_STATE_{state.upper().replace("-", "_")}'}}
     for capabilities, answers in (
         ({'streaming': True}, [stream({'task': WORKING}, {'task': task})]),
@@ -365,7 +367,7 @@ async def test_a_task_is_followed_until_it_stops(state: str) -> None:
         assert states == ['working', state]
 
 
-async def test_an_agent_that_does_not_stream_is_polled() -> None:
+async def test_agent_without_streaming_is_polled() -> None:
     card: dict[str, Any] = {**CARD, 'capabilities': {}}
     canned = Canned(result({'task': WORKING}), result(WORKING), result(WORKING), result(TASK), card=card)
     async with calling(canned) as client:
@@ -379,7 +381,7 @@ async def test_an_agent_that_does_not_stream_is_polled() -> None:
         assert task['status']['state'] == 'completed'
 
 
-async def test_a_message_is_sent_again_byte_for_byte_if_the_agent_runs_it_once() -> None:
+async def test_lost_message_is_resent_unchanged_to_agent_with_replay() -> None:
     card: dict[str, Any] = {**CARD, 'capabilities': {'extensions': [REPLAY]}}
     canned = Canned(plain('', 504), plain('', 502), result({'task': TASK}), card=card)
     async with calling(canned) as client:
@@ -398,7 +400,7 @@ async def test_a_message_is_sent_again_byte_for_byte_if_the_agent_runs_it_once()
         await client.send({'role': 'user', 'parts': [{'text': 'hello'}], 'message_id': 'm' * 16})
 
 
-async def test_an_operation_that_a_server_lacks_changes_nothing_for_the_others() -> None:
+async def test_method_not_found_does_not_affect_later_requests() -> None:
     card = {**CARD, 'capabilities': {'extendedAgentCard': True}}
     canned = Canned(refusal(-32601), refusal(-32601), refusal(-32601), result({'task': TASK}), card=card)
     async with calling(canned) as client:
@@ -410,7 +412,7 @@ async def test_an_operation_that_a_server_lacks_changes_nothing_for_the_others()
     assert canned.methods == ['GetExtendedAgentCard', 'GetTask', 'tasks/get', 'SendMessage']
 
 
-async def test_over_http_json_the_tenant_is_the_first_segment_of_the_path() -> None:
+async def test_http_json_tenant_is_first_path_segment() -> None:
     card: dict[str, Any] = {**card_for(protocolBinding='HTTP+JSON', tenant='a/b'), 'capabilities': {}}
     canned = Canned(plain(json.dumps({'task': TASK}), kind='application/json'), card=card)
     async with calling(canned) as client:
@@ -422,7 +424,7 @@ async def test_over_http_json_the_tenant_is_the_first_segment_of_the_path() -> N
     assert 'tenant' not in body
 
 
-async def test_a_refusal_of_credentials_says_why() -> None:
+async def test_unauthenticated_error_includes_challenge_description() -> None:
     challenge = 'Bearer error="invalid_token", error_description="The token has expired"'
     canned = Canned(refusal(-32000, 'Authentication is required.', 401, {'WWW-Authenticate': challenge}))
     async with calling(canned) as client:
@@ -431,7 +433,7 @@ async def test_a_refusal_of_credentials_says_why() -> None:
     assert refused.value.message == str(refused.value) == 'Authentication is required. The token has expired'
 
 
-async def test_a_message_in_its_json_form_is_sent_and_unknown_fields_are_refused() -> None:
+async def test_json_message_is_sent_and_unknown_fields_are_refused() -> None:
     wire: Any = {'role': 'ROLE_USER', 'messageId': 'm', 'parts': [{'raw': 'AA==', 'mediaType': 'image/png'}]}
     canned = Canned(result({'task': TASK}))
     async with calling(canned) as client:
@@ -478,7 +480,7 @@ async def test_a_request_has_version_extensions_tenant_and_credentials() -> None
     }
 
 
-async def test_webhooks_are_managed_over_all_pages() -> None:
+async def test_webhooks_are_created_listed_over_pages_and_deleted() -> None:
     config: dict[str, Any] = {'id': 'a', 'taskId': 't', 'url': 'https://me.example'}
     canned = Canned(
         result(config),
@@ -495,7 +497,7 @@ async def test_webhooks_are_managed_over_all_pages() -> None:
         await client.delete_push_config('t', 'a')
 
 
-async def test_a_webhook_whose_credentials_have_no_scheme_is_not_created_without_them() -> None:
+async def test_webhook_credentials_without_scheme_are_refused() -> None:
     config: Any = {'url': 'https://me.example', 'authentication': {'credentials': 'secret'}}
     canned = Canned()
     async with calling(canned) as client:
@@ -503,7 +505,7 @@ async def test_a_webhook_whose_credentials_have_no_scheme_is_not_created_without
             await client.create_push_config('t', config)
 
 
-async def test_a_list_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endless_task_list_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, 'MOST_PAGES', 3)
     canned = Canned(result({'tasks': [TASK], 'nextPageToken': 'again'}))
     async with calling(canned) as client:
@@ -531,7 +533,7 @@ async def test_an_event_of_another_task_is_refused() -> None:
 
 
 @pytest.mark.parametrize('charset', ['hex', 'idna', 'undefined'])
-async def test_odd_numbers_and_charsets_of_a_stream_are_passed_over(charset: str) -> None:
+async def test_invalid_event_ids_and_charsets_are_ignored(charset: str) -> None:
     answer = stream(f'id: {"9" * 5000}\ndata: {json.dumps({"result": {"task": TASK}})}\n\n')
     answer.headers['content-type'] = f'text/event-stream; charset={charset}'
     async with calling(Canned(answer)) as client:
@@ -539,14 +541,14 @@ async def test_odd_numbers_and_charsets_of_a_stream_are_passed_over(charset: str
         assert task['id'] == 't'
 
 
-async def test_a_subscriber_to_an_ended_task_gets_the_task() -> None:
+async def test_subscribe_to_ended_task_returns_task() -> None:
     async with calling(Canned(result(TASK))) as client:
         [update] = [update async for update in client.subscribe('t')]
         assert update.task is not None
         assert update.task['status']['state'] == 'completed'
 
 
-async def test_an_app_of_this_process_takes_no_http_client() -> None:
+async def test_in_process_app_with_http_client_is_refused() -> None:
     async with httpx2.AsyncClient() as http:
         with pytest.raises(TypeError, match='needs no HTTP'):
             A2AClient(Canned(result(TASK)).app, http_client=http)

@@ -51,7 +51,7 @@ def modules(directory: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize('name', ['serve', 'worker'])
-def test_what_cannot_be_found_is_said(name: str, capsys: Capture) -> None:
+def test_invalid_app_target_is_refused_with_reason(name: str, capsys: Capture) -> None:
     targets = (
         'bare',
         ':app',
@@ -78,13 +78,13 @@ def test_what_cannot_be_found_is_said(name: str, capsys: Capture) -> None:
     )
 
 
-def test_a_module_that_imports_what_is_not_there_shows_where() -> None:
+def test_import_error_in_app_module_is_raised() -> None:
     with pytest.raises(ModuleNotFoundError, match='surely_not_installed'):
         main(['serve', 'broken:app'])
 
 
 @pytest.mark.parametrize('arguments', [('serve', '--no-worker'), ('worker',)], ids=' '.join)
-def test_tasks_in_the_memory_of_a_process_cannot_be_run_by_another(arguments: tuple[str, ...], capsys: Capture) -> None:
+def test_in_memory_backend_cannot_have_separate_workers(arguments: tuple[str, ...], capsys: Capture) -> None:
     answers = [command(capsys, *arguments, target).why for target in ('joker:app', 'joker:agent', 'joker:empty')]
     assert answers == [
         (2, f'joker:app {MEMORY}'),
@@ -93,13 +93,13 @@ def test_tasks_in_the_memory_of_a_process_cannot_be_run_by_another(arguments: tu
     ]
 
 
-def test_an_app_whose_engine_has_no_workers_is_said(capsys: Capture) -> None:
+def test_engine_option_needs_engine_with_workers(capsys: Capture) -> None:
     assert command(capsys, 'worker', '--engine', 'joker:shared').why == snapshot(
         (2, 'joker:shared has no engine with workers of its own, as to_a2a(engine=Temporal(…)) has.')
     )
 
 
-def test_a_backend_is_for_agents_and_one_that_there_is(capsys: Capture) -> None:
+def test_invalid_backend_option_is_refused(capsys: Capture) -> None:
     assert [
         command(capsys, 'serve', 'joker:app', '--backend', 'sqlite:///agent.db').why,
         command(capsys, 'serve', 'joker:agent', '--backend', 'mysql://db').why,
@@ -115,7 +115,7 @@ def test_a_backend_is_for_agents_and_one_that_there_is(capsys: Capture) -> None:
     )
 
 
-def test_a_module_is_found_in_another_directory(
+def test_app_dir_option_sets_module_directory(
     directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     inner = directory / 'inner'
@@ -125,7 +125,7 @@ def test_a_module_is_found_in_another_directory(
 
 
 @pytest.mark.parametrize('arguments', [('serve', 'joker:app', '--port'), ('worker', 'joker:shared', '--health-port')])
-def test_a_port_that_is_taken_is_said(arguments: tuple[str, ...], capsys: Capture) -> None:
+def test_port_in_use_is_reported(arguments: tuple[str, ...], capsys: Capture) -> None:
     with socket.create_server(('127.0.0.1', 0)) as taken:
         port = str(taken.getsockname()[1])
         code, why = command(capsys, *arguments, port).why
@@ -134,7 +134,7 @@ def test_a_port_that_is_taken_is_said(arguments: tuple[str, ...], capsys: Captur
     )
 
 
-def test_a_host_is_allowed_by_its_name(capsys: Capture) -> None:
+def test_allowed_host_with_url_is_refused(capsys: Capture) -> None:
     assert command(capsys, 'serve', 'joker:app', '--allowed-host', 'https://agent.example.com').why == snapshot(
         (
             2,
@@ -143,12 +143,12 @@ def test_a_host_is_allowed_by_its_name(capsys: Capture) -> None:
     )
 
 
-def test_the_version_is_shown(capsys: Capture) -> None:
+def test_version_option_shows_package_version(capsys: Capture) -> None:
     shown = command(capsys, '--version')
     assert (shown.code, shown.out) == (0, f'pydantic-ai-a2a, version {version("pydantic-ai-a2a")}\n')
 
 
-def test_without_a_command_the_help_is_shown(capsys: Capture) -> None:
+def test_missing_command_shows_help(capsys: Capture) -> None:
     shown = command(capsys)
     assert shown.code == 2
     assert shown.err.startswith('Usage: pydantic-ai-a2a [OPTIONS] COMMAND')
@@ -168,13 +168,13 @@ def test_without_a_command_the_help_is_shown(capsys: Capture) -> None:
         ('migrate --sql --check', '--sql, --all-sql and --check cannot be combined: give one of them.'),
     ],
 )
-def test_a_wrong_command_line_is_explained(line: str, text: str, capsys: Capture) -> None:
+def test_invalid_command_line_is_explained(line: str, text: str, capsys: Capture) -> None:
     code, why = command(capsys, *line.split()).why
     assert code == 2
     assert re.match(text, why), why
 
 
-def test_options_and_commands_are_completed(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_shell_completes_commands_and_options(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setenv('_PYDANTIC_AI_A2A_COMPLETE', 'bash_complete')
     completions: list[list[str]] = []
     for words, position in (('pydantic-ai-a2a dead', '1'), ('pydantic-ai-a2a serve joker:app --a', '3')):
@@ -186,7 +186,7 @@ def test_options_and_commands_are_completed(monkeypatch: pytest.MonkeyPatch, cap
     )
 
 
-def test_the_script_and_the_module_are_the_same_command(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_script_and_python_module_run_same_command(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     scripts = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']['scripts']
     assert scripts == {'pydantic-ai-a2a': f'{main.__module__}:{main.__name__}'}
     monkeypatch.setattr(sys, 'argv', ['pydantic-ai-a2a', 'serve', '--help'])
@@ -196,7 +196,7 @@ def test_the_script_and_the_module_are_the_same_command(monkeypatch: pytest.Monk
     assert capsys.readouterr().out.startswith('Usage: pydantic-ai-a2a serve ')
 
 
-def test_a_new_key_comes_with_its_hash(capsys: Capture) -> None:
+def test_hash_key_creates_key_and_hash(capsys: Capture) -> None:
     keys: set[str] = set()
     for _ in range(2):
         outcome = command(capsys, 'hash-key')
@@ -208,13 +208,13 @@ def test_a_new_key_comes_with_its_hash(capsys: Capture) -> None:
     assert len(keys) == 2
 
 
-def test_a_key_that_there_is_already_is_hashed(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hash_key_hashes_key_from_standard_input(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr('sys.stdin', StringIO('the-token-of-ann-1234\n'))
     outcome = command(capsys, 'hash-key', '--stdin')
     assert (outcome.code, outcome.out) == (0, f'{hash_key("the-token-of-ann-1234")}\n')
 
 
-def test_a_key_that_can_be_guessed_is_refused(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hash_key_refuses_short_key(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr('sys.stdin', StringIO('hunter2\n'))
     outcome = command(capsys, 'hash-key', '--stdin')
     assert outcome.code == 2

@@ -35,7 +35,7 @@ def left(capsys: Capture, *whose: str) -> int:
     return len(command(capsys, 'export', 'joker:app', *whose).out.splitlines())
 
 
-def test_without_a_yes_nothing_is_erased(capsys: Capture) -> None:
+def test_erase_without_confirmation_only_counts_data(capsys: Capture) -> None:
     in_store(two)
     whose = (('--caller', 'ann'), ('--caller', 'ann', '--context', 'c'), ('--caller', 'eve'), ('--context', 'nothing'))
     outcomes = [command(capsys, 'erase', 'joker:app', *each) for each in whose]
@@ -51,7 +51,7 @@ def test_without_a_yes_nothing_is_erased(capsys: Capture) -> None:
     assert left(capsys, '--caller', 'ann') == 4
 
 
-def test_an_owner_is_erased(capsys: Capture) -> None:
+def test_erase_deletes_data_of_given_owner_only(capsys: Capture) -> None:
     in_store(two)
     outcome = command(capsys, 'erase', 'joker:app', '--caller', 'ann', '--yes')
     assert (outcome.code, outcome.err) == (0, '')
@@ -71,7 +71,7 @@ def nobody() -> str:
     raise KeyError('uid not found')
 
 
-def test_who_has_erased_what_is_in_the_audit_log(
+def test_erase_writes_audit_record_with_user(
     capsys: Capture, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_store(two)
@@ -86,7 +86,7 @@ def test_who_has_erased_what_is_in_the_audit_log(
     assert records(caplog) == [known | {'user': 'operator', 'context': 'c'}, known | {'user': str(os.getuid())}]
 
 
-def test_whom_a_command_has_cancelled_is_in_the_audit_log(
+def test_erase_audits_tasks_canceled_by_command(
     capsys: Capture, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def live(backend: Backend) -> None:
@@ -108,9 +108,7 @@ def test_whom_a_command_has_cancelled_is_in_the_audit_log(
 
 
 @pytest.mark.parametrize('state', ['canceled', 'completed'])
-def test_a_task_that_comes_to_its_end_while_it_is_to_be_cancelled_is_a_record_only_if_that_was_a_cancel(
-    state: TaskState, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_cancel_is_audited_only_if_task_ends_canceled(state: TaskState, caplog: pytest.LogCaptureFixture) -> None:
     async def stop(backend: Backend) -> None:
         asked = asyncio.Event()
         stop_listening = backend.listen(lambda _: None, lambda _: asked.set())
@@ -146,7 +144,7 @@ class Ending(SqlHousekeeping):
     ('error', 'ended'),
     [(OSError('the disk is gone'), 'broken off'), (UnsupportedOperationError('A task is queued.'), 'refused')],
 )
-def test_an_erasure_that_has_not_come_to_its_end_is_in_the_audit_log(
+def test_incomplete_erasure_is_audited_with_counts(
     error: Exception, ended: str, caplog: pytest.LogCaptureFixture, capsys: Capture
 ) -> None:
     async def erase(backend: Backend) -> None:
@@ -163,7 +161,7 @@ def test_an_erasure_that_has_not_come_to_its_end_is_in_the_audit_log(
     assert (record['event'], record['ended'], record['counts']) == ('erased', ended, counts)
 
 
-def test_a_context_is_erased_and_the_counts_can_be_read_by_programs(capsys: Capture) -> None:
+def test_erase_of_context_prints_counts_as_json(capsys: Capture) -> None:
     in_store(two)
     [counts] = command(capsys, 'erase', 'joker:app', '--caller', 'ann', '--context', 'c', '--yes', '--json').lines
     assert counts == snapshot(
@@ -172,13 +170,13 @@ def test_a_context_is_erased_and_the_counts_can_be_read_by_programs(capsys: Capt
     assert (left(capsys, '--caller', 'ann'), left(capsys, '--owner', '/')) == (2, 2)
 
 
-def test_where_nothing_is_stored_nothing_is_erased(capsys: Capture) -> None:
+def test_erase_without_stored_data_fails(capsys: Capture) -> None:
     in_store(two)
     outcome = command(capsys, 'erase', 'joker:app', '--caller', 'eve', '--yes')
     assert outcome == (1, '', 'pydantic-ai-a2a: no data is stored for the owner /eve\n')
 
 
-def test_what_is_queued_or_running_is_not_erased_unless_it_is_cancelled(capsys: Capture) -> None:
+def test_active_tasks_are_erased_only_with_cancel_option(capsys: Capture) -> None:
     async def live(backend: Backend) -> None:
         await submit(backend, message(new='waiting', context='w', owner='/ann'))
         await run(backend, 'waiting', 'input-required')
@@ -197,7 +195,7 @@ def test_what_is_queued_or_running_is_not_erased_unless_it_is_cancelled(capsys: 
     )
 
 
-def test_nothing_of_what_was_erased_is_left_in_a_file_that_was_compacted(capsys: Capture, directory: Path) -> None:
+def test_compacted_sqlite_file_keeps_no_erased_data(capsys: Capture, directory: Path) -> None:
     def found(*words: bytes) -> list[int]:
         content = b''.join(path.read_bytes() for path in directory.glob('agent.db*'))
         return [content.count(word) for word in words]
@@ -222,7 +220,7 @@ def test_nothing_of_what_was_erased_is_left_in_a_file_that_was_compacted(capsys:
 # --- `export`
 
 
-def test_an_export_is_a_line_for_each_task_and_each_conversation(capsys: Capture) -> None:
+def test_export_writes_line_per_task_and_conversation(capsys: Capture) -> None:
     in_store(two)
     lines = command(capsys, 'export', 'joker:app', '--caller', 'ann').lines
     assert [*lines[0]] == ['owner', 'task']
@@ -251,14 +249,14 @@ def test_an_export_is_a_line_for_each_task_and_each_conversation(capsys: Capture
     assert [line['conversation']['conversation_id'] for line in lines[2:]] == ['c', 'd']
 
 
-def test_the_messages_of_a_conversation_can_be_loaded_by_pydantic_ai(capsys: Capture) -> None:
+def test_exported_messages_load_in_pydantic_ai(capsys: Capture) -> None:
     in_store(two)
     *_, line = command(capsys, 'export', 'joker:app', '--caller', 'ann', '--context', 'c').lines
     assert line['conversation']['usage']['requests'] == 1
     assert said(ModelMessagesTypeAdapter.validate_python(line['messages'])) == ['do a', 'the result']
 
 
-def test_a_history_that_a_conversation_has_left_is_exported_too(capsys: Capture) -> None:
+def test_export_includes_abandoned_conversation_branches(capsys: Capture) -> None:
     async def branch(backend: Backend) -> None:
         await finish(backend, 'a', owner=OWNER)
         store = backend.conversations(OWNER)
@@ -273,14 +271,14 @@ def test_a_history_that_a_conversation_has_left_is_exported_too(capsys: Capture)
     assert said(ModelMessagesTypeAdapter.validate_python(left)) == ['do a', 'the result']
 
 
-def test_an_export_of_a_context_is_that_of_who_is_anonymous_unless_an_owner_is_named(capsys: Capture) -> None:
+def test_export_of_context_defaults_to_anonymous_owner(capsys: Capture) -> None:
     in_store(two)
     lines = command(capsys, 'export', 'joker:app', '--context', 'c').lines
     assert [line['owner'] for line in lines] == ['/', '/']
     assert lines[0]['task']['id'] == 'x'
 
 
-def test_where_nothing_is_stored_the_export_says_so(capsys: Capture) -> None:
+def test_export_without_stored_data_fails(capsys: Capture) -> None:
     in_store(two)
     assert command(capsys, 'export', 'joker:app', '--caller', 'eve') == (
         1,

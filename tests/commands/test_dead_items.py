@@ -25,7 +25,7 @@ async def three(backend: Backend) -> None:
         await die(backend, f't{n}', context=f'c{n}', owner=owner, at=AT + n)
 
 
-def test_dead_letters_are_listed_for_people(capsys: Capture) -> None:
+def test_dead_letters_are_listed_as_table(capsys: Capture) -> None:
     in_store(three)
     assert command(capsys, 'dead-letters', 'list', 'joker:app').out == snapshot("""\
 TASK  CONTEXT  OWNER  FAILED                    ATTEMPTS  FAILURE   CORRELATION ID  RETRIED AS
@@ -35,7 +35,7 @@ t2    c2       /ann   2023-11-14T22:14:20.002Z  2         attempts  correlation 
 """)
 
 
-def test_dead_letters_are_listed_for_programs(capsys: Capture) -> None:
+def test_dead_letters_are_listed_as_json_lines(capsys: Capture) -> None:
     in_store(three)
     lines = command(capsys, 'dead-letters', 'list', 'joker:app', '--caller', 'bob', '--json').lines
     assert lines == snapshot(
@@ -54,7 +54,7 @@ def test_dead_letters_are_listed_for_programs(capsys: Capture) -> None:
     )
 
 
-def test_more_dead_letters_than_a_page_are_all_listed(capsys: Capture) -> None:
+def test_dead_letter_list_includes_all_pages(capsys: Capture) -> None:
     async def many(backend: Backend) -> None:
         for n in range(101):
             await die(backend, f't{n}', context=f'c{n}')
@@ -63,7 +63,7 @@ def test_more_dead_letters_than_a_page_are_all_listed(capsys: Capture) -> None:
     assert len(command(capsys, 'dead-letters', 'list', 'joker:app', '--json').lines) == 101
 
 
-def test_a_dead_letter_is_retried_once_unless_it_is_asked_for_again(capsys: Capture) -> None:
+def test_dead_letter_is_retried_only_once_by_default(capsys: Capture) -> None:
     in_store(three)
     [first] = command(capsys, 'dead-letters', 'retry', 'joker:app', '--task', 't0', '--json').lines
     assert first == {'taskId': 't0', 'retriedAs': first['retriedAs']}
@@ -79,7 +79,7 @@ def test_a_dead_letter_is_retried_once_unless_it_is_asked_for_again(capsys: Capt
     in_store(check)
 
 
-def test_all_dead_letters_that_were_not_retried_yet_are_retried_perhaps_of_one_owner(capsys: Capture) -> None:
+def test_retry_all_skips_retried_dead_letters(capsys: Capture) -> None:
     in_store(three)
 
     def retried(*options: str) -> list[str]:
@@ -92,7 +92,7 @@ def test_all_dead_letters_that_were_not_retried_yet_are_retried_perhaps_of_one_o
     assert retried('--again') == ['t0', 't1', 't2']
 
 
-def test_a_task_that_is_no_dead_letter_is_not_retried(capsys: Capture) -> None:
+def test_retry_refuses_unknown_and_completed_tasks(capsys: Capture) -> None:
     in_store(three)
     outcomes = [command(capsys, 'dead-letters', 'retry', 'joker:app', '--task', task).why for task in ('no', 'done')]
     assert outcomes == [
@@ -108,7 +108,7 @@ async def failed(backend: Backend) -> None:
     await run(backend, 'failed', 'failed', failure='internal')
 
 
-def test_failed_tasks_are_retried_after_a_yes(
+def test_failed_tasks_are_retried_only_after_confirmation(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, directory: Path
 ) -> None:
     in_store(failed)
@@ -161,7 +161,7 @@ def dead(count: int = 3) -> Callable[[Backend], Awaitable[None]]:
     return fill
 
 
-def test_dead_deliveries_are_listed_for_people(capsys: Capture) -> None:
+def test_dead_deliveries_are_listed_as_table(capsys: Capture) -> None:
     in_store(dead(2))
     listed = command(capsys, 'dead-deliveries', 'list', 'joker:app').out
     assert re.sub(rf'{_ID.pattern} *', 'ID  ', listed) == snapshot("""\
@@ -171,7 +171,7 @@ ID  t1    mine           /bob   1      canceled  2023-11-14T22:13:20.001Z  1    
 """)
 
 
-def test_dead_deliveries_are_listed_for_programs(capsys: Capture) -> None:
+def test_dead_deliveries_are_listed_as_json_lines(capsys: Capture) -> None:
     in_store(dead())
     [line] = command(capsys, 'dead-deliveries', 'list', 'joker:app', '--caller', 'bob', '--json').lines
     assert _ID.fullmatch(line.pop('deliveryId'))
@@ -193,7 +193,7 @@ def ids(capsys: Capture) -> list[str]:
     return [line['deliveryId'] for line in command(capsys, 'dead-deliveries', 'list', 'joker:app', '--json').lines]
 
 
-def test_the_dead_deliveries_that_are_named_are_retried_once(capsys: Capture) -> None:
+def test_named_dead_delivery_is_retried_once(capsys: Capture) -> None:
     in_store(dead())
     first, *rest = ids(capsys)
     assert command(capsys, 'dead-deliveries', 'retry', 'joker:app', '--delivery', first) == (0, f'{first}\n', '')
@@ -206,7 +206,7 @@ def test_the_dead_deliveries_that_are_named_are_retried_once(capsys: Capture) ->
     )
 
 
-def test_all_dead_deliveries_of_an_owner_are_retried(capsys: Capture) -> None:
+def test_retry_all_retries_dead_deliveries_of_owner(capsys: Capture) -> None:
     in_store(dead())
     retried = command(capsys, 'dead-deliveries', 'retry', 'joker:app', '--all', '--caller', 'ann', '--json')
     assert [[*line] for line in retried.lines] == [['deliveryId'], ['deliveryId']]
@@ -215,12 +215,12 @@ def test_all_dead_deliveries_of_an_owner_are_retried(capsys: Capture) -> None:
     assert ids(capsys) == []
 
 
-def test_more_dead_deliveries_than_a_page_are_all_listed(capsys: Capture) -> None:
+def test_dead_delivery_list_includes_all_pages(capsys: Capture) -> None:
     in_store(dead(101))
     assert len(ids(capsys)) == 101
 
 
-def test_a_backend_without_push_notifications_has_none(capsys: Capture, tmp_path: Path) -> None:
+def test_dead_deliveries_need_backend_with_push_notifications(capsys: Capture, tmp_path: Path) -> None:
     Path('without.py').write_text(
         'from pydantic_ai import Agent\n'
         'from pydantic_ai_a2a import to_a2a\n'
@@ -239,7 +239,7 @@ KINDS = pytest.mark.parametrize(('kind', 'item'), [('dead-letters', '--task'), (
 
 
 @KINDS
-def test_where_there_are_none_nothing_is_listed(kind: str, item: str, capsys: Capture) -> None:
+def test_list_and_retry_without_dead_items_print_no_output(kind: str, item: str, capsys: Capture) -> None:
     in_store(lambda backend: finish(backend, 'done'))
     assert command(capsys, kind, 'list', 'joker:app') == (0, '', '')
     assert command(capsys, kind, 'list', 'joker:app', '--json') == (0, '', '')
@@ -247,7 +247,7 @@ def test_where_there_are_none_nothing_is_listed(kind: str, item: str, capsys: Ca
 
 
 @KINDS
-def test_it_has_to_be_said_which_are_to_be_retried(kind: str, item: str, capsys: Capture) -> None:
+def test_retry_needs_item_or_all_option(kind: str, item: str, capsys: Capture) -> None:
     choose = f'Choose the items to retry: give {item} or --all, not both.'
     owner = f'An owner can only be combined with --all: {item} already names one item.'
     for options, reason in (((), choose), ((item, 'x', '--all'), choose), ((item, 'x', '--caller', 'ann'), owner)):

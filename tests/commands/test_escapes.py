@@ -75,7 +75,9 @@ def shown(monkeypatch: pytest.MonkeyPatch, url: str, typed: str, name: str, *arg
 
 @pytest.mark.parametrize('arguments', [('card',), ('doctor',), ('send', 'hello', '--debug')])
 @pytest.mark.parametrize('name', CARDS)
-def test_a_hostile_card(name: str, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_card_writes_no_control_characters(
+    name: str, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     canned = Canned(answers())
     with served(canned) as server:
         canned.card = {**canned.card, **CARDS[name]}
@@ -106,7 +108,7 @@ def test_a_hostile_card(name: str, arguments: tuple[str, ...], monkeypatch: pyte
         (html, ('cancel', 't'), ''),
     ],
 )
-def test_a_hostile_answer(
+def test_hostile_answer_writes_no_control_characters(
     answer: Callable[[], Response], arguments: tuple[str, ...], typed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with served(Canned(answer())) as server:
@@ -115,7 +117,7 @@ def test_a_hostile_answer(
     assert ']0;x' in text or answer is html
 
 
-def test_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_in_log_messages_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     command(capsys, 'card', 'http://127.0.0.1:1')
     assert logging.lastResort is not None
     text = logging.lastResort.format(logging.makeLogRecord({'msg': 'The task %s', 'args': (EVIL,)}))
@@ -123,7 +125,7 @@ def test_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     assert not HARM.search(text)
 
 
-def test_stored_text_of_a_client(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_in_exported_text_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     context = '\x9b2J\u202e'
     in_store(lambda backend: finish(backend, 'a', context=context))
     exported = command(capsys, 'export', 'joker:app', '--caller', 'ann')

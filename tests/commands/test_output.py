@@ -66,7 +66,7 @@ def ended(
         return [*threads.map(run, commands)]
 
 
-def test_characters_that_an_encoding_lacks_are_escaped(server: Server) -> None:
+def test_characters_missing_in_encoding_are_escaped(server: Server) -> None:
     shown: dict[str, str] = {}
     for encoding in ('cp1252', 'cp932', 'ascii'):
         [(code, out, err)] = ended(('card', server.url), encoding=encoding)
@@ -82,7 +82,7 @@ def test_characters_that_an_encoding_lacks_are_escaped(server: Server) -> None:
     )
 
 
-def test_each_command_writes_to_a_terminal_without_unicode(server: Server) -> None:
+def test_commands_escape_unicode_for_latin_1_terminal(server: Server) -> None:
     in_store(_fill)
     commands = [
         ('chat', server.url),
@@ -95,13 +95,13 @@ def test_each_command_writes_to_a_terminal_without_unicode(server: Server) -> No
         assert 'ë \\u2603 \\u96ea' in out.decode('latin-1')
 
 
-def test_bytes_of_another_encoding_are_replaced(server: Server) -> None:
+def test_undecodable_input_bytes_are_replaced(server: Server) -> None:
     [(code, out, err)] = ended(('chat', server.url), encoding='ascii', stdin=b'\xe9\n')
     assert (code, NAME in out.decode()) == (0, True), err
 
 
 @pytest.mark.slow
-def test_json_is_utf_8_in_each_encoding(server: Server) -> None:
+def test_json_output_is_utf_8_in_every_encoding(server: Server) -> None:
     in_store(_fill)
     erase = ('erase', 'joker:app', *ANN, '--context', NAME, '--yes', '--cancel', '--json')
     groups: dict[str, list[tuple[str, ...]]] = {  # one after the other, for each changes what the next one finds
@@ -129,7 +129,7 @@ def test_json_is_utf_8_in_each_encoding(server: Server) -> None:
     assert {line['contextId'] for name in (groups['cp932'][2], erase) for line in lines[name]} == {NAME}
 
 
-def test_a_terminal_without_utf_8_shows_an_answer(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_without_utf_8_shows_escaped_answer(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('PYTHONIOENCODING', 'latin-1')
     with process_in_terminal('send', server.url, 'x') as (terminal, process):
         assert process.wait(LIMIT) == 0
@@ -141,7 +141,7 @@ FULL = 'Error: Cannot write: No space left on device. The output is not complete
 
 
 @pytest.mark.skipif(not Path('/dev/full').exists(), reason='only Linux has /dev/full')
-def test_a_full_disk_is_one_line(server: Server) -> None:
+def test_full_disk_is_reported_in_single_line(server: Server) -> None:
     in_store(_fill)
     commands = [
         ('--help',),
@@ -156,14 +156,14 @@ def test_a_full_disk_is_one_line(server: Server) -> None:
 
 
 @pytest.mark.skipif(not Path('/dev/full').exists(), reason='only Linux has /dev/full')
-def test_a_command_works_without_room_for_its_messages() -> None:
+def test_command_succeeds_if_standard_error_is_full() -> None:
     in_store(_fill)
     with open('/dev/full', 'wb') as full:
         [(code, *_)] = ended(('queue', 'pause', 'joker:app'), stderr=full.fileno())
     assert code == 0
 
 
-def test_other_errors_of_files_keep_their_traceback(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_file_in_app_module_keeps_traceback(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (directory / 'joker.py').write_text("open('missing.txt')")
     with pytest.raises(FileNotFoundError, match='missing'):
         command(capsys, 'serve', 'joker:app')

@@ -40,7 +40,7 @@ def schema(server: Server, url: str) -> list[str]:
     return sorted(server.run(columns, database(url)) + server.run(indexes, database(url)))
 
 
-def test_a_database_is_brought_up_to_date(capsys: Capture, postgres: Server, postgres_url: str) -> None:
+def test_migrate_upgrades_postgres_schema(capsys: Capture, postgres: Server, postgres_url: str) -> None:
     outcomes = [
         command(capsys, 'migrate', '--backend', postgres_url, *options)
         for options in (['--check'], [], [], ['--check'])
@@ -56,7 +56,7 @@ def test_a_database_is_brought_up_to_date(capsys: Capture, postgres: Server, pos
     )
 
 
-def test_the_printed_sql_makes_what_a_start_makes(capsys: Capture, postgres: Server, postgres_url: str) -> None:
+def test_printed_sql_creates_same_schema_as_migrate(capsys: Capture, postgres: Server, postgres_url: str) -> None:
     printed = command(capsys, 'migrate', '--backend', postgres_url, '--sql').out
     assert command(capsys, 'migrate', '--backend', postgres_url, '--all-sql').out == printed
     assert command(capsys, 'migrate', '--backend', postgres_url, '--check').code == 1
@@ -75,7 +75,7 @@ app = to_a2a(Agent('test', name='joker'), backend=Postgres({!r}, schema='elsewhe
 """
 
 
-def test_an_app_says_in_which_schema_its_tables_are(
+def test_migrate_uses_postgres_schema_of_app(
     capsys: Capture, directory: Path, postgres: Server, postgres_url: str
 ) -> None:
     (directory / 'joker.py').write_text(IN_SCHEMA.format(postgres_url))
@@ -88,7 +88,7 @@ def test_an_app_says_in_which_schema_its_tables_are(
     assert postgres.run(schemas, database(postgres_url)) == ['elsewhere']
 
 
-def test_the_steps_that_a_database_lacks_are_printed(capsys: Capture, postgres: Server, postgres_url: str) -> None:
+def test_printed_sql_has_all_missing_steps(capsys: Capture, postgres: Server, postgres_url: str) -> None:
     printed = command(capsys, 'migrate', '--backend', postgres_url, '--sql').out
     assert [line for line in printed.splitlines() if line.startswith('-- Step')] == [
         f'-- Step {n}' for n in range(FIRST, NEWEST + 1)
@@ -97,7 +97,7 @@ def test_the_steps_that_a_database_lacks_are_printed(capsys: Capture, postgres: 
     assert command(capsys, 'migrate', '--backend', postgres_url, '--check').code == 0
 
 
-def test_what_cannot_be_migrated_is_said(capsys: Capture, postgres: Server, postgres_url: str) -> None:
+def test_migrate_reports_unusable_database(capsys: Capture, postgres: Server, postgres_url: str) -> None:
     newer = [*MIGRATIONS, ['UPDATE a2a_schema SET min_reader = 99']]
     postgres.run(script_of(Postgres(postgres_url), newer, 0), database(postgres_url))
     urls = ('postgresql://ann:hunter2@/db?pool=1', postgres.url('missing'), postgres_url, 'postgresql:///db?host=/away')
@@ -120,7 +120,7 @@ def test_what_cannot_be_migrated_is_said(capsys: Capture, postgres: Server, post
     [('asyncpg', SystemExit), ('pydantic_ai_a2a.server.store.sql.migrations', ModuleNotFoundError)],
     ids=['driver', 'broken'],
 )
-def test_that_the_driver_is_missing_is_said(
+def test_missing_postgres_driver_is_reported(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, module: str, error: type[BaseException]
 ) -> None:
     for name in ('connect', 'migration'):
@@ -132,7 +132,7 @@ def test_that_the_driver_is_missing_is_said(
     assert isinstance(raised.value, ModuleNotFoundError) or 'pip install' in capsys.readouterr().err
 
 
-def test_what_operators_do_is_done_over_a_database(capsys: Capture, postgres_url: str) -> None:
+def test_operator_commands_work_with_postgres(capsys: Capture, postgres_url: str) -> None:
     store = ('--backend', postgres_url, '--namespace', 'joker')
     in_store(lambda backend: die(backend, 'dead'), postgres_url)
     in_store(lambda backend: finish(backend, 'done', context='d'), postgres_url)
@@ -145,7 +145,7 @@ def test_what_operators_do_is_done_over_a_database(capsys: Capture, postgres_url
     assert 'done' not in {line['task']['id'] for line in left if 'task' in line}
 
 
-async def test_an_agent_is_served_over_a_database_and_says_when_that_is_away(directory: Path) -> None:
+async def test_served_agent_is_not_ready_during_database_outage(directory: Path) -> None:
     with postgres_server() as database:
         arguments = ('-m', 'pydantic_ai_a2a', 'serve', 'joker:agent', '--backend', database.url(), '--port', '0')
         with process(*arguments, cwd=directory) as server:

@@ -29,7 +29,7 @@ async def some(backend: Backend) -> None:
     await run(backend, 'asks', 'input-required', at=AT + 30)
 
 
-def test_the_queue_is_shown_for_people_and_for_programs(capsys: Capture) -> None:
+def test_queue_counts_are_shown_as_table_and_json(capsys: Capture) -> None:
     in_store(some)
     [row] = command(capsys, 'queue', 'joker:app', '--json').lines
     age = row.pop('oldestSeconds')
@@ -67,7 +67,7 @@ def test_the_queue_is_shown_for_people_and_for_programs(capsys: Capture) -> None
     assert numbers.split()[:9] == ['joker', '2', '2', '2', '2', '1', '1', '0', '0']
 
 
-def test_without_a_namespace_all_namespaces_of_the_store_are_shown(capsys: Capture) -> None:
+def test_queue_without_namespace_shows_all_namespaces(capsys: Capture) -> None:
     in_store(some)
     in_store(lambda backend: submit(backend, message(new='t')), namespace='another')
     shown = command(capsys, 'queue', '--backend', 'sqlite:///agent.db', '--json').lines
@@ -82,7 +82,7 @@ def listed(capsys: Capture, *options: str) -> list[Any]:
     return [row['taskId'] for row in command(capsys, 'queue', 'list', 'joker:app', '--json', *options).lines]
 
 
-def test_tasks_are_listed_by_state_owner_and_age(capsys: Capture) -> None:
+def test_queue_list_filters_by_state_owner_and_age(capsys: Capture) -> None:
     in_store(some)
     assert command(capsys, 'queue', 'list', 'joker:app').out == snapshot("""\
 TASK       CONTEXT               OWNER  STATE           QUEUED  SINCE
@@ -99,7 +99,7 @@ queued 0   context of queued 0   /ann   submitted       True    2023-11-14T22:13
     assert command(capsys, 'queue', 'list', 'joker:app', '--owner', '/eve') == (0, '', '')
 
 
-def test_an_operator_cancels_a_task_of_any_owner(capsys: Capture, caplog: pytest.LogCaptureFixture) -> None:
+def test_operator_can_cancel_task_of_every_owner(capsys: Capture, caplog: pytest.LogCaptureFixture) -> None:
     in_store(some)
     caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
     outcomes = [
@@ -122,7 +122,7 @@ def test_an_operator_cancels_a_task_of_any_owner(capsys: Capture, caplog: pytest
     in_store(check)
 
 
-def test_a_task_that_ends_just_before_is_not_cancelled(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queue_cancel_reports_task_ended_meanwhile(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     in_store(some)
 
     async def cancel(*_: object, **__: object) -> None:
@@ -133,7 +133,7 @@ def test_a_task_that_ends_just_before_is_not_cancelled(capsys: Capture, monkeypa
     assert outcome.why == (1, 'Task cannot be canceled: it has already ended.')
 
 
-def test_a_queue_is_paused_and_resumed(capsys: Capture) -> None:
+def test_queue_is_paused_and_resumed_per_namespace(capsys: Capture) -> None:
     in_store(some)
     assert command(capsys, 'queue', 'pause', 'joker:app') == (0, '', 'pydantic-ai-a2a: the queue is paused\n')
     in_store(lambda backend: submit(backend, message(new='another')), namespace='another')
@@ -144,6 +144,6 @@ def test_a_queue_is_paused_and_resumed(capsys: Capture) -> None:
     assert row['pausedAt'] is None
 
 
-def test_the_queue_of_a_server_in_memory_cannot_be_paused(capsys: Capture) -> None:
+def test_in_memory_queue_cannot_be_paused(capsys: Capture) -> None:
     code, why = command(capsys, 'queue', 'pause', 'joker:memory').why
     assert (code, why.partition(',')[0]) == (2, 'joker:memory keeps its tasks in the memory of one process')

@@ -62,7 +62,7 @@ def ids(outcome: Outcome) -> tuple[str, str]:
     return task, context
 
 
-def test_a_card_is_shown(url: str, capsys: Capture) -> None:
+def test_card_is_shown_as_text_and_json(url: str, capsys: Capture) -> None:
     shown = command(capsys, 'card', url)
     assert shown.code == 0
     assert shown.out.splitlines()[:6] == [
@@ -77,14 +77,14 @@ def test_a_card_is_shown(url: str, capsys: Capture) -> None:
     assert (card['name'], card['supportedInterfaces'][0]['protocolBinding']) == ('shop', 'JSONRPC')
 
 
-def test_a_signed_card_is_shown_with_the_number_of_its_signatures(capsys: Capture) -> None:
+def test_number_of_card_signatures_is_shown(capsys: Capture) -> None:
     keys = [pem(), pem('Ed25519')]
     with serve(to_a2a(Agent('test'), url='https://agent.example.com/', access=Access(signing=keys))) as server:
         card = command(capsys, 'card', server.url)
     assert 'Signatures  2, not verified' in card.out.splitlines()
 
 
-def test_an_answer_is_written_as_it_is_and_the_ids_to_go_on_with_beside_it(url: str, capsys: Capture) -> None:
+def test_answer_goes_to_stdout_and_ids_to_stderr(url: str, capsys: Capture) -> None:
     sent = command(capsys, 'send', url, 'hello')
     assert (sent.code, sent.out) == (0, 'You said **hello** with 0 files.\n')
     assert plain(sent.err) == 'pydantic-ai-a2a: the task ID is completed; go on with --context ID\n'
@@ -106,14 +106,16 @@ def test_an_answer_is_written_as_it_is_and_the_ids_to_go_on_with_beside_it(url: 
         ('size', 3, 'Which size?\nWrite one of these: small, large.\n', '  calls size'),
     ],
 )
-def test_every_kind_of_answer(url: str, prompt: str, code: int, out: str, err: str, *, capsys: Capture) -> None:
+def test_send_output_and_exit_code_match_answer(
+    url: str, prompt: str, code: int, out: str, err: str, *, capsys: Capture
+) -> None:
     sent = command(capsys, 'send', url, prompt)
     assert (sent.code, sent.out) == (code, out)
     assert err in sent.err
     assert 'secret' not in sent.err
 
 
-def test_a_task_that_waits_is_answered_by_another_command(url: str, capsys: Capture) -> None:
+def test_waiting_task_is_answered_by_second_command(url: str, capsys: Capture) -> None:
     asked = command(capsys, 'send', url, 'InputRequired')
     task, context = ids(asked)
     answered = command(capsys, 'send', url, 'salami', '--task', task, '--context', context)
@@ -129,7 +131,9 @@ def test_a_task_that_waits_is_answered_by_another_command(url: str, capsys: Capt
         (('--deny', ''), 'The tool says: The tool call was denied.\n'),
     ],
 )
-def test_a_script_approves_and_denies(url: str, decision: tuple[str, ...], out: str, capsys: Capture) -> None:
+def test_approval_is_answered_by_command_options(
+    url: str, decision: tuple[str, ...], out: str, capsys: Capture
+) -> None:
     asked = command(capsys, 'send', url, 'delete')
     assert asked.err.endswith('; approve with --approve, deny with --deny REASON\n')
     decided = command(capsys, 'send', url, '--task', ids(asked)[0], *decision)
@@ -138,7 +142,7 @@ def test_a_script_approves_and_denies(url: str, decision: tuple[str, ...], out: 
     assert again.why == (1, f'No call of the task {ids(asked)[0]} waits for an approval.')
 
 
-def test_one_approval_answers_all_calls_and_changes_the_arguments_of_only_one(capsys: Capture) -> None:
+def test_approve_option_answers_all_pending_approvals(capsys: Capture) -> None:
     def waits(*parts: Any) -> Response:
         question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': parts}
         return result({**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}})
@@ -180,7 +184,7 @@ def test_files_data_and_standard_input_are_sent(
     assert 'message.parts[0].raw: needs a mediaType.' in refused.err
 
 
-def test_each_event_is_a_line(url: str, capsys: Capture) -> None:
+def test_jsonl_option_writes_line_per_event(url: str, capsys: Capture) -> None:
     events = command(capsys, 'send', url, 'hello', '--jsonl').lines
     kinds = [key for event in events for key in event]
     assert kinds[0] == 'task'
@@ -208,7 +212,7 @@ def test_tasks_are_listed_watched_and_canceled(url: str, capsys: Capture) -> Non
     assert 'The agent has refused the request: Task cannot be canceled' in again.err
 
 
-def test_a_message_in_the_place_of_a_task(capsys: Capture) -> None:
+def test_message_reply_is_printed_without_task(capsys: Capture) -> None:
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}, {'data': 1}]}
     canned = Canned(stream({'message': message}), stream({'message': message}), stream({'message': message}))
     with served(canned) as server:
@@ -217,13 +221,13 @@ def test_a_message_in_the_place_of_a_task(capsys: Capture) -> None:
         assert command(capsys, 'send', server.url, 'hello', '--jsonl').lines == [{'message': message}]
 
 
-def test_a_task_without_a_time(capsys: Capture) -> None:
+def test_task_without_timestamp_is_accepted(capsys: Capture) -> None:
     task = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}}
     with served(Canned(stream({'task': task}))) as server:
         assert command(capsys, 'send', server.url, 'hello', '--json').lines == [task]
 
 
-def test_an_answer_in_the_history_beside_a_file(capsys: Capture) -> None:
+def test_answer_in_history_is_printed_beside_files(capsys: Capture) -> None:
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
     files = [{'artifactId': name, 'parts': [{'url': f'http://x/{name}'}, {'text': name}]} for name in 'ab']
     completed = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}, 'history': [message]}
@@ -240,7 +244,7 @@ def test_an_answer_in_the_history_beside_a_file(capsys: Capture) -> None:
         assert command(capsys, 'send', server.url, 'hello').out == f'a\nb\n{shown[0]}{shown[1]}Hi.\n'
 
 
-def test_a_trusted_origin_gets_the_requests(capsys: Capture) -> None:
+def test_interface_at_another_origin_needs_trusted_origin(capsys: Capture) -> None:
     with (
         serve(Canned(result(TASK)).app, anonymous=True) as api,
         serve(Canned(card=card_for(url=api.url)).app, anonymous=True) as server,
@@ -256,7 +260,7 @@ def test_a_trusted_origin_gets_the_requests(capsys: Capture) -> None:
     assert '--trusted-origin takes an origin such as https://api.example.com' in wrong.err
 
 
-def test_the_doctor_needs_one_screen_and_shows_each_step_on_demand(capsys: Capture) -> None:
+def test_doctor_report_fits_screen_unless_verbose(capsys: Capture) -> None:
     with serve(to_a2a(shop_agent())) as server:
         brief, whole = command(capsys, 'doctor', server.url), command(capsys, 'doctor', server.url, '-v')
     assert (brief.code, whole.code) == (0, 0)
@@ -281,14 +285,14 @@ def test_the_doctor_needs_one_screen_and_shows_each_step_on_demand(capsys: Captu
         ('confirmation', f'{TEXT}\n'),
     ],
 )
-def test_a_question_is_shown_from_where_it_is(name: str, out: str, capsys: Capture) -> None:
+def test_question_is_printed_from_every_part_of_task(name: str, out: str, capsys: Capture) -> None:
     canned = Canned(stream({'task': QUESTIONS[name][0] if name in QUESTIONS else confirming(confirmation())}))
     with served(canned) as server:
         sent = command(capsys, 'send', server.url, 'hello')
     assert (sent.code, sent.out) == (3, out)
 
 
-def test_a_task_that_does_not_begin_is_reported(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_waiting_in_queue_is_reported(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     say, screen_for, reported, shown = remote_conversation.say, remote_conversation.screen_for, Event(), Event()
 
     def saying(text: str) -> None:
@@ -327,7 +331,7 @@ def test_a_task_that_does_not_begin_is_reported(capsys: Capture, monkeypatch: py
     assert 'queued' not in begun.err
 
 
-def test_text_that_the_agent_replaces_is_written_anew(capsys: Capture) -> None:
+def test_replaced_artifact_text_is_printed_anew(capsys: Capture) -> None:
     def chunk(text: str, **fields: Any) -> dict[str, Any]:
         artifact = {'artifactId': 'a', 'parts': [{'text': text}, {'url': 'http://x/y', 'mediaType': 'text/html'}]}
         return {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact, **fields}}
@@ -364,15 +368,13 @@ def test_text_that_the_agent_replaces_is_written_anew(capsys: Capture) -> None:
         (('tasks', 'URL', '--state', 'odd'), "'odd' is not one of"),
     ],
 )
-def test_a_wrong_command_line_has_the_exit_code_2(
-    url: str, arguments: tuple[str, ...], text: str, capsys: Capture
-) -> None:
+def test_invalid_options_exit_with_code_2(url: str, arguments: tuple[str, ...], text: str, capsys: Capture) -> None:
     refused = command(capsys, *(url if part == 'URL' else part for part in arguments))
     assert refused.code == 2
     assert text in refused.err
 
 
-def test_an_agent_that_cannot_be_called_is_one_sentence(url: str, capsys: Capture) -> None:
+def test_unreachable_agent_is_reported_in_single_sentence(url: str, capsys: Capture) -> None:
     for place, text in (
         ('http://127.0.0.1:9', 'cannot be reached: no connection could be opened.'),
         (f'{url}/nothing', 'has no agent card: HTTP 404.'),
@@ -385,7 +387,7 @@ def test_an_agent_that_cannot_be_called_is_one_sentence(url: str, capsys: Captur
 
 
 @each_case(('answer', 'error'), [(silence, 'too slowly'), (lambda: Response(status_code=503), 'HTTP 503')])
-def test_a_task_whose_agent_no_longer_answers_is_not_canceled(
+def test_task_is_not_canceled_if_agent_stops_answering(
     answer: Callable[[], Response], error: str, capsys: Capture
 ) -> None:
     canned = Canned(stream({'task': WORKING}), answer())
@@ -397,7 +399,7 @@ def test_a_task_whose_agent_no_longer_answers_is_not_canceled(
     assert error in sent.err
 
 
-def test_credentials_come_from_headers_and_the_environment(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_come_from_header_or_environment(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('SHOP_TOKEN', 'a-token-of-ann-1234')
     app = to_a2a(shop_agent(), auth=BearerAuth({'a-token-of-ann-1234': 'ann'}))
     with serve(app) as server:
@@ -437,7 +439,7 @@ def at(monkeypatch: pytest.MonkeyPatch, typed: str, *arguments: str) -> tuple[ob
         ('ring', 'in words\n', 'The tool says: in words'),
     ],
 )
-def test_a_person_answers_at_the_prompt(
+def test_pending_calls_are_answered_at_prompt(
     url: str, prompt: str, typed: str, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code, text = at(monkeypatch, typed, 'send', url, prompt)
@@ -447,7 +449,7 @@ def test_a_person_answers_at_the_prompt(
 
 
 @each_case(('name', 'words', 'typed'), [('send', ['hello'], '{}'), ('chat', [], 'hello\n{}/exit\n')])
-def test_a_confirmation_of_adk_is_answered_at_the_prompt(
+def test_adk_confirmation_is_answered_at_prompt(
     name: str, words: list[str], typed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, 'prompt_toolkit', None)
@@ -461,7 +463,7 @@ def test_a_confirmation_of_adk_is_answered_at_the_prompt(
     assert canned.requests[-1][3]['params']['message']['parts'] == [answer]
 
 
-def test_words_before_a_tool_call_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_before_tool_calls_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def model(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
         called = sum(isinstance(part, ToolReturnPart) for message in messages for part in message.parts)
         yield ('Looking it up.', 'Deleting it.', 'All done.')[called]
@@ -478,20 +480,20 @@ def test_words_before_a_tool_call_are_written_once(monkeypatch: pytest.MonkeyPat
     assert (code, [text.count(words) for words in ('Looking it up.', 'Deleting it.', 'All done.')]) == (0, [1, 1, 1])
 
 
-def test_a_sign_in_that_is_denied_cancels_the_task(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_denied_sign_in_cancels_task(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     code, text = at(monkeypatch, 'n\n', 'send', url, 'pay')
     assert code == 1
     assert 'Sign in at https://bank.example/sign-in' in text
     assert 'is canceled' in text
 
 
-def test_the_end_of_the_input_at_a_prompt_cancels_the_task(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_end_of_input_at_prompt_cancels_task(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     code, text = at(monkeypatch, '\x04', 'send', url, 'delete')
     assert code == 130
     assert 'is canceled' in text
 
 
-def test_control_characters_of_an_agent_do_not_reach_the_terminal(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_characters_of_agent_are_escaped_in_terminal(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with in_terminal(monkeypatch) as terminal, pytest.raises(SystemExit):
         main(('send', url, 'attack'))
     assert '\\u001b[2J\\u009b2J\\u202e' in terminal.close()
@@ -502,7 +504,7 @@ def test_control_characters_of_an_agent_do_not_reach_the_terminal(url: str, monk
     'schema', [5, {'oneOf': 5}, {'oneOf': [True, {'properties': {'decision': True, 'result': True}}]}, {'type': 5}]
 )
 @pytest.mark.parametrize(('kind', 'typed'), [('question', 'red'), ('approval', 'y')])
-def test_a_question_with_an_odd_schema_is_answered(
+def test_question_with_invalid_schema_can_be_answered(
     schema: Any, kind: str, typed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call = {'id': 'q', 'kind': kind, 'tool': 'ask', 'text': 'Which one?', 'answerSchema': schema}
@@ -520,7 +522,7 @@ def test_a_question_with_an_odd_schema_is_answered(
     )
 
 
-def test_ctrl_c_cancels_the_task_of_a_message(url: str, capsys: Capture) -> None:
+def test_ctrl_c_cancels_sent_task(url: str, capsys: Capture) -> None:
     with process_in_terminal('send', url, 'wait') as (terminal, process):
         terminal.until('You said wait')
         terminal.type('\x03')
@@ -549,14 +551,14 @@ class Interrupting:
         await self._canned.app(scope, receive, send)
 
 
-def test_ctrl_c_ends_the_watching_of_a_task_which_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_watch_but_not_task(monkeypatch: pytest.MonkeyPatch) -> None:
     canned = Canned(result({'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}))
     with served(canned, Interrupting(canned, messages=1)) as server:
         code, text = at(monkeypatch, '', 'watch', server.url, 't')
     assert (code, 'the task t goes on' in text) == (130, True)
 
 
-def test_ctrl_c_before_the_agent_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_before_first_answer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_tasks, 'FIRST_LIMIT', 0.0)
     canned = Canned()
     with served(canned, Interrupting(canned, messages=0)) as server:
@@ -564,7 +566,7 @@ def test_ctrl_c_before_the_agent_has_answered(monkeypatch: pytest.MonkeyPatch) -
     assert (code, 'interrupted before the agent has named its task' in text) == (130, True)
 
 
-def test_a_task_that_cannot_be_canceled_after_ctrl_c_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_cancel_at_end_of_input_names_task(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_INPUT_REQUIRED'}}
     canned = Canned(stream({'task': waiting}), result(waiting), refusal(-32002, 'Too late.'))
     with served(canned) as server:
@@ -576,7 +578,7 @@ PLAIN = ('rich.console', 'pydantic_ai_a2a.commands.rich_screen', 'prompt_toolkit
 """Modules of the extra `cli`."""
 
 
-def test_without_the_extra_the_terminal_is_plain(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chat_without_cli_extra_prints_plain_text(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in PLAIN:
         monkeypatch.setitem(sys.modules, module, None)
 
@@ -592,7 +594,7 @@ def test_without_the_extra_the_terminal_is_plain(url: str, monkeypatch: pytest.M
     assert 'You said **hello** with 0 files.' in terminal.close()
 
 
-def test_ctrl_c_at_the_plain_prompt_ends_the_command(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_at_plain_prompt_ends_chat(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in PLAIN:
         monkeypatch.setitem(sys.modules, module, None)
 
@@ -609,7 +611,7 @@ def test_ctrl_c_at_the_plain_prompt_ends_the_command(url: str, monkeypatch: pyte
     assert shown.rstrip().endswith('interrupted')
 
 
-def test_a_chat_at_a_terminal(url: str) -> None:
+def test_chat_in_terminal_answers_approves_and_cancels(url: str) -> None:
     with process_in_terminal('chat', url) as (terminal, process):
         terminal.until('/exit ends')
         terminal.until_prompt()
@@ -634,7 +636,7 @@ def say(terminal: Terminal, text: str, answer: str) -> None:
     terminal.until(answer)
 
 
-def test_a_chat_without_a_terminal_reads_lines(
+def test_chat_without_terminal_reads_lines(
     url: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def chat(lines: str) -> Outcome:

@@ -60,7 +60,7 @@ def why(capsys: Capture, *arguments: str) -> str:
     return outcome.err.splitlines()[-1].partition('Error: ')[2].partition(' port ')[0].partition(': ')[0]
 
 
-def test_on_a_public_address_everybody_may_call_only_if_that_is_said(capsys: Capture) -> None:
+def test_anonymous_server_on_public_address_needs_anonymous_option(capsys: Capture) -> None:
     public = ('--host', '0.0.0.0')
     answers = [
         why(capsys, 'guarded:agent', *public),
@@ -103,7 +103,7 @@ def test_on_a_public_address_everybody_may_call_only_if_that_is_said(capsys: Cap
     )
 
 
-def test_callers_are_named_by_what_authenticates_them(capsys: Capture) -> None:
+def test_invalid_auth_option_is_refused(capsys: Capture) -> None:
     answers = [
         why(capsys, 'guarded:agent', '--auth', 'guarded:mixed'),
         why(capsys, 'guarded:agent', '--auth', 'guarded:agent'),
@@ -120,7 +120,7 @@ def test_callers_are_named_by_what_authenticates_them(capsys: Capture) -> None:
     )
 
 
-async def test_an_agent_is_served_to_its_callers(directory: Path) -> None:
+async def test_served_agent_authenticates_callers(directory: Path) -> None:
     arguments = ('-m', 'pydantic_ai_a2a', 'serve', 'guarded:agent', '--auth', 'guarded:tokens', '--port', '0')
     with process(*arguments, cwd=directory) as server:
         url = server.url
@@ -174,14 +174,14 @@ def listed() -> Any:
         (listed, 'GET', '/team/docs', 404),
     ],
 )
-async def test_nothing_but_health_is_answered(make: Any, verb: str, path: str, status: int) -> None:
+async def test_health_port_answers_only_health_requests(make: Any, verb: str, path: str, status: int) -> None:
     answer = await Exchange(HealthOnly(make()), verb, path, {}, b'').answer()
     assert answer.status == status
     if status == 404:
         assert answer.body == b'Not Found'
 
 
-async def test_a_worker_is_ready_once_all_its_agents_are() -> None:
+async def test_worker_is_ready_only_if_all_agents_are_ready() -> None:
     joker, poet, third = alone(), alone(), alone()
     routes = [Mount('/team', Starlette(routes=[Mount('/joker', joker), Host('poet.example', poet)])), Mount('/', third)]
     health = HealthOnly(Starlette(routes=routes))

@@ -52,7 +52,7 @@ def url() -> Iterator[str]:
         ('send', 'uvicorn'),
     ],
 )
-def test_a_command_loads_nothing_that_it_can_do_without(arguments: str, unneeded: str, url: str) -> None:
+def test_command_imports_only_needed_modules(arguments: str, unneeded: str, url: str) -> None:
     given = {'card': [url], 'tasks': [url], 'cancel': [url, 'task'], 'doctor': [url], 'send': [url, 'Hello!']}
     ran = subprocess.run(
         [sys.executable, '-c', LOADED, arguments, *given.get(arguments, [])],
@@ -67,7 +67,7 @@ def test_a_command_loads_nothing_that_it_can_do_without(arguments: str, unneeded
     assert [module for module in unneeded.split() if module in loaded] == []
 
 
-def test_the_list_of_commands_has_the_first_sentence_of_each_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_first_sentence_of_each_command(capsys: pytest.CaptureFixture[str]) -> None:
     listed = re.findall(r'^  (\S+)  +(.+)$', command(capsys, '--help').out.partition('Commands:')[2], re.MULTILINE)
     assert len(listed) == 16
     for name, sentence in listed:
@@ -80,7 +80,7 @@ def test_the_list_of_commands_has_the_first_sentence_of_each_command(capsys: pyt
     [('click', '--help'), ('fasta2a', 'card http://127.0.0.1:1'), ('pydantic_ai', 'send http://127.0.0.1:1 Hello!')]
     + [(module, f'{name} agent:app') for name in ('serve', 'worker', 'migrate') for module in ('starlette', 'agent')],
 )
-def test_ctrl_c_while_python_loads_a_module_ends_the_command(module: str, arguments: str, tmp_path: Path) -> None:
+def test_ctrl_c_during_import_ends_command(module: str, arguments: str, tmp_path: Path) -> None:
     (tmp_path / f'{module}.py').write_text(INTERRUPTS)
     path = os.pathsep.join([str(tmp_path), *sys.path])
     ran = subprocess.run(

@@ -22,20 +22,18 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize('store', [('joker:app',), STORE, ('joker:agent', '--backend', 'sqlite:///agent.db')])
-def test_a_store_is_that_of_an_app_or_of_an_agent_or_is_named_by_itself(
-    store: tuple[str, ...], capsys: Capture
-) -> None:
+def test_store_is_found_by_app_agent_or_url(store: tuple[str, ...], capsys: Capture) -> None:
     in_store(lambda backend: die(backend, 't'))
     assert [line['taskId'] for line in command(capsys, 'dead-letters', 'list', *store, '--json').lines] == ['t']
 
 
-def test_a_backend_that_wants_to_be_entered_is(capsys: Capture) -> None:
+def test_custom_backend_is_entered_and_exited(capsys: Capture) -> None:
     in_store(lambda backend: die(backend, 't'))
     assert len(command(capsys, 'dead-letters', 'list', 'joker:own', '--json').lines) == 1
     assert sys.modules['joker'].entered == ['in', 'out']
 
 
-def test_what_is_no_store_is_refused(capsys: Capture, directory: Path) -> None:
+def test_invalid_store_options_are_refused(capsys: Capture, directory: Path) -> None:
     stores = (
         (),
         ('--backend', 'sqlite:///agent.db'),
@@ -64,7 +62,7 @@ def test_what_is_no_store_is_refused(capsys: Capture, directory: Path) -> None:
     )
 
 
-def test_an_owner_is_named_by_its_key_or_by_its_caller_and_tenant() -> None:
+def test_owner_key_is_built_from_caller_and_tenant() -> None:
     names = (
         (None, None, None),
         ('/', None, None),
@@ -76,7 +74,7 @@ def test_an_owner_is_named_by_its_key_or_by_its_caller_and_tenant() -> None:
     assert [owner_option(*name) for name in names] == [None, '/', 'acme/ann', '/ann', 'ac%20me/a%2Fb', 'acme/']
 
 
-def test_a_context_without_an_owner_belongs_to_anonymous_callers() -> None:
+def test_context_without_owner_belongs_to_anonymous_owner() -> None:
     assert owner_or_anonymous(None, 'c') == '/'
     assert owner_or_anonymous('/ann', 'c') == '/ann'
     assert owner_or_anonymous('/', None) == '/'
@@ -91,7 +89,7 @@ def test_a_context_without_an_owner_belongs_to_anonymous_callers() -> None:
         (('--owner', '/ann', '--tenant', 'acme'), 'or with --caller and --tenant, not with both'),
     ],
 )
-def test_an_owner_that_could_be_a_mistake_is_refused(capsys: Capture, options: tuple[str, ...], text: str) -> None:
+def test_ambiguous_owner_options_are_refused(capsys: Capture, options: tuple[str, ...], text: str) -> None:
     code, why = command(capsys, 'export', 'joker:app', *options).why
     assert code == 2
     assert text in why
@@ -110,7 +108,7 @@ def schema(path: Path) -> list[tuple[str, str]]:
     return sorted((name, ' '.join(sql.split())) for name, sql in rows)
 
 
-def test_a_store_is_brought_up_to_date(capsys: Capture, directory: Path) -> None:
+def test_migrate_upgrades_sqlite_schema(capsys: Capture, directory: Path) -> None:
     connect(SqliteFile(path=directory / 'agent.db'), []).close()
     outcomes = [
         command(capsys, 'migrate', '--backend', URL, *options) for options in (['--check'], [], [], ['--check'])
@@ -126,7 +124,7 @@ def test_a_store_is_brought_up_to_date(capsys: Capture, directory: Path) -> None
     )
 
 
-def test_the_printed_sql_makes_what_a_start_makes(capsys: Capture, directory: Path) -> None:
+def test_printed_sql_creates_same_schema_as_start(capsys: Capture, directory: Path) -> None:
     printed = command(capsys, 'migrate', '--backend', URL, '--all-sql').out
     with closing(sqlite3.connect(directory / 'printed.db')) as connection:
         connection.executescript(printed)
@@ -136,7 +134,7 @@ def test_the_printed_sql_makes_what_a_start_makes(capsys: Capture, directory: Pa
     assert not (directory / 'agent.db').exists()
 
 
-def test_only_the_steps_that_a_store_lacks_are_printed_and_none_is_taken(capsys: Capture, directory: Path) -> None:
+def test_sql_option_only_prints_missing_steps(capsys: Capture, directory: Path) -> None:
     connect(SqliteFile(path=directory / 'agent.db'), []).close()
     printed = command(capsys, 'migrate', '--backend', URL, '--sql').out
     assert printed.startswith('BEGIN;\n')
@@ -149,14 +147,14 @@ def test_only_the_steps_that_a_store_lacks_are_printed_and_none_is_taken(capsys:
     assert command(capsys, 'migrate', '--backend', URL, '--sql') == (0, '', '')
 
 
-def test_a_file_that_is_not_there_lacks_every_step(capsys: Capture, directory: Path) -> None:
+def test_missing_sqlite_file_lacks_all_steps(capsys: Capture, directory: Path) -> None:
     everything = command(capsys, 'migrate', '--backend', URL, '--all-sql').out
     assert command(capsys, 'migrate', '--backend', URL, '--sql').out == everything
     sqlite3.connect(directory / 'agent.db').close()
     assert command(capsys, 'migrate', '--backend', URL, '--sql').out == everything
 
 
-def test_a_store_with_steps_of_a_newer_version_stays_as_it_is(capsys: Capture, directory: Path) -> None:
+def test_migrate_accepts_newer_compatible_schema(capsys: Capture, directory: Path) -> None:
     connect(SqliteFile(path=directory / 'agent.db'), [*MIGRATIONS, []]).close()
     outcomes = [command(capsys, 'migrate', '--backend', URL, *options) for options in (['--check'], ['--sql'], [])]
     assert [outcome.code for outcome in outcomes] == [0, 0, 0]
@@ -171,7 +169,7 @@ def test_a_store_with_steps_of_a_newer_version_stays_as_it_is(capsys: Capture, d
 
 
 @pytest.mark.parametrize('target', ['app', 'parent', 'own'])
-def test_the_store_of_an_app_is_migrated(capsys: Capture, directory: Path, target: str) -> None:
+def test_migrate_finds_store_of_app(capsys: Capture, directory: Path, target: str) -> None:
     connect(SqliteFile(path=directory / 'agent.db'), []).close()
     outcomes = [command(capsys, 'migrate', f'joker:{target}', *options) for options in (['--check'], [], ['--check'])]
     assert [outcome.code for outcome in outcomes] == [1, 0, 0]
@@ -197,7 +195,7 @@ foreign = to_a2a(agent, backend=Foreign('joker', reader_lag=1000))
 """
 
 
-def test_what_has_not_one_known_store_is_refused(capsys: Capture, directory: Path) -> None:
+def test_migrate_refuses_target_without_single_known_store(capsys: Capture, directory: Path) -> None:
     (directory / 'joker.py').write_text(APPS)
     targets = ((), ('joker:several',), ('joker:foreign',), ('joker:agent',))
     outcomes = [command(capsys, 'migrate', *target, '--check').why for target in targets]
@@ -212,7 +210,7 @@ def test_what_has_not_one_known_store_is_refused(capsys: Capture, directory: Pat
     )
 
 
-def test_what_cannot_be_migrated_is_said(capsys: Capture, directory: Path) -> None:
+def test_migrate_reports_unusable_store(capsys: Capture, directory: Path) -> None:
     (directory / 'text.db').write_text('not a database, but as long as the head of one' * 10)
     connect(SqliteFile(path=directory / 'newer.db'), [*MIGRATIONS, ['UPDATE a2a_schema SET min_reader = 99']]).close()
     urls = ('memory', 'sqlite://', 'sqlite:///text.db', 'sqlite:///newer.db')

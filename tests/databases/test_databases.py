@@ -61,7 +61,7 @@ async def tasks_by_prompt(client: Client) -> dict[str, dict[str, Any]]:
     return {task['history'][0]['parts'][0]['text']: task for task in found}
 
 
-async def test_a_stored_database_is_read_and_its_tasks_go_on(backend: str) -> None:
+async def test_old_database_is_read_and_its_tasks_continue(backend: str) -> None:
     desk = Desk()
     desk.open.set()
     app = desk.app(backend)
@@ -98,7 +98,7 @@ def schema_of_file(path: Path) -> set[tuple[str, str]]:
         return {*connection.execute('SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL')}
 
 
-async def test_the_newest_stored_file_has_the_schema_of_a_new_file(tmp_path: Path) -> None:
+async def test_newest_stored_sqlite_file_has_current_schema(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / 'stored.db')) as connection:
         connection.executescript(stored('sqlite').read_text())
     new = Desk().app(f'sqlite:///{tmp_path}/new.db')
@@ -126,9 +126,7 @@ async def schema_of_database(url: str) -> set[str]:
         await connection.close()
 
 
-async def test_the_newest_stored_postgres_database_has_the_schema_of_a_new_one(
-    postgres: Postgres, postgres_url: str
-) -> None:
+async def test_newest_stored_postgres_database_has_current_schema(postgres: Postgres, postgres_url: str) -> None:
     await execute(postgres_url, stored('postgres').read_text())
     with postgres.database() as url:
         new = Desk().app(url)

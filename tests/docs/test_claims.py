@@ -52,13 +52,13 @@ PACKAGE = ROOT / 'pydantic_ai_a2a'
 DOCS = ROOT / 'docs'
 
 
-def test_the_reference_has_every_public_name() -> None:
+def test_reference_lists_every_public_name() -> None:
     text = '\n'.join((DOCS / f'{page}.md').read_text() for page in ('reference', 'reference-clients'))
     members = re.findall(r'^::: pydantic_ai_a2a\.(?:server\.app\.serve\.)?(\w+)$', text, re.MULTILINE)
     assert sorted(members) == sorted(vars(pydantic_ai_a2a)['__all__'])
 
 
-def test_the_settings_have_the_documented_defaults() -> None:
+def test_settings_page_lists_actual_defaults() -> None:
     documented = {name: default for name, default, _ in table(DOCS / 'settings.md', 'Setting')}
     limits, results = (Limits(), Quotas()), (Progress(), Results(), Push())
     settings = (Access(), Approvals(), Messages(), *limits, Retention(), Workers(), *results)
@@ -69,7 +69,7 @@ def test_the_settings_have_the_documented_defaults() -> None:
     }
 
 
-def test_the_arguments_are_documented_with_their_defaults_and_not_too_many() -> None:
+def test_to_a2a_arguments_are_documented_with_defaults() -> None:
     documented = {name: default for name, default, _ in table(DOCS / 'to-a2a.md', 'Argument')}
     arguments = [
         argument for argument in signature(to_a2a).parameters.values() if argument.name not in ('agent', 'run')
@@ -79,7 +79,7 @@ def test_the_arguments_are_documented_with_their_defaults_and_not_too_many() -> 
     assert {name for name, _ in table(DOCS / 'to-a2a.md', 'Run option')} == {*RunOptions.__annotations__}
 
 
-def test_the_pages_have_a_row_for_each_argument_and_each_field_of_a_run_at_an_engine() -> None:
+def test_engine_pages_list_arguments_and_run_fields() -> None:
     engines, works = DOCS / 'durable-engines.md', DOCS / 'how-it-works.md'
     assert _names(engines, 'Argument') == {*signature(to_a2a).parameters} - {'agent', 'run'} | {'options of every run'}
     assert _names(works, 'Field of a run') == {field.name for field in fields(RunArguments)}
@@ -96,7 +96,7 @@ def _source(default: object) -> str:
     return f'{type(default).__name__}()' if is_dataclass(default) else repr(default)
 
 
-def test_a_database_has_the_documented_defaults() -> None:
+def test_postgres_page_lists_actual_defaults() -> None:
     documented = {name: default for name, default, _ in table(DOCS / 'postgresql.md', '`Postgres(url, ...)`')}
     database = Postgres('postgresql://host/database')
     defaults = {field.name: getattr(database, field.name) for field in fields(database) if field.name != 'url'}
@@ -115,7 +115,7 @@ def _spoken(value: object) -> str:
     return f'{number} {unit}{"" if number == 1 else "s"}'
 
 
-def test_the_documented_errors_are_those_that_a_client_can_see() -> None:
+def test_errors_page_lists_all_client_errors() -> None:
     documented = {(int(code), int(http), reason) for code, http, reason, _ in table(DOCS / 'errors.md', 'Code')}
     classes = [getattr(errors, name) for name in errors.__all__]
     assert documented == {_on_the_wire(each()) for each in classes if issubclass(each, errors.A2AError)}
@@ -127,26 +127,26 @@ def _on_the_wire(error: errors.A2AError) -> tuple[int, int, str]:
     return error.code, error.http_status if error.transport else 200, reason[1].decode()
 
 
-def test_the_documented_kinds_of_failure_are_those_that_there_are() -> None:
+def test_errors_page_lists_all_failure_kinds() -> None:
     documented = {kind for kind, *_ in table(DOCS / 'errors.md', 'Kind')}
     source = (PACKAGE / 'server' / 'conversion' / 'failures.py').read_text()
     assert documented == {*re.findall(r"Failure\('([\w-]+)'", source), EXPIRED}
 
 
-def test_the_documented_metrics_are_those_that_are_made() -> None:
+def test_observe_page_lists_all_metrics() -> None:
     documented = [name for name, *_ in table(DOCS / 'observe.md', 'Metric')]
     source = (PACKAGE / 'telemetry' / 'metrics.py').read_text()
     assert sorted(documented) == sorted(re.findall(r"create_\w+\(\s*'([\w.]+)'", source))
 
 
-def test_the_ports_of_a_backend_are_documented_and_public() -> None:
+def test_backend_ports_are_documented_and_public() -> None:
     hints = get_type_hints(store.Backend).values()
     ports = {kind.__name__ for hint in hints for kind in (hint, *get_args(hint)) if isabstract(kind)}
     assert _names(DOCS / 'architecture.md', 'Port') == ports | {'Backend', 'ConversationStore'}
     assert ports <= {*store.__all__}
 
 
-def test_contributing_has_a_line_for_each_house_and_room() -> None:
+def test_contributing_lists_every_house_and_room() -> None:
     tree = (ROOT / 'CONTRIBUTING.md').read_text().partition('```text\n')[2].partition('```')[0]
     paths: list[str] = []
     folders: list[str] = []
@@ -158,24 +158,24 @@ def test_contributing_has_a_line_for_each_house_and_room() -> None:
     assert {*HOUSES, *rooms()} - leaves <= {path.rstrip('/').removesuffix('.py') for path in paths}
 
 
-def test_the_boxes_of_the_path_of_a_message_are_rooms() -> None:
+def test_message_path_picture_names_existing_rooms() -> None:
     boxes = set(re.findall(r'<text x=[^>]*>([\w ]+)</text>', (DOCS / 'message-path.svg').read_text()))
     assert boxes
     assert boxes <= {room.rpartition('/')[2] for room in rooms()}
 
 
-def test_each_room_says_what_comes_in_and_what_goes_out() -> None:
+def test_each_room_has_module_docstring() -> None:
     texts = {path.relative_to(PACKAGE).parent.as_posix(): path.read_text() for path in PACKAGE.glob('**/__init__.py')}
     assert [room for room, text in texts.items() if not text.startswith('"""')] == []
 
 
-def test_the_room_of_statements_names_each_of_its_modules() -> None:
+def test_sql_package_docstring_names_each_module() -> None:
     folder = PACKAGE / 'server' / 'store' / 'sql'
     named = re.findall(r'`(\w+)`', (folder / '__init__.py').read_text())
     assert sorted(named) == sorted({path.stem for path in folder.glob('*.py')} - {'__init__'})
 
 
-def test_the_files_of_the_examples_are_there() -> None:
+def test_example_files_in_contributing_exist() -> None:
     text = (ROOT / 'CONTRIBUTING.md').read_text().partition('### Ten examples')[2].partition('\n## ')[0]
     files = set(re.findall(r'`((?:\w+/)*\w+\.py)`', text)) - {'__init__.py'}
     assert files
@@ -183,24 +183,24 @@ def test_the_files_of_the_examples_are_there() -> None:
 
 
 @pytest.mark.parametrize('page', ['CONTRIBUTING.md', 'docs/architecture.md', 'docs/how-it-works.md'])
-def test_the_paths_of_files_and_folders_lead_somewhere(page: str) -> None:
+def test_file_paths_in_page_exist(page: str) -> None:
     paths = re.findall(
         r'`((?:pydantic_ai_a2a|\.ci|benchmarks|docs|examples|interop|tests)/[\w./-]+)`', (ROOT / page).read_text()
     )
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-def test_the_picture_of_the_rooms_shows_their_imports() -> None:
+def test_rooms_picture_matches_imports() -> None:
     assert PICTURE.read_text() == picture(), 'run: python -m tests.docs.rooms'
 
 
 @pytest.mark.parametrize('path', PICTURES, ids=lambda path: path.stem)
-def test_a_picture_is_drawn_by_its_script(path: Path) -> None:
+def test_picture_matches_drawing_script(path: Path) -> None:
     assert path.read_text() == PICTURES[path](), 'run: python -m tests.docs.pictures'
 
 
 @pytest.mark.parametrize('path', [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md'], ids=lambda path: path.stem)
-def test_every_make_target_that_is_named_exists(path: Path) -> None:
+def test_documented_make_targets_exist(path: Path) -> None:
     told = subprocess.run(['make', 'help'], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=True).stdout
     targets = set(re.findall(r'^make (\w+)', told, re.MULTILINE))
     commands = [words for block in blocks(path) for words in block.words if words[0] == 'make']
@@ -209,7 +209,7 @@ def test_every_make_target_that_is_named_exists(path: Path) -> None:
     assert named <= targets | {'help'}
 
 
-def test_the_table_of_servers_says_what_a_client_has_seen() -> None:
+def test_server_comparison_matches_interop_results() -> None:
     rows = {row[0]: row[1:] for row in table(ROOT / 'README.md', 'November 2026')}
     ends = {'completed': 'the run goes on', 'working': 'the task stays working', 'Task not found': 'the task is gone'}
     for column, shown in enumerate(json.loads((ROOT / 'interop' / 'peers.json').read_text()).values()):
@@ -224,7 +224,7 @@ def test_the_table_of_servers_says_what_a_client_has_seen() -> None:
             assert cell == fact or cell.startswith('[')
 
 
-def test_the_links_of_the_readme_lead_somewhere() -> None:
+def test_readme_links_lead_to_existing_files() -> None:
     links = [link for link in re.findall(r'\]\(([^)]+)\)', (ROOT / 'README.md').read_text()) if '://' not in link]
     assert links
     assert [link for link in links if not (ROOT / link.partition('#')[0]).exists()] == []
@@ -233,13 +233,13 @@ def test_the_links_of_the_readme_lead_somewhere() -> None:
 REPAIR = 'run: python -m tests.docs.figures'
 
 
-def test_the_performance_page_has_the_results_of_the_benchmarks() -> None:
+def test_performance_page_matches_benchmark_results() -> None:
     page = PERFORMANCE.read_text()
     assert page == performance(page, results()), REPAIR
     assert '| plain send, memory |' in page
 
 
-def test_the_capacity_page_calculates_with_the_results_of_the_benchmarks() -> None:
+def test_capacity_model_matches_benchmark_results() -> None:
     page = PERFORMANCE.read_text()
     assert page == capacity(page, results()), REPAIR
     assert '\n     1000       10000 ' in page
@@ -281,12 +281,12 @@ def _admitted(client: TestClient, token: str) -> Iterator[str]:
             yield operation
 
 
-def test_the_rows_are_those_of_the_guide() -> None:
+def test_scope_table_rows_match_tested_rows() -> None:
     assert [row for row, _ in table(ROOT / 'docs' / 'authorization.md', '`Access(scopes=…)`')] == [*ROWS]
 
 
 @pytest.mark.parametrize('row', ROWS)
-def test_a_row_admits_callers_by_their_scopes(row: str) -> None:
+def test_documented_scopes_admit_listed_operations(row: str) -> None:
     callers = {'.'.join(scopes).replace(':', '.').ljust(16, '.'): scopes for scopes in ROWS[row]}
     auth = BearerAuth({token: Caller(id=token, scopes=frozenset(scopes)) for token, scopes in callers.items()})
     app = to_a2a(Agent('test'), auth=auth, access=Access(scopes=literal_eval(row)))

@@ -24,7 +24,7 @@ DOCSTRINGS = [block for path in sorted((ROOT / 'pydantic_ai_a2a').rglob('*.py'))
 
 
 @pytest.mark.parametrize('path', PAGES, ids=lambda path: path.stem)
-def test_the_examples_of_a_page_do_what_it_says(path: Path, tmp_path: Path) -> None:
+def test_page_examples_run_as_documented(path: Path, tmp_path: Path) -> None:
     examples = list(blocks(path))
     if any('import DBOS' in block.text for block in examples):
         need_dbos()
@@ -34,13 +34,13 @@ def test_the_examples_of_a_page_do_what_it_says(path: Path, tmp_path: Path) -> N
         page.read(examples)
 
 
-def test_the_tutorial_can_be_followed_from_its_first_page_to_its_last(tmp_path: Path) -> None:
+def test_tutorial_examples_run_in_page_order(tmp_path: Path) -> None:
     with opened(tmp_path) as page:
         page.read([block for path in in_order(TUTORIAL) for block in blocks(path)])
 
 
 @pytest.mark.parametrize('block', DOCSTRINGS, ids=lambda block: str(block.place))
-def test_the_example_of_a_docstring_runs(block: Block, tmp_path: Path) -> None:
+def test_docstring_example_runs(block: Block, tmp_path: Path) -> None:
     with opened(tmp_path) as page:
         page.read([block])
 
@@ -52,7 +52,7 @@ ROWS = """
 OLD = "DELETE FROM a2a.entry WHERE ('x' || substr(id, 1, 12))::bit(48)::bigint % 25 <> 0"
 
 
-async def test_an_index_that_has_grown_is_found_and_made_small(postgres_url: str) -> None:
+async def test_documented_sql_finds_and_repairs_bloated_index(postgres_url: str) -> None:
     find, repair = [block.text for block in blocks(ROOT / 'docs' / 'postgresql.md') if block.language == 'sql']
     backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
     connection = await asyncpg.connect(postgres_url)

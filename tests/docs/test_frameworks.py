@@ -18,13 +18,13 @@ CALLED: dict[str, Any] = json.loads(SERVERS.read_text())
 READS_NO_ARTIFACTS = '@ag-ui/a2a'
 
 
-def test_the_tables_are_those_of_the_results() -> None:
+def test_framework_tables_match_interop_results() -> None:
     page = PAGE.read_text()
     assert write(page) == page
     assert report() == REPORT.read_text()
 
 
-def test_the_results_are_those_of_the_clients_and_servers_and_versions_that_are_listed() -> None:
+def test_interop_results_match_listed_packages() -> None:
     for seen, listed in ((SEEN, CLIENTS), (CALLED, LISTED['server'])):
         assert {name: shown['packages'] for name, shown in seen.items()} == {
             each['name']: each['packages'] for each in listed
@@ -33,7 +33,7 @@ def test_the_results_are_those_of_the_clients_and_servers_and_versions_that_are_
     assert all((HERE / 'servers' / server['driver']).exists() for server in LISTED['server'])
 
 
-def test_the_client_of_this_package_shows_the_whole_text_of_each_server() -> None:
+def test_client_gets_whole_text_of_each_server() -> None:
     shown = {
         (name, seen['way']): of_text(seen.get('answer', ''), TEXT)
         for name, server in CALLED.items()
@@ -56,7 +56,7 @@ def test_no_client_loses_or_doubles_text_by_default(agent: str) -> None:
     assert wrong == {READS_NO_ARTIFACTS: ''}
 
 
-def test_clients_that_ask_for_live_text_get_it_by_default() -> None:
+def test_clients_requesting_live_text_get_live_text() -> None:
     asking = [client['name'] for client in CLIENTS if 'extensions' in client]
     live = {
         (name, seen['server'], of_live(seen['live'], TEXT if 'talk' in seen['server'] else AFTER))
@@ -82,7 +82,7 @@ def test_clients_that_ask_for_live_text_get_it_by_default() -> None:
         (f'{BEFORE} It is 21\ndegrees.', AFTER, 'both texts, broken up'),
     ],
 )
-def test_a_verdict_says_what_became_of_a_text(shown: str, wanted: str, verdict: str) -> None:
+def test_verdict_classifies_received_text(shown: str, wanted: str, verdict: str) -> None:
     assert of_text(shown, wanted) == verdict
 
 
@@ -96,9 +96,9 @@ def test_a_verdict_says_what_became_of_a_text(shown: str, wanted: str, verdict: 
         (['It is ', 'degrees.'], 'live wrong'),
     ],
 )
-def test_a_verdict_says_what_a_user_sees_live(pieces: list[str], verdict: str) -> None:
+def test_verdict_classifies_live_text(pieces: list[str], verdict: str) -> None:
     assert of_live(pieces, AFTER) == verdict
 
 
-def test_a_verdict_says_whether_data_is_read() -> None:
+def test_verdict_classifies_data_as_read_or_unread() -> None:
     assert [of_data('{"city": "Rome", "degrees": 21.0}'), of_data('')] == ['read', 'not read']

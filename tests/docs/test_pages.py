@@ -42,7 +42,7 @@ def test_the_navigation_lists_every_page_once() -> None:
 
 
 @each_case('path', PAGES, ids=lambda path: path.stem)
-def test_a_page_has_one_title_and_headings_without_question_words(path: Path) -> None:
+def test_page_has_single_title_and_no_question_headings(path: Path) -> None:
     headings = [line.partition(' ') for line in _lines(path) if re.match('#+ ', line)]
     assert [marks for marks, _, _ in headings].count('#') == 1
     assert [
@@ -51,32 +51,32 @@ def test_a_page_has_one_title_and_headings_without_question_words(path: Path) ->
 
 
 @each_case('path', PAGES, ids=lambda path: path.stem)
-def test_a_page_is_short(path: Path) -> None:
+def test_page_is_short(path: Path) -> None:
     assert len(path.read_text().split()) <= MOST_WORDS
 
 
-def test_the_pages_are_few() -> None:
+def test_number_of_pages_is_limited() -> None:
     assert len(PAGES) <= MOST_PAGES
 
 
 @each_case('path', PAGES, ids=lambda path: path.stem)
-def test_a_page_has_short_sentences(path: Path) -> None:
+def test_page_sentences_are_short(path: Path) -> None:
     assert measure(path).long_sentences == []
 
 
 @each_case('path', PAGES, ids=lambda path: path.stem)
-def test_code_fits_the_column_of_a_page(path: Path) -> None:
+def test_code_lines_fit_page_width(path: Path) -> None:
     code = [line for block in blocks(path) for line in block.text.splitlines()]
     assert [line for line in code if len(line) > MOST_COLUMNS] == []
 
 
 @each_case('path', PROSE, ids=lambda path: path.stem)
-def test_prose_fits_an_editor(path: Path) -> None:
+def test_prose_lines_fit_editor_width(path: Path) -> None:
     prose = [line for line in _lines(path) if not line.startswith('|')]
     assert [line for line in prose if len(line) > MOST_PROSE_COLUMNS] == []
 
 
-def test_the_first_page_can_be_read_at_once() -> None:
+def test_get_started_page_is_short() -> None:
     assert len((DOCS / 'get-started.md').read_text().split()) <= MOST_WORDS_TO_BEGIN
 
 
@@ -86,7 +86,7 @@ _SHOWN = re.compile(r'!\[([^\]]+)\]\(images/([\w-]+)\.svg\)')
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_a_picture_is_small_and_loads_nothing(name: str) -> None:
+def test_terminal_picture_is_small_and_self_contained(name: str) -> None:
     picture = (IMAGES / f'{name}.svg').read_text()
     assert len(picture.encode()) <= 120_000
     assert {element.tag.rpartition('}')[2] for element in ElementTree.fromstring(picture).iter()} <= {
@@ -95,13 +95,13 @@ def test_a_picture_is_small_and_loads_nothing(name: str) -> None:
     assert re.findall(r'@import|@font-face|href|url\((?!#)', picture) == []
 
 
-def test_the_guide_shows_the_pictures_with_alternative_texts() -> None:
+def test_terminal_guide_shows_pictures_with_alt_text() -> None:
     shown = _SHOWN.findall((ROOT / 'docs' / 'terminal.md').read_text())
     assert [name for _, name in shown] == [*NAMES]
     assert all(len(text) > 30 for text, _ in shown)
 
 
-def test_a_picture_has_the_last_state_of_the_terminal() -> None:
+def test_terminal_picture_shows_final_screen() -> None:
     picture = svg('a', 'pydantic-ai-a2a send', 'draft\r\x1b[2K\x1b[1;92mdone\x1b[0m \x1b[38;2;1;2;3mnow\x1b[0m\r\n')
     texts = [element.text for element in ElementTree.fromstring(picture).iter() if element.tag.endswith('}text')]
     assert [text for text in texts if text and text.strip()] == [

@@ -14,12 +14,12 @@ LATER = {142}
 """0.3 over gRPC."""
 
 
-def test_all_of_them_are_there_in_order() -> None:
+def test_requirements_are_numbered_consecutively() -> None:
     assert list(ALL) == [f'R{n}' for n in range(1, 152)]
 
 
 @each_case('requirement', ALL.values(), ids=ALL)
-def test_each_is_shown_by_tests_or_said_to_be_missing(requirement: Requirement) -> None:
+def test_requirement_has_tests_or_stated_exception(requirement: Requirement) -> None:
     ways = [bool(requirement.tests), requirement.later is not None, requirement.not_here is not None]
     assert ways.count(True) == 1
     assert (requirement.later is not None) == (int(requirement.name[1:]) in LATER)
@@ -28,7 +28,7 @@ def test_each_is_shown_by_tests_or_said_to_be_missing(requirement: Requirement) 
 
 
 @each_case('requirement', ALL.values(), ids=ALL)
-def test_the_tests_that_show_it_are_there(requirement: Requirement) -> None:
+def test_requirement_names_existing_tests(requirement: Requirement) -> None:
     missing = [test for test in requirement.tests if test.partition('::')[2] not in _tests(test.partition('::')[0])]
     assert missing == []
 
@@ -39,7 +39,7 @@ def _tests(file: str) -> set[str]:
     return {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-def test_the_page_of_the_protocol_has_them_all() -> None:
+def test_protocol_page_lists_all_requirements() -> None:
     page = on_page_markdown((ROOT / 'docs' / 'protocol.md').read_text())
     assert PLACE not in page
     deviations = page.partition('### Deviations')[2].partition('###')[0]
@@ -59,6 +59,6 @@ def test_each_attack_has_a_protection_and_a_test() -> None:
 
 
 @each_case('test', [row[-1] for row in CLAIMS])
-def test_the_test_of_an_attack_exists(test: str) -> None:
+def test_attack_names_existing_test(test: str) -> None:
     path, _, name = test.removeprefix('tests/').partition('::')
     assert name in _tests(path) or (not name and _tests(path))

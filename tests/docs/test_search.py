@@ -86,22 +86,22 @@ def _misses(site: Path, questions: dict[str, str]) -> dict[str, list[str]]:
     }
 
 
-def test_the_search_answers_questions_of_public_issues(site: Path) -> None:
+def test_search_answers_public_issue_questions(site: Path) -> None:
     misses = _misses(site, ASKED)
     assert len(misses) <= 2, misses
 
 
-def test_the_search_answers_other_questions(site: Path) -> None:
+def test_search_answers_common_questions(site: Path) -> None:
     assert _misses(site, ALSO) == {}
 
 
-def test_language_models_get_a_line_for_each_page(site: Path) -> None:
+def test_llms_txt_has_line_per_page(site: Path) -> None:
     lines = (site / 'llms.txt').read_text().partition('## Pages\n\n')[2].splitlines()
     assert len(lines) == len([*(ROOT / 'docs').rglob('*.md')])
     assert lines[1].startswith('- [Get started](get-started/): Serve a Pydantic AI agent')
 
 
-def test_each_earlier_address_leads_to_a_page(site: Path) -> None:
+def test_old_page_addresses_redirect(site: Path) -> None:
     moved = [line.split(': ') for line in (ROOT / 'mkdocs.yml').read_text().splitlines() if '.md: ' in line]
     assert moved
     for old, new in moved:

@@ -44,7 +44,7 @@ from a2a.client import A2AClient
 """
 
 
-def test_each_block_is_a_module_with_the_names_of_earlier_blocks_and_the_lines_of_the_page(tmp_path: Path) -> None:
+def test_page_code_blocks_become_importable_modules(tmp_path: Path) -> None:
     page = tmp_path / 'Two-agents.md'
     page.write_text(PAGE)
     made = {name: source.splitlines() for name, source in modules(page)}
@@ -72,7 +72,7 @@ def test_each_block_is_a_module_with_the_names_of_earlier_blocks_and_the_lines_o
 
 
 @pytest.mark.slow
-def test_type_checker_names_a_misspelled_import(tmp_path: Path) -> None:
+def test_type_checker_reports_misspelled_import(tmp_path: Path) -> None:
     program = tmp_path / 'program.py'
     program.write_text("""\
 from pydantic_ai_a2a import A2AClent, A2AClient

@@ -81,7 +81,7 @@ async def client_of(server: Process) -> AsyncGenerator[Callable[[SendMessageRequ
 
 @covers(OFFICIAL, ROW)
 @pytest.mark.parametrize(('answer', 'said', 'done'), ANSWERS.values(), ids=ANSWERS)
-async def test_an_approval_is_answered(
+async def test_approval_answer_decides_whether_call_runs(
     start: Start, tmp_path: Path, answer: dict[str, Any], said: str, done: list[str]
 ) -> None:
     with start() as server:
@@ -97,9 +97,7 @@ async def test_an_approval_is_answered(
 
 
 @covers(OFFICIAL, ROW)
-async def test_calls_are_answered_one_by_one_in_several_processes_with_another_task_between(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_pending_calls_are_answered_across_restarts(start: Start, tmp_path: Path) -> None:
     with start() as server:
         async with client_of(server) as sent:
             task = await sent(say('delete:a fetch:b ask:c'))
@@ -171,9 +169,7 @@ def _fitting(choices: list[dict[str, Any]], wanted: dict[str, Any]) -> Iterator[
 @covers(OFFICIAL, ROW)
 @pytest.mark.parametrize('binding', BINDINGS)
 @pytest.mark.parametrize('given', ANSWERS)
-async def test_a_foreign_client_answers_an_approval_by_the_card_and_the_message(
-    start: Start, tmp_path: Path, binding: str, given: str
-) -> None:
+async def test_approval_is_answered_by_message_schema(start: Start, tmp_path: Path, binding: str, given: str) -> None:
     wanted, said, done = ANSWERS[given]
     with over(binding), start() as server:
         assert await declared(server.url, 'lists the answers it needs')
@@ -204,7 +200,7 @@ def asked_in_0_3(task: dict[str, Any]) -> list[tuple[str, str]]:
 
 @covers(OFFICIAL_0_3, ROW)
 @pytest.mark.parametrize('given', ANSWERS)
-async def test_the_client_of_0_3_answers_an_approval(python: Path, start: Start, tmp_path: Path, given: str) -> None:
+async def test_0_3_client_answers_approval(python: Path, start: Start, tmp_path: Path, given: str) -> None:
     answer, said, done = ANSWERS[given]
     with start() as server:
         async with client_0_3(python, server.url, streaming=False) as client:
@@ -215,9 +211,7 @@ async def test_the_client_of_0_3_answers_an_approval(python: Path, start: Start,
 
 
 @covers(OFFICIAL_0_3, ROW)
-async def test_the_client_of_0_3_answers_calls_one_by_one_in_several_processes_with_another_task_between(
-    python: Path, start: Start, tmp_path: Path
-) -> None:
+async def test_0_3_client_answers_calls_across_restarts(python: Path, start: Start, tmp_path: Path) -> None:
     with start() as server:
         async with client_0_3(python, server.url, streaming=False) as client:
             task = await client.task_of('delete:a fetch:b ask:c')
@@ -239,9 +233,7 @@ async def test_the_client_of_0_3_answers_calls_one_by_one_in_several_processes_w
 
 
 @covers(OFFICIAL, ROW)
-async def test_a_client_that_sends_nothing_but_text_is_told_what_to_write_and_may_deny(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_text_only_client_may_deny_call(start: Start, tmp_path: Path) -> None:
     with start() as server:
         async with client_of(server) as sent:
             task = await sent(say('delete:a'))
@@ -277,7 +269,7 @@ def with_tools(request: SendMessageRequest, uri: str, *tools: dict[str, Any]) ->
 
 @covers(OFFICIAL, ROW)
 @pytest.mark.parametrize('binding', BINDINGS)
-async def test_the_official_client_brings_a_tool_and_answers_its_call(binding: str) -> None:
+async def test_official_client_answers_call_of_declared_tool(binding: str) -> None:
     with over(binding), serving('client_tools:app', app_dir=ROOT / 'examples') as server:
         uri = await declared(server.url, 'may declare tools')
         async with official_client(server.url, streaming=False) as client:

@@ -53,7 +53,7 @@ def token(scope: str) -> str:
 @pytest.mark.parametrize(
     ('scheme', 'credential'), [('bearer', lambda: TOKEN), ('jwt', lambda: token('send'))], ids=['bearer', 'jwt']
 )
-async def test_the_client_sends_what_the_card_asks_for(
+async def test_official_client_authenticates_as_the_card_says(
     server: Process, scheme: str, credential: Callable[[], str]
 ) -> None:
     async with having(server.url, scheme, credential()) as client:
@@ -62,13 +62,13 @@ async def test_the_client_sends_what_the_card_asks_for(
         assert await client.get_task(GetTaskRequest(id=task.id)) == task
 
 
-async def test_streams_are_authenticated_too(server: Process) -> None:
+async def test_official_client_authenticates_streams(server: Process) -> None:
     async with having(server.url, 'bearer', TOKEN, streaming=True) as client:
         events = await collect(client.send_message(say('hello')))
     assert outline(events)[-1] == 'COMPLETED'
 
 
-async def test_a_key_is_sent_in_its_header_and_its_owner_sees_no_others(server: Process) -> None:
+async def test_api_key_owner_sees_only_own_tasks(server: Process) -> None:
     async with having(server.url, 'bearer', TOKEN) as ann, having(server.url, 'apiKey', KEY) as bob:
         await task_of(ann.send_message(say('hello')))
         assert (await bob.list_tasks(ListTasksRequest())).total_size == 0
@@ -86,7 +86,7 @@ async def test_a_key_is_sent_in_its_header_and_its_owner_sees_no_others(server: 
     ids=['none', 'unknown', 'cut', 'scope', 'key'],
 )
 @pytest.mark.parametrize('streaming', [False, True], ids=['plain', 'stream'])
-async def test_the_client_is_told_that_it_may_not(
+async def test_bad_credential_gets_http_401_or_403(
     server: Process, scheme: str, credential: Callable[[], str], status: int, streaming: bool
 ) -> None:
     async with having(server.url, scheme, credential(), streaming=streaming) as client:
@@ -94,7 +94,7 @@ async def test_the_client_is_told_that_it_may_not(
             await collect(client.send_message(say('hello')))
 
 
-async def test_no_credential_is_in_what_the_server_writes() -> None:
+async def test_api_key_in_query_is_not_logged() -> None:
     body = {'jsonrpc': '2.0', 'id': 1, 'method': 'ListTasks'}
     with uvicorn('tests.e2e.auth_apps:in_query') as server:
         async with httpx.AsyncClient(timeout=LIMIT) as http:

@@ -76,14 +76,14 @@ def servers() -> Generator[tuple[Process, Process]]:
             yield first, second
 
 
-async def test_agents_that_call_each_other_serve_many_users(servers: tuple[Process, Process]) -> None:
+async def test_agents_calling_each_other_do_not_deadlock(servers: tuple[Process, Process]) -> None:
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
         chains = [group.create_task(ask(servers[n % 2].url, '3')) for n in range(40)]
         plain = [group.create_task(ask(each.url, '0')) for each in servers]
     assert [each.result() for each in (*chains, *plain)] == ['done'] * 42
 
 
-async def test_agents_that_call_each_other_in_a_circle_come_to_an_end(servers: tuple[Process, Process]) -> None:
+async def test_endless_agent_call_cycle_is_stopped(servers: tuple[Process, Process]) -> None:
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
         circles = [group.create_task(ask(servers[n % 2].url, '50')) for n in range(8)]
         plain = [group.create_task(ask(each.url, '0')) for each in servers]

@@ -45,7 +45,7 @@ async def get(url: str) -> tuple[int, Any]:
         return answer.status_code, answer.json()
 
 
-async def test_an_agent_is_served_under_its_name(tmp_path: Path) -> None:
+async def test_serve_command_serves_a_bare_agent(tmp_path: Path) -> None:
     with command(tmp_path, 'serve', f'{APPS}:agent', '--port', '0', NAME='the agent') as server:
         async with official_client(server.url, streaming=False) as client:
             task = await task_of(client.send_message(say('hello')))
@@ -56,7 +56,7 @@ async def test_an_agent_is_served_under_its_name(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_server_starts_again_after_each_change_of_its_module(tmp_path: Path) -> None:
+def test_serve_reload_restarts_after_module_change(tmp_path: Path) -> None:
     module = tmp_path / 'joker.py'
     text = (
         "from pydantic_ai import Agent\nfrom pydantic_ai_a2a import to_a2a\napp = to_a2a(Agent('test', name='NAME'))\n"
@@ -72,7 +72,7 @@ def test_a_server_starts_again_after_each_change_of_its_module(tmp_path: Path) -
     assert 'Traceback' not in server.output
 
 
-async def test_a_worker_runs_the_tasks_that_a_server_takes(tmp_path: Path) -> None:
+async def test_worker_runs_tasks_of_separate_server(tmp_path: Path) -> None:
     with web(tmp_path) as server, worker(tmp_path, NAME='the worker') as running:
         async with (
             official_client(server.url, streaming=False) as plain,
@@ -89,7 +89,7 @@ async def test_a_worker_runs_the_tasks_that_a_server_takes(tmp_path: Path) -> No
     assert outline(events)[-1] == 'COMPLETED'
 
 
-async def test_a_worker_serves_the_workers_of_all_apps_that_are_mounted_in_one(tmp_path: Path) -> None:
+async def test_worker_runs_tasks_of_all_mounted_apps(tmp_path: Path) -> None:
     with web(tmp_path, 'parent') as server, worker(tmp_path, 'parent', '--health-port', '0', NAME='one') as running:
         for path in ('ann/', 'bob/'):
             async with official_client(f'{server.url}{path}', streaming=False) as client:
@@ -102,7 +102,7 @@ async def test_a_worker_serves_the_workers_of_all_apps_that_are_mounted_in_one(t
 
 
 @covers('SIGTERM')
-async def test_a_task_that_its_worker_could_not_finish_goes_on_in_another(tmp_path: Path) -> None:
+async def test_next_worker_continues_task_of_stopped_worker(tmp_path: Path) -> None:
     with web(tmp_path) as server, worker(tmp_path, 'hasty', NAME='one', HANGS='1') as one:
         async with official_client(server.url) as client:
             stream = client.send_message(say('hello'))
@@ -117,7 +117,7 @@ async def test_a_task_that_its_worker_could_not_finish_goes_on_in_another(tmp_pa
 
 
 @covers('SIGTERM')
-async def test_a_worker_tells_its_health_while_it_drains_and_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+async def test_draining_worker_reports_health_until_second_signal(tmp_path: Path) -> None:
     with (
         web(tmp_path) as server,
         worker(tmp_path, 'patient', '--health-port', '0', NAME='one', HANGS='1') as running,
@@ -137,23 +137,21 @@ async def test_a_worker_tells_its_health_while_it_drains_and_a_second_signal_doe
     assert 'Traceback' not in running.output, running.output
 
 
-def test_a_worker_whose_agent_cannot_be_entered_ends(tmp_path: Path) -> None:
+def test_worker_exits_when_its_agent_cannot_start(tmp_path: Path) -> None:
     with worker(tmp_path, 'locked') as running:
         assert running.exit_code() == 1
     assert 'LookupError: there is no key' in running.output
 
 
 @pytest.mark.parametrize(('name', 'exit_code'), [('serve', 3), ('worker', 1)])
-def test_a_backend_that_cannot_be_used_ends_the_command_that_needs_it(
-    name: str, exit_code: int, tmp_path: Path
-) -> None:
+def test_unusable_backend_ends_serve_and_worker(name: str, exit_code: int, tmp_path: Path) -> None:
     port = ('--port', '0') if name == 'serve' else ()
     with command(tmp_path, name, f'{APPS}:agent', *port, '--backend', 'sqlite:///none/agent.db') as running:
         assert running.exit_code() == exit_code
     assert 'none/agent.db cannot be made: there is no folder ' in running.output
 
 
-def test_an_agent_that_cannot_be_entered_for_good_is_told_at_once(tmp_path: Path) -> None:
+def test_agent_with_unknown_model_fails_at_once(tmp_path: Path) -> None:
     (tmp_path / 'keyless.py').write_text(
         "from pydantic_ai import Agent\nagent = Agent('unknown:model', name='keyless', defer_model_check=True)\n"
     )
@@ -171,7 +169,7 @@ def test_an_agent_that_cannot_be_entered_for_good_is_told_at_once(tmp_path: Path
         assert httpx.get(f'{server.url}health/ready', timeout=LIMIT).status_code == 200
 
 
-def test_a_command_says_that_it_waits_and_why() -> None:
+def test_send_command_reports_reason_of_its_retry() -> None:
     busy = refusal(-32000, 'The agent is not ready.', 503, {'retry-after': '1'})
     with (
         canned(Canned(busy, stream({'task': TASK}))) as server,
@@ -182,7 +180,7 @@ def test_a_command_says_that_it_waits_and_why() -> None:
     assert re.fullmatch(r'The request is repeated for up to \d+ seconds: The agent is not ready\.', line)
 
 
-async def test_a_server_without_a_worker_does_not_enter_the_agent(tmp_path: Path) -> None:
+async def test_server_without_worker_does_not_start_agent(tmp_path: Path) -> None:
     with web(tmp_path, 'locked') as server, worker(tmp_path, 'locked', KEY='1', NAME='the worker'):
         async with official_client(server.url, streaming=False) as client:
             assert text_of(await task_of(client.send_message(say('hello')))) == 'Answered by the worker.'
@@ -190,9 +188,7 @@ async def test_a_server_without_a_worker_does_not_enter_the_agent(tmp_path: Path
 
 @covers('SIGTERM')
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
-async def test_a_server_goes_on_serving_for_its_drain_delay_but_is_not_ready(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+async def test_draining_server_serves_but_is_not_ready(number: signal.Signals, tmp_path: Path) -> None:
     with command(tmp_path, 'serve', f'{APPS}:hasty', '--port', '0', NAME='the server') as server:
         assert (await get(f'{server.url}health/ready'))[0] == 200
         server.signal(number)
@@ -214,14 +210,14 @@ def statuses(url: str) -> list[int]:
     return [httpx.get(url, headers={'Host': host}, timeout=LIMIT).status_code for host in hosts]
 
 
-def test_a_server_answers_for_this_machine_and_the_names_that_it_is_given(tmp_path: Path) -> None:
+def test_server_answers_only_localhost_and_allowed_hosts(tmp_path: Path) -> None:
     named = ('--allowed-host', 'agent.example.com', '--allowed-host', '*.example.org', '--anonymous')
     with command(tmp_path, 'serve', f'{APPS}:agent', '--port', '0', *named) as server:
         assert statuses(f'{server.url}.well-known/agent-card.json') == [200, 421, 200]
 
 
 @pytest.mark.parametrize('app', ['app', 'wrapped'])
-def test_a_worker_tells_its_health_to_this_machine_only(app: str, tmp_path: Path) -> None:
+def test_worker_health_answers_only_localhost(app: str, tmp_path: Path) -> None:
     with worker(tmp_path, app, '--health-port', '0') as running:
         health = running.wait_for(r'the health endpoints listen on (\S+)')[1]
         running.wait_for('the worker runs')
@@ -248,7 +244,7 @@ def expire_leases(file: Path) -> None:
         store.execute('UPDATE task SET lease_until = 0')
 
 
-async def test_a_task_that_was_started_too_often_is_listed_and_runs_once_it_is_retried(tmp_path: Path) -> None:
+async def test_listed_dead_letter_completes_when_retried(tmp_path: Path) -> None:
     with web(tmp_path, 'fragile') as server:
         async with official_client(server.url) as client:
             stream = client.send_message(say('hello'))
@@ -272,7 +268,7 @@ async def test_a_task_that_was_started_too_often_is_listed_and_runs_once_it_is_r
     assert list(again.history[0].reference_task_ids) == [task.id]
 
 
-async def test_what_a_server_in_use_has_is_exported_and_erased(tmp_path: Path) -> None:
+async def test_export_and_erase_work_beside_server(tmp_path: Path) -> None:
     store = ('--backend', 'sqlite:///agent.db', '--namespace', 'shared', '--owner', '/')
     with command(tmp_path, 'serve', f'{APPS}:app', '--port', '0', NAME='the server') as server:
         async with official_client(server.url, streaming=False) as client:
@@ -287,7 +283,7 @@ async def test_what_a_server_in_use_has_is_exported_and_erased(tmp_path: Path) -
             assert text_of(await task_of(client.send_message(say('go on')))) == 'Answered by the server.'
 
 
-async def test_a_run_in_another_process_is_cancelled_before_it_is_erased(tmp_path: Path) -> None:
+async def test_erase_with_cancel_ends_running_task_first(tmp_path: Path) -> None:
     store = ('--backend', 'sqlite:///agent.db', '--namespace', 'shared', '--owner', '/')
     with web(tmp_path) as server, worker(tmp_path, NAME='one', HANGS='1') as running:
         async with official_client(server.url) as client:

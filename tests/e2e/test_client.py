@@ -77,7 +77,7 @@ def mirror(binding: str, request: pytest.FixtureRequest) -> Generator[Deployed]:
 
 
 @covers(OFFICIAL)
-async def test_the_card_says_where_and_how_the_agent_is_reached(server: Deployed) -> None:
+async def test_card_lists_interfaces_and_capabilities(server: Deployed) -> None:
     async with official_client(server.url) as client:
         card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
     over_grpc = spoken() == 'GRPC'
@@ -109,7 +109,7 @@ async def test_the_card_says_where_and_how_the_agent_is_reached(server: Deployed
 
 
 @covers(OFFICIAL)
-async def test_a_sent_message_is_answered_with_its_completed_task(server: Deployed) -> None:
+async def test_blocking_send_returns_completed_task(server: Deployed) -> None:
     async with official_client(server.url, streaming=False) as client:
         task = await task_of(client.send_message(say('say hello to everybody')))
         same = await client.get_task(GetTaskRequest(id=task.id))
@@ -124,7 +124,7 @@ async def test_a_sent_message_is_answered_with_its_completed_task(server: Deploy
 
 
 @covers(OFFICIAL)
-async def test_an_answer_is_streamed_while_it_is_written(server: Deployed) -> None:
+async def test_answer_text_is_streamed_in_pieces(server: Deployed) -> None:
     async with official_client(server.url) as client:
         events = await collect(client.send_message(say('say hello to everybody')))
     assert outline(events) == snapshot(
@@ -141,7 +141,7 @@ async def test_an_answer_is_streamed_while_it_is_written(server: Deployed) -> No
 
 
 @covers(OFFICIAL, 'text between tool calls')
-async def test_text_beside_a_tool_call_becomes_a_status_and_is_replaced_by_the_answer(server: Deployed) -> None:
+async def test_text_beside_tool_call_becomes_status_message(server: Deployed) -> None:
     await server.gates.open('open')
     async with official_client(server.url) as client:
         events = await collect(client.send_message(say('use open')))
@@ -161,7 +161,7 @@ async def test_text_beside_a_tool_call_becomes_a_status_and_is_replaced_by_the_a
 
 
 @covers(OFFICIAL)
-async def test_a_conversation_goes_on_in_its_context(server: Deployed) -> None:
+async def test_conversation_continues_in_its_context(server: Deployed) -> None:
     async with official_client(server.url, streaming=False) as client:
         first = await task_of(client.send_message(say('say one')))
         second = await task_of(client.send_message(say('recall', context_id=first.context_id)))
@@ -172,7 +172,7 @@ async def test_a_conversation_goes_on_in_its_context(server: Deployed) -> None:
 
 
 @covers(OFFICIAL)
-async def test_tasks_are_listed_page_by_page(server: Deployed) -> None:
+async def test_list_tasks_is_paged(server: Deployed) -> None:
     async with official_client(server.url, streaming=False) as client:
         first = await task_of(client.send_message(say('say one')))
         context_id = first.context_id
@@ -190,7 +190,7 @@ async def test_tasks_are_listed_page_by_page(server: Deployed) -> None:
 
 
 @covers(OFFICIAL)
-async def test_a_client_that_polls_is_answered_at_once(server: Deployed) -> None:
+async def test_return_immediately_gives_submitted_task(server: Deployed) -> None:
     gates = server.gates
     async with official_client(server.url, streaming=False, polling=True) as client:
         task = await task_of(client.send_message(say('wait poll')))
@@ -207,7 +207,7 @@ async def test_a_client_that_polls_is_answered_at_once(server: Deployed) -> None
 
 @covers(OFFICIAL, 'cancel a running task')
 @pytest.mark.parametrize('command', ['use', 'wait'], ids=['in a tool', 'in the model'])
-async def test_a_running_task_has_stopped_when_its_cancel_is_answered(server: Deployed, command: str) -> None:
+async def test_cancel_returns_after_run_has_stopped(server: Deployed, command: str) -> None:
     gates, gate = server.gates, f'cancel-{command}'
     async with official_client(server.url) as client, asyncio.TaskGroup() as both:
         stream = client.send_message(say(f'{command} {gate}'))
@@ -221,7 +221,7 @@ async def test_a_running_task_has_stopped_when_its_cancel_is_answered(server: De
 
 
 @covers(OFFICIAL, 'resubscribe in mid-run')
-async def test_a_subscriber_in_mid_run_gets_what_is_there_and_then_exactly_the_rest(server: Deployed) -> None:
+async def test_subscriber_gets_snapshot_then_remaining_events(server: Deployed) -> None:
     gates = server.gates
     async with official_client(server.url) as client, official_client(server.url) as late, asyncio.TaskGroup() as both:
         stream = client.send_message(say('wait subscribe'))
@@ -238,7 +238,7 @@ async def test_a_subscriber_in_mid_run_gets_what_is_there_and_then_exactly_the_r
 
 
 @covers(OFFICIAL)
-async def test_two_clients_are_served_at_once(server: Deployed) -> None:
+async def test_two_clients_are_served_concurrently(server: Deployed) -> None:
     gates = server.gates
     async with (
         official_client(server.url, streaming=False) as plain,
@@ -257,7 +257,7 @@ async def test_two_clients_are_served_at_once(server: Deployed) -> None:
 
 
 @covers(OFFICIAL, 'failed run')
-async def test_a_failed_run_is_a_failed_task_with_a_reason_that_the_log_can_be_searched_for(server: Deployed) -> None:
+async def test_failed_task_has_safe_reason_and_correlation_id(server: Deployed) -> None:
     async with official_client(server.url, streaming=False) as client:
         task = await task_of(client.send_message(say('explode')))
     correlation_id = MessageToDict(task.status.message.metadata)['correlationId']
@@ -270,7 +270,7 @@ async def test_a_failed_run_is_a_failed_task_with_a_reason_that_the_log_can_be_s
 
 @covers(OFFICIAL)
 @pytest.mark.parametrize('streaming', [False, True])
-async def test_files_go_both_ways(mirror: Deployed, streaming: bool) -> None:
+async def test_files_are_sent_and_received(mirror: Deployed, streaming: bool) -> None:
     parts = [new_text_part('both'), new_raw_part(PNG, filename='dot.png'), new_raw_part(b'a,b\n', 'text/csv', 'a.csv')]
     async with official_client(mirror.url, streaming=streaming) as client:
         answers = await collect(client.send_message(send(*parts)))
@@ -286,7 +286,7 @@ async def test_files_go_both_ways(mirror: Deployed, streaming: bool) -> None:
 
 @covers(OFFICIAL)
 @pytest.mark.parametrize('streaming', [False, True])
-async def test_data_goes_both_ways(mirror: Deployed, streaming: bool) -> None:
+async def test_data_parts_are_sent_and_received(mirror: Deployed, streaming: bool) -> None:
     data = {'name': 'Zoë', 'sizes': [1, 2.5, None], 'nested': {'yes': True}}
     async with official_client(mirror.url, streaming=streaming) as client:
         answers = await collect(client.send_message(send(new_data_part(data), new_raw_part(PNG, filename='dot.png'))))
@@ -312,7 +312,7 @@ async def test_data_goes_both_ways(mirror: Deployed, streaming: bool) -> None:
 
 
 @covers(OFFICIAL)
-async def test_each_refusal_is_the_clients_own_exception(server: Deployed) -> None:
+async def test_each_error_raises_matching_client_exception(server: Deployed) -> None:
     async with official_client(server.url) as client:
         done = (await collect(client.send_message(say('say done'))))[0].task
         calls: dict[str, Awaitable[object]] = {
@@ -354,7 +354,7 @@ async def test_each_refusal_is_the_clients_own_exception(server: Deployed) -> No
 # --- extended cards, tenants, the run metadata, and answers that are messages
 
 
-async def test_the_client_fetches_the_extended_card() -> None:
+async def test_client_fetches_extended_agent_card() -> None:
     context = ClientCallContext(service_parameters={'authorization': f'Bearer {TOKEN}'})
     with serving('tests.e2e.auth_apps:extended') as server:
         async with official_client(server.url) as client:
@@ -362,7 +362,7 @@ async def test_the_client_fetches_the_extended_card() -> None:
     assert card.description == 'More.'
 
 
-async def test_the_client_reaches_the_tenant_that_a_card_names() -> None:
+async def test_client_reaches_only_tenant_of_its_card() -> None:
     with serving('tests.e2e.auth_apps:tenants') as server:
         async with (
             official_client(f'{server.url}acme/', streaming=False) as acme,
@@ -379,7 +379,7 @@ async def test_the_client_reaches_the_tenant_that_a_card_names() -> None:
 
 
 @pytest.mark.parametrize('streaming', [False, True])
-async def test_the_client_reads_an_answer_that_is_a_message(streaming: bool) -> None:
+async def test_client_reads_direct_message_reply(streaming: bool) -> None:
     with serving('tests.e2e.auth_apps:messages') as server:
         async with official_client(server.url, streaming=streaming) as client:
             [answer] = await collect(client.send_message(say('hello')))
@@ -389,7 +389,7 @@ async def test_the_client_reads_an_answer_that_is_a_message(streaming: bool) -> 
     assert not answer.message.task_id
 
 
-async def test_the_client_activates_the_run_metadata() -> None:
+async def test_client_activates_run_metadata_extension() -> None:
     with serving('tests.e2e.auth_apps:tenants') as server:
         async with official_client(server.url, streaming=False) as client:
             parameters = ServiceParametersFactory.create([with_a2a_extensions([RUN_METADATA_URI])])

@@ -43,7 +43,7 @@ def mirror(python: Path) -> Generator[Process]:
 
 
 @covers(OFFICIAL_0_3, 'card')
-async def test_the_client_reads_the_card(python: Path, server: Process) -> None:
+async def test_client_reads_agent_card(python: Path, server: Process) -> None:
     async with client_0_3(python, server.url) as client:
         card = await client.card()
     assert card.pop('url') == server.url
@@ -74,7 +74,7 @@ async def test_the_client_reads_the_card(python: Path, server: Process) -> None:
 
 
 @covers(OFFICIAL_0_3)
-async def test_a_sent_message_is_answered_with_its_completed_task(python: Path, server: Process) -> None:
+async def test_blocking_send_returns_completed_task(python: Path, server: Process) -> None:
     async with client_0_3(python, server.url, streaming=False) as client:
         task = await client.task_of('say hello to everybody')
         same = await client.get(task['id'])
@@ -89,7 +89,7 @@ async def test_a_sent_message_is_answered_with_its_completed_task(python: Path, 
 
 
 @covers(OFFICIAL_0_3)
-async def test_an_answer_is_streamed_while_it_is_written(python: Path, server: Process) -> None:
+async def test_answer_text_is_streamed_in_pieces(python: Path, server: Process) -> None:
     async with client_0_3(python, server.url) as client:
         events = await collect(client.send('say hello to everybody'))
         task = await client.get(events[0]['task']['id'])
@@ -109,9 +109,7 @@ async def test_an_answer_is_streamed_while_it_is_written(python: Path, server: P
 
 
 @covers(OFFICIAL_0_3, 'text between tool calls')
-async def test_text_beside_a_tool_call_becomes_a_status_and_is_replaced_by_the_answer(
-    python: Path, server: Process
-) -> None:
+async def test_text_beside_tool_call_becomes_status_message(python: Path, server: Process) -> None:
     await Gates(server.url).open('open')
     async with client_0_3(python, server.url) as client:
         events = await collect(client.send('use open'))
@@ -130,7 +128,7 @@ async def test_text_beside_a_tool_call_becomes_a_status_and_is_replaced_by_the_a
 
 
 @covers(OFFICIAL_0_3)
-async def test_a_conversation_goes_on_in_its_context(python: Path, server: Process) -> None:
+async def test_conversation_continues_in_its_context(python: Path, server: Process) -> None:
     async with client_0_3(python, server.url, streaming=False) as client:
         first = await client.task_of('say one')
         second = await client.task_of('recall', context_id=first['contextId'])
@@ -141,7 +139,7 @@ async def test_a_conversation_goes_on_in_its_context(python: Path, server: Proce
 
 
 @covers(OFFICIAL_0_3, 'blocking (1.0 default) / `returnImmediately` / 0.3 `blocking`')
-async def test_a_client_that_polls_is_answered_at_once(python: Path, server: Process) -> None:
+async def test_non_blocking_send_gives_submitted_task(python: Path, server: Process) -> None:
     gates = Gates(server.url)
     async with client_0_3(python, server.url, streaming=False, polling=True) as client:
         task = await client.task_of('wait poll-0.3')
@@ -158,9 +156,7 @@ async def test_a_client_that_polls_is_answered_at_once(python: Path, server: Pro
 
 @covers(OFFICIAL_0_3, 'cancel a running task')
 @pytest.mark.parametrize('command', ['use', 'wait'], ids=['in a tool', 'in the model'])
-async def test_a_running_task_has_stopped_when_its_cancel_is_answered(
-    python: Path, server: Process, command: str
-) -> None:
+async def test_cancel_returns_after_run_has_stopped(python: Path, server: Process, command: str) -> None:
     gates, gate = Gates(server.url), f'cancel-{command}-0.3'
     async with client_0_3(python, server.url) as client:
         stream = client.send(f'{command} {gate}')
@@ -174,9 +170,7 @@ async def test_a_running_task_has_stopped_when_its_cancel_is_answered(
 
 
 @covers(OFFICIAL_0_3, 'resubscribe in mid-run')
-async def test_a_subscriber_in_mid_run_gets_what_is_there_and_then_exactly_the_rest(
-    python: Path, server: Process
-) -> None:
+async def test_resubscriber_gets_snapshot_then_remaining_events(python: Path, server: Process) -> None:
     gates = Gates(server.url)
     async with client_0_3(python, server.url) as client, client_0_3(python, server.url) as late:
         stream = client.send('wait subscribe-0.3')
@@ -193,7 +187,7 @@ async def test_a_subscriber_in_mid_run_gets_what_is_there_and_then_exactly_the_r
 
 
 @covers(OFFICIAL_0_3)
-async def test_a_task_that_has_ended_is_shown_to_who_subscribes(python: Path, server: Process) -> None:
+async def test_resubscribe_to_ended_task_returns_the_task(python: Path, server: Process) -> None:
     async with client_0_3(python, server.url) as client:
         sent = await collect(client.send('say done'))
         events = await collect(client.resubscribe(sent[0]['task']['id']))
@@ -202,7 +196,7 @@ async def test_a_task_that_has_ended_is_shown_to_who_subscribes(python: Path, se
 
 @covers(OFFICIAL_0_3, 'failed run')
 @pytest.mark.parametrize('streaming', [False, True])
-async def test_a_failed_run_is_a_failed_task_with_a_safe_reason(python: Path, streaming: bool) -> None:
+async def test_failed_task_has_safe_reason_and_correlation_id(python: Path, streaming: bool) -> None:
     with uvicorn('tests.e2e.apps:app') as server:
         async with client_0_3(python, server.url, streaming=streaming) as client:
             task = (await collect(client.send('explode')))[-1]['task']
@@ -216,7 +210,7 @@ async def test_a_failed_run_is_a_failed_task_with_a_safe_reason(python: Path, st
 
 @covers(OFFICIAL_0_3)
 @pytest.mark.parametrize('streaming', [False, True])
-async def test_files_go_both_ways(python: Path, mirror: Process, streaming: bool) -> None:
+async def test_files_are_sent_and_received(python: Path, mirror: Process, streaming: bool) -> None:
     async with client_0_3(python, mirror.url, streaming=streaming) as client:
         answers = await collect(client.send(parts=[{'kind': 'text', 'text': 'both'}, DOT, TABLE]))
         task = await client.get(answers[0]['task']['id'])
@@ -228,7 +222,7 @@ async def test_files_go_both_ways(python: Path, mirror: Process, streaming: bool
 
 @covers(OFFICIAL_0_3)
 @pytest.mark.parametrize('streaming', [False, True])
-async def test_data_goes_both_ways(python: Path, mirror: Process, streaming: bool) -> None:
+async def test_data_parts_are_sent_and_received(python: Path, mirror: Process, streaming: bool) -> None:
     data = {'name': 'Zoë', 'sizes': [1, 2.5, None], 'nested': {'yes': True}}
     linked = {'kind': 'file', 'file': {'uri': 'https://example.com/a.png', 'mimeType': 'image/png'}}
     async with client_0_3(python, mirror.url, streaming=streaming) as client:
@@ -266,7 +260,7 @@ async def test_data_goes_both_ways(python: Path, mirror: Process, streaming: boo
 
 @covers(OFFICIAL_0_3)
 @pytest.mark.parametrize('streaming', [False, True])
-async def test_each_refusal_is_an_exception_with_its_code(python: Path, server: Process, streaming: bool) -> None:
+async def test_each_error_has_its_json_rpc_code(python: Path, server: Process, streaming: bool) -> None:
     async with client_0_3(python, server.url, streaming=streaming) as client:
         done = (await collect(client.send('say done')))[-1]['task']
         calls: dict[str, Coroutine[Any, Any, object]] = {

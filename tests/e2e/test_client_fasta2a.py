@@ -131,7 +131,7 @@ def _outline(event: Any) -> str:
 
 
 @covers(FASTA2A, 'card')
-async def test_the_client_reads_the_card_and_finds_the_agent_there(server: Process) -> None:
+async def test_client_finds_agent_by_its_card(server: Process) -> None:
     async with fasta2a_client(server.url) as client:
         card: Any = client.agent_card
         assert str(client.http_client.base_url) == server.url
@@ -140,7 +140,7 @@ async def test_the_client_reads_the_card_and_finds_the_agent_there(server: Proce
 
 
 @covers(FASTA2A)
-async def test_a_sent_message_is_a_submitted_task_that_can_be_read_when_it_is_done(server: Process) -> None:
+async def test_send_returns_submitted_task_readable_when_done(server: Process) -> None:
     async with fasta2a_client(server.url) as client:
         task = await sent(client, say('say hello to everybody'))
         done = await ended(client, task['id'])
@@ -153,7 +153,7 @@ async def test_a_sent_message_is_a_submitted_task_that_can_be_read_when_it_is_do
 
 
 @covers(FASTA2A)
-async def test_a_blocking_message_is_answered_with_its_completed_task(server: Process) -> None:
+async def test_blocking_send_returns_completed_task(server: Process) -> None:
     blocking = MessageSendConfiguration(accepted_output_modes=['text/plain'], blocking=True)
     async with fasta2a_client(server.url) as client:
         response: Any = await client.send_message(say('say one'), configuration=blocking)
@@ -164,7 +164,7 @@ async def test_a_blocking_message_is_answered_with_its_completed_task(server: Pr
 
 
 @covers(FASTA2A)
-async def test_an_answer_is_streamed_while_it_is_written(server: Process) -> None:
+async def test_answer_text_is_streamed_in_pieces(server: Process) -> None:
     async with fasta2a_client(server.url) as client:
         events = await collect(client.stream_message(say('say hello to everybody')))
     assert outline(events) == snapshot(
@@ -182,7 +182,7 @@ async def test_an_answer_is_streamed_while_it_is_written(server: Process) -> Non
 
 
 @covers(FASTA2A)
-async def test_a_conversation_goes_on_in_its_context(server: Process) -> None:
+async def test_conversation_continues_in_its_context(server: Process) -> None:
     async with fasta2a_client(server.url) as client:
         first = await sent(client, say('say one'))
         second = await sent(client, say('recall', context_id=first['context_id']))
@@ -194,7 +194,7 @@ async def test_a_conversation_goes_on_in_its_context(server: Process) -> None:
 
 @covers(FASTA2A, 'cancel a running task')
 @pytest.mark.parametrize('command', ['use', 'wait'], ids=['in a tool', 'in the model'])
-async def test_a_running_task_has_stopped_when_its_cancel_is_answered(server: Process, command: str) -> None:
+async def test_cancel_returns_after_run_has_stopped(server: Process, command: str) -> None:
     gates, gate = Gates(server.url), f'cancel-{command}-fasta2a'
     async with fasta2a_client(server.url) as client:
         stream = client.stream_message(say(f'{command} {gate}'))
@@ -208,7 +208,7 @@ async def test_a_running_task_has_stopped_when_its_cancel_is_answered(server: Pr
 
 
 @covers(FASTA2A, 'resubscribe in mid-run')
-async def test_a_subscriber_in_mid_run_gets_what_is_there_and_then_exactly_the_rest(server: Process) -> None:
+async def test_resubscriber_gets_snapshot_then_remaining_events(server: Process) -> None:
     gates = Gates(server.url)
     async with fasta2a_client(server.url) as client, fasta2a_client(server.url) as late:
         stream = client.stream_message(say('wait subscribe-fasta2a'))
@@ -224,7 +224,7 @@ async def test_a_subscriber_in_mid_run_gets_what_is_there_and_then_exactly_the_r
 
 
 @covers(FASTA2A, 'failed run')
-async def test_a_failed_run_is_a_failed_task_with_a_safe_reason() -> None:
+async def test_failed_task_has_safe_reason_and_correlation_id() -> None:
     with uvicorn('tests.e2e.apps:app') as server:
         async with fasta2a_client(server.url) as client:
             task = await sent(client, say('explode'))
@@ -236,7 +236,7 @@ async def test_a_failed_run_is_a_failed_task_with_a_safe_reason() -> None:
 
 
 @covers(FASTA2A)
-async def test_files_go_both_ways(mirror: Process) -> None:
+async def test_files_are_sent_and_received(mirror: Process) -> None:
     async with fasta2a_client(mirror.url) as client:
         task = await sent(client, send(Part(text='both'), DOT, TABLE))
         done = await ended(client, task['id'])
@@ -248,7 +248,7 @@ async def test_files_go_both_ways(mirror: Process) -> None:
 
 
 @covers(FASTA2A)
-async def test_data_goes_both_ways(mirror: Process) -> None:
+async def test_data_parts_are_sent_and_received(mirror: Process) -> None:
     data = {'name': 'Zoë', 'sizes': [1, 2.5, None], 'nested': {'yes': True}}
     parts: list[Part] = [{'data': data}, DOT, {'url': 'https://example.com/a.png', 'media_type': 'image/png'}]
     async with fasta2a_client(mirror.url) as client:
@@ -283,7 +283,7 @@ async def test_data_goes_both_ways(mirror: Process) -> None:
 
 
 @covers(FASTA2A)
-async def test_each_refusal_is_an_error_with_its_code(server: Process) -> None:
+async def test_each_error_has_its_json_rpc_code(server: Process) -> None:
     async with fasta2a_client(server.url) as client:
         done = await sent(client, say('say done'))
         await ended(client, done['id'])

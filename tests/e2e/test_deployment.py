@@ -77,7 +77,7 @@ def seconds(text: str) -> int:
     return int(text.removesuffix('s'))
 
 
-def test_the_image_has_what_its_commands_need() -> None:
+def test_dockerfile_copies_all_needed_files() -> None:
     copied = re.findall(r'^COPY (.+) \S+$', DOCKERFILE, re.MULTILINE)
     sources = [source for line in copied for source in shlex.split(line)]
     assert [source for source in sources if not (ROOT / source).exists()] == []
@@ -92,19 +92,19 @@ def test_the_image_has_what_its_commands_need() -> None:
 @pytest.mark.parametrize(
     ('provider', 'packages'), [('', []), ('openai,anthropic', ['pydantic-ai-slim[openai,anthropic]'])]
 )
-def test_a_build_argument_adds_the_packages_of_a_provider(provider: str, packages: list[str]) -> None:
+def test_provider_build_argument_installs_provider_packages(provider: str, packages: list[str]) -> None:
     [installed] = re.findall(r'^ARG PROVIDER\nRUN pip install (.+)$', DOCKERFILE, re.MULTILINE)
     words = subprocess.check_output(['sh', '-c', f'printf "%s\n" {installed}'], env={'PROVIDER': provider}, text=True)
     assert words.splitlines() == ['--no-cache-dir', '.[postgres]', 'opentelemetry-sdk', *packages]
 
 
-def test_the_image_has_the_same_tag_in_the_build_compose_and_the_manifests() -> None:
+def test_image_tag_is_equal_in_compose_and_manifests() -> None:
     assert f'docker build --tag {COMPOSE["x-agents"]["image"]} ' in README
     assert {container['image'] for container in CONTAINERS.values()} == {COMPOSE['x-agents']['image']}
     assert {container['imagePullPolicy'] for container in CONTAINERS.values()} == {'IfNotPresent'}
 
 
-def test_the_image_alone_runs_tasks_in_the_folder_of_its_user(tmp_path: Path) -> None:
+def test_image_runs_tasks_in_its_data_folder(tmp_path: Path) -> None:
     [database] = re.findall(r'^ENV DATABASE_URL=(\S+)$', DOCKERFILE, re.MULTILINE)
     [user] = re.findall(r'^USER (\S+)$', DOCKERFILE, re.MULTILINE)
     assert f'RUN install --directory --owner {user} /data\n' in DOCKERFILE
@@ -117,14 +117,14 @@ def test_the_image_alone_runs_tasks_in_the_folder_of_its_user(tmp_path: Path) ->
             serving.signal(number)
 
 
-def test_a_process_has_more_time_to_end_than_it_needs() -> None:
+def test_stop_timeouts_exceed_drain_time() -> None:
     assert 'Workers(drain_delay=5, drain_grace=20)' in (EXAMPLE / 'app.py').read_text()
     assert seconds(COMPOSE['x-agents']['stop_grace_period']) > DRAIN
     assert min(pod['terminationGracePeriodSeconds'] for pod in PODS.values()) > DRAIN
     assert min(int(unit['TimeoutStopSec']) for unit in UNITS.values()) > DRAIN
 
 
-def test_the_units_and_the_proxy_agree() -> None:
+def test_systemd_units_and_nginx_proxy_agree() -> None:
     for unit in UNITS.values():
         assert unit['KillMode'] == 'mixed'
         assert unit['EnvironmentFile'] == '/etc/agents.env'
@@ -135,7 +135,7 @@ def test_the_units_and_the_proxy_agree() -> None:
     assert f'server_name {options["--allowed-host"]};' in NGINX
 
 
-def test_the_proxy_passes_on_streams_and_the_host() -> None:
+def test_nginx_passes_streams_host_and_large_bodies() -> None:
     lines = [line.strip() for line in NGINX.splitlines() if line.strip() and not line.strip().startswith('#')]
     assert [line for line in lines if not line.endswith((';', '{', '}'))] == []
     assert (NGINX.count('{'), lines.count('proxy_buffering off;')) == (NGINX.count('}'), 1)
@@ -144,7 +144,7 @@ def test_the_proxy_passes_on_streams_and_the_host() -> None:
     assert int(megabytes) * 1_000_000 > Limits().body
 
 
-def test_the_ports_labels_and_secrets_of_the_manifests_agree() -> None:
+def test_kubernetes_ports_labels_and_secrets_agree() -> None:
     for container in CONTAINERS.values():
         [port] = container['ports']
         assert str(port['containerPort']) in container['command']
@@ -158,7 +158,7 @@ def test_the_ports_labels_and_secrets_of_the_manifests_agree() -> None:
     assert service['metadata']['name'] in CONTAINERS['agents-server']['command']
 
 
-def test_each_deployment_has_resources_and_keeps_a_pod_when_a_node_is_drained() -> None:
+def test_kubernetes_deployments_have_resources_and_disruption_budget() -> None:
     for container in CONTAINERS.values():
         assert {*container['resources']['requests']} == {'cpu', 'memory'}
         assert {*container['resources']['limits']} == {'memory'}
@@ -176,9 +176,7 @@ def test_each_deployment_has_resources_and_keeps_a_pod_when_a_node_is_drained() 
         ('agents-server.service', 'agents-worker@.service'),
     ],
 )
-def test_a_server_and_two_workers_of_the_example_answer_over_postgresql(
-    server: str, worker: str, postgres: Postgres
-) -> None:
+def test_server_and_workers_complete_tasks_over_postgresql(server: str, worker: str, postgres: Postgres) -> None:
     with (
         postgres.database() as url,
         run(COMMANDS[server], DATABASE_URL=url) as serving,
@@ -196,7 +194,7 @@ def test_a_server_and_two_workers_of_the_example_answer_over_postgresql(
 
 
 @pytest.mark.parametrize('name', COMMANDS)
-def test_the_probes_of_each_process_are_answered(name: str, tmp_path: Path) -> None:
+def test_each_process_answers_its_health_probes(name: str, tmp_path: Path) -> None:
     """The probes of the manifests. The other files have no probes, and their users ask the same paths."""
     probes = PROBES.get(name) or [{'path': path} for path in ('/health/ready', '/health/live')]
     with run(COMMANDS[name], DATABASE_URL=f'sqlite:///{tmp_path}/agents.db') as running:
@@ -222,7 +220,7 @@ def send(client: httpx.Client, agent: str) -> Any:
     return answer.json()['task']['status']['state']
 
 
-def test_the_example_prints_its_metrics_at_the_end(tmp_path: Path) -> None:
+def test_example_prints_metrics_at_exit(tmp_path: Path) -> None:
     env = {'METRICS': 'console', 'DATABASE_URL': f'sqlite:///{tmp_path / "agents.db"}'}
     app = (EXAMPLE / 'app.py').read_text().replace('drain_delay=5', 'drain_delay=0')  # so one signal ends the process
     (tmp_path / 'app.py').write_text(app)
@@ -237,7 +235,7 @@ def test_the_example_prints_its_metrics_at_the_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize('file', ['agents-server.service', 'nginx.conf'])
-def test_the_guide_shows_the_file_without_its_comments(file: str) -> None:
+def test_deploy_guide_shows_example_file(file: str) -> None:
     [shown] = [block.text for block in blocks(ROOT / 'docs' / 'deploy.md') if block.title == file]
     same_text(statements(shown), statements((EXAMPLE / file).read_text()))
 
@@ -246,7 +244,7 @@ def statements(text: str) -> str:
     return '\n'.join(line for line in text.splitlines() if line.strip() and not line.strip().startswith('#'))
 
 
-def test_the_readme_names_every_file_of_the_example() -> None:
+def test_readme_lists_every_file_of_the_example() -> None:
     suffixes = ('.py', '.yaml', '.service', '.conf')
     files = {path.name for path in EXAMPLE.iterdir() if path.suffix in suffixes} | {'Dockerfile'}
     assert {*re.findall(r'^\| `([^`]+)` \|', README, re.MULTILINE)} == files

@@ -45,7 +45,7 @@ def asked(parts: Sequence[Part]) -> dict[str, Any]:
 
 
 @covers(OFFICIAL)
-async def test_each_of_several_agents_answers_at_its_own_url() -> None:
+async def test_several_agents_example_serves_each_agent() -> None:
     with uvicorn('several_agents:app', *EXAMPLES) as server:
         async with (
             official_client(f'{server.url}translator/', streaming=False) as translator,
@@ -56,7 +56,7 @@ async def test_each_of_several_agents_answers_at_its_own_url() -> None:
 
 
 @covers(OFFICIAL)
-async def test_the_clerk_is_told_what_others_have_weighed() -> None:
+async def test_approvals_example_takes_result_of_external_call() -> None:
     async with example('approvals') as (_, client):
         task = await task_of(client.send_message(say('weigh the parcel')))
         call = asked(task.status.message.parts)
@@ -67,7 +67,7 @@ async def test_the_clerk_is_told_what_others_have_weighed() -> None:
 
 
 @covers(OFFICIAL)
-async def test_the_mailbox_goes_on_once_its_user_has_signed_in_and_there_is_none_of_others() -> None:
+async def test_sign_in_example_continues_after_sign_in() -> None:
     async with example('sign_in', streaming=True) as (server, client), httpx.AsyncClient(timeout=LIMIT) as browser:
         events = client.send_message(say('read ada'))
         *_, waits = [await anext(events) for _ in range(3)]
@@ -93,7 +93,7 @@ async def test_the_mailbox_goes_on_once_its_user_has_signed_in_and_there_is_none
 
 
 @covers(OFFICIAL)
-async def test_the_travel_agent_plans_from_data_and_refuses_what_does_not_fit() -> None:
+async def test_typed_input_example_validates_data() -> None:
     async with example('typed_input') as (server, client):
         trip = send(new_data_part({'city': 'Rome', 'days': 2}), new_text_part('Slowly.'))
         done = await task_of(client.send_message(trip))
@@ -106,7 +106,7 @@ async def test_the_travel_agent_plans_from_data_and_refuses_what_does_not_fit() 
     assert [*schemas['inputSchema']['properties']] == ['city', 'days']
 
 
-async def test_the_smallest_example_answers(tmp_path: Path) -> None:
+async def test_hello_example_answers(tmp_path: Path) -> None:
     source = (ROOT / 'examples' / 'hello.py').read_text()
     assert "'openai:gpt-5.2'" in source
     (tmp_path / 'hello.py').write_text(source.replace('openai:gpt-5.2', 'test'))  # the only model without a provider
@@ -116,7 +116,7 @@ async def test_the_smallest_example_answers(tmp_path: Path) -> None:
     assert text_of(task) == 'success (no tool calls)'
 
 
-async def test_the_weather_agent_tells_what_it_does_not_know() -> None:
+async def test_weather_example_declines_unknown_questions() -> None:
     async with example('weather_agent') as (_, client):
         tasks = [
             await task_of(client.send_message(say(text)))
@@ -129,7 +129,7 @@ async def test_the_weather_agent_tells_what_it_does_not_know() -> None:
     ]
 
 
-async def test_the_clerk_asks_before_it_acts() -> None:
+async def test_approvals_example_asks_before_acting() -> None:
     async with example('approvals') as (_, client):
         said: list[str] = []
         for wish, answer in (
@@ -158,7 +158,7 @@ Write "yes" to approve the call, or "no" or "no: reason" to deny it.\
     )
 
 
-async def test_the_next_process_with_the_storage_of_a_user_has_the_task_and_goes_on_with_the_context(
+async def test_own_storage_example_keeps_tasks_after_restart(
     tmp_path: Path,
 ) -> None:
     env = {'MEMORY_FILE': str(tmp_path / 'memory.db')}
@@ -178,7 +178,7 @@ async def test_the_next_process_with_the_storage_of_a_user_has_the_task_and_goes
     ]
 
 
-def test_the_answer_of_the_user_reaches_the_tool_of_a_remote_agent() -> None:
+def test_remote_tools_example_passes_on_user_answers() -> None:
     with process('examples/remote_tools.py') as example:
         assert example.exit_code() == 0, example.output
     question = "The clerk asks for approval of delete_file with {'path': 'report.txt'}."
@@ -188,7 +188,7 @@ def test_the_answer_of_the_user_reaches_the_tool_of_a_remote_agent() -> None:
     ]
 
 
-def test_a_remote_agent_answers_with_typed_output_in_a_conversation_and_in_a_stream() -> None:
+def test_remote_agent_example_gets_typed_output() -> None:
     with process('examples/remote_agent.py') as example:
         assert example.exit_code() == 0, example.output
     assert example.output.splitlines() == [
@@ -198,13 +198,13 @@ def test_a_remote_agent_answers_with_typed_output_in_a_conversation_and_in_a_str
     ]
 
 
-def test_an_agent_reads_the_notes_of_its_client() -> None:
+def test_client_tools_example_reads_notes_of_client() -> None:
     with process('examples/client_tools.py') as example:
         assert example.exit_code() == 0, example.output
     assert example.output.splitlines() == ['The note says: Buy milk.', 'The note says: Call Ada.']
 
 
-def test_the_readme_of_the_examples_lists_each_example() -> None:
+def test_examples_readme_lists_every_example() -> None:
     listed = re.findall(r'^\| `([^`]+)`', (ROOT / 'examples/README.md').read_text(), re.MULTILINE)
     examples = ROOT / 'examples'
     names = [path.name for path in examples.iterdir() if path.suffix == '.py' or (path / 'README.md').exists()]
@@ -212,7 +212,7 @@ def test_the_readme_of_the_examples_lists_each_example() -> None:
     assert sorted(listed) == sorted(names + notebooks)
 
 
-def test_a_receiver_of_signed_webhooks_refuses_repeated_and_changed_requests() -> None:
+def test_signed_webhooks_example_refuses_replays_and_changes() -> None:
     with process('examples/signed_webhooks.py') as running:
         assert running.exit_code() == 0
     assert running.output.splitlines() == [
@@ -238,7 +238,7 @@ async def customer(server: Process, name: str, **headers: str) -> AsyncGenerator
 
 
 @covers(OFFICIAL)
-async def test_each_customer_of_the_shop_sees_what_was_ordered_in_sessions_that_ended_well() -> None:
+async def test_dependencies_example_keeps_completed_orders_per_customer() -> None:
     with uvicorn('dependencies:app', *EXAMPLES) as server:
         async with customer(server, 'ann', **{'X-Currency': 'NOK'}) as ann, customer(server, 'bob') as bob:
             tasks = [await ann('skis'), await bob('a book'), await ann('nothing'), await ann('boots')]
@@ -261,7 +261,7 @@ async def test_each_customer_of_the_shop_sees_what_was_ordered_in_sessions_that_
         ('wait', r'canceled: {task}\.1'),
     ],
 )
-async def test_the_hooks_of_the_example_tell_how_runs_end(prompt: str, told: str) -> None:
+async def test_hooks_example_reports_how_runs_end(prompt: str, told: str) -> None:
     async with example('hooks') as (server, client):
         request = say(prompt)
         request.configuration.return_immediately = prompt == 'wait'
@@ -286,7 +286,7 @@ def about(text: str, *tasks: Task) -> SendMessageRequest:
 
 
 @covers(OFFICIAL)
-async def test_the_lister_works_with_what_a_message_refers_to() -> None:
+async def test_references_example_uses_artifacts_of_referenced_task() -> None:
     async with example('references') as (_, client):
         first = await task_of(client.send_message(say('milk')))
         second = await task_of(client.send_message(about('bread', first)))
@@ -300,7 +300,7 @@ async def test_the_lister_works_with_what_a_message_refers_to() -> None:
 
 
 @covers(OFFICIAL)
-def test_the_demo_shows_every_operation_and_ends_by_itself() -> None:
+def test_demo_shows_every_operation_and_exits() -> None:
     with process('examples/demo.py') as demo:
         assert demo.exit_code() == 0, demo.output
     shown = re.sub(r':\d{4,5}/', ':<port>/', demo.output)
@@ -353,7 +353,7 @@ runpy.run_path('examples/demo.py', run_name='__main__')
 """
 
 
-def test_the_demo_fails_with_a_clear_line_if_the_agent_answers_something_else() -> None:
+def test_demo_reports_unexpected_answer_in_last_line() -> None:
     with process('-c', SPOILED) as demo:
         assert demo.exit_code() == 1, demo.output
     failure = demo.output.splitlines()[-1]
@@ -361,7 +361,7 @@ def test_the_demo_fails_with_a_clear_line_if_the_agent_answers_something_else() 
     assert 'Traceback' not in demo.output
 
 
-def test_the_demo_of_temporal_kills_a_server_and_another_one_has_the_answer() -> None:
+def test_temporal_demo_answers_after_server_is_killed() -> None:
     temporal_program()  # the demo starts it
     with process('examples/temporal/demo.py') as demo:
         assert demo.exit_code() == 0, demo.output

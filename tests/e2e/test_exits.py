@@ -167,7 +167,7 @@ def send(server: Process, text: str) -> dict[str, Any]:
 @covers('failed run')
 @pytest.mark.parametrize('kind', ['SystemExit', 'GeneratorExit'])
 @pytest.mark.parametrize('place', PLACES)
-def test_an_agent_that_raises_what_ends_a_process_ends_only_its_task(server: Process, place: str, kind: str) -> None:
+def test_exit_exception_fails_only_its_task(server: Process, place: str, kind: str) -> None:
     failed = send(server, f'{place} {kind}')
     assert failed['status']['state'] == 'TASK_STATE_FAILED'
     said = failed['status']['message']
@@ -180,7 +180,7 @@ def test_an_agent_that_raises_what_ends_a_process_ends_only_its_task(server: Pro
 
 @pytest.mark.parametrize('kind', ['SystemExit', 'GeneratorExit'])
 @pytest.mark.parametrize('place', ['in_loop', 'model', 'stream', 'instructions', 'prepare', 'history', 'validator'])
-def test_an_agent_that_raises_what_ends_a_process_ends_only_its_stream(server: Process, place: str, kind: str) -> None:
+def test_exit_exception_fails_only_its_stream(server: Process, place: str, kind: str) -> None:
     streamed = post(server, f'{place} {kind}', 'SendStreamingMessage')
     assert 'TASK_STATE_FAILED' in streamed.text.split('data: ')[-1]
     assert 'SECRET' not in streamed.text
@@ -189,9 +189,7 @@ def test_an_agent_that_raises_what_ends_a_process_ends_only_its_stream(server: P
 
 @pytest.mark.parametrize('kind', ['SystemExit', 'GeneratorExit', 'CancelledError'])
 @pytest.mark.parametrize('place', ['in_loop', 'model', 'validator', 'deps', 'reply'])
-def test_an_agent_that_raises_what_ends_a_process_ends_only_its_direct_answer(
-    server: Process, place: str, kind: str
-) -> None:
+def test_exit_exception_fails_only_its_direct_reply(server: Process, place: str, kind: str) -> None:
     refused = post(server, f'{place} {kind}', direct=True)
     assert refused.json()['error']['code'] == -32603
     assert 'SECRET' not in refused.text

@@ -36,7 +36,7 @@ FORKED = pytest.mark.parametrize('fork', [True, False], ids=['forked', 'started'
 
 @FORKED
 @pytest.mark.parametrize(('argument', 'code'), [('0', 0), ('7', 7), ('warn', 1)])
-def test_a_process_has_its_arguments_folder_environment_and_exit_code(
+def test_process_gets_arguments_folder_environment_and_exit_code(
     folder: Path, argument: str, code: int, fork: bool
 ) -> None:
     with process('-m', 'program', argument, cwd=folder, env={'COLOUR': 'red'}, fork=fork) as running:
@@ -48,9 +48,7 @@ def test_a_process_has_its_arguments_folder_environment_and_exit_code(
 
 
 @FORKED
-def test_a_script_has_its_arguments_and_imports_what_is_beside_it(
-    folder: Path, tmp_path_factory: pytest.TempPathFactory, fork: bool
-) -> None:
+def test_script_imports_from_its_folder(folder: Path, tmp_path_factory: pytest.TempPathFactory, fork: bool) -> None:
     elsewhere = tmp_path_factory.mktemp('elsewhere')
     script = str(folder / 'program.py')
     with process(script, '3', cwd=elsewhere, env={'COLOUR': 'red'}, fork=fork) as running:
@@ -61,7 +59,7 @@ def test_a_script_has_its_arguments_and_imports_what_is_beside_it(
 
 @FORKED
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGKILL])
-def test_a_process_is_stopped_goes_on_and_is_ended(folder: Path, number: signal.Signals, fork: bool) -> None:
+def test_process_can_be_paused_resumed_and_ended(folder: Path, number: signal.Signals, fork: bool) -> None:
     with process('-m', 'program', 'wait', cwd=folder, env={'COLOUR': 'red'}, fork=fork) as running:
         running.wait_for('waiting')
         for _ in range(2):
@@ -75,7 +73,7 @@ def test_a_process_is_stopped_goes_on_and_is_ended(folder: Path, number: signal.
 
 
 @FORKED
-def test_a_process_that_goes_on_ends_with_its_block(folder: Path, fork: bool) -> None:
+def test_running_process_ends_with_its_block(folder: Path, fork: bool) -> None:
     with process('-m', 'program', 'wait', cwd=folder, env={'COLOUR': 'red'}, fork=fork) as running:
         running.wait_for('waiting')
     assert running.exit_code() == -signal.SIGTERM

@@ -30,7 +30,7 @@ def address_of(server: Process) -> str:
 
 
 @pytest.mark.skipif(not hasattr(socket, 'SO_REUSEPORT'), reason='the kernel does not share ports')
-async def test_the_workers_of_uvicorn_share_a_port_and_a_store(tmp_path: Path) -> None:
+async def test_uvicorn_workers_share_grpc_port_and_store(tmp_path: Path) -> None:
     options = ('tests.e2e.grpc_workers_app:app', '--app-dir', str(ROOT), '--workers', '2', '--port', '0')
     with reserved_port(socket.SO_REUSEPORT) as reserved, ExitStack() as stack:
         port = port_of(reserved)
@@ -48,7 +48,7 @@ async def test_the_workers_of_uvicorn_share_a_port_and_a_store(tmp_path: Path) -
     assert len(told) == 2
 
 
-async def test_a_stream_ends_with_its_process_and_goes_on_in_the_next(tmp_path: Path) -> None:
+async def test_stream_of_stopped_process_resumes_in_next_process(tmp_path: Path) -> None:
     serve = (*SERVE, 'tests.e2e.grpc_apps:resumed', '--port', '0', '--grpc-port', '0')
     with process(*serve, cwd=tmp_path) as first, process(*serve, '--no-worker', cwd=tmp_path) as second:
         async with grpc.aio.insecure_channel(address_of(first)) as channel:
@@ -70,7 +70,7 @@ async def test_a_stream_ends_with_its_process_and_goes_on_in_the_next(tmp_path: 
     assert TaskState.Name(rest[-1].status_update.status.state) == 'TASK_STATE_COMPLETED'
 
 
-async def test_run_serves_both_protocols_with_one_certificate(tmp_path: Path) -> None:
+async def test_run_uses_same_certificate_for_grpc(tmp_path: Path) -> None:
     authority = Authority(tmp_path, 'authority')
     authority.sign('server', *LOCAL)
     own = authority.sign('ann')
@@ -95,13 +95,13 @@ async def test_run_serves_both_protocols_with_one_certificate(tmp_path: Path) ->
 BEARER = [('authorization', f'Bearer {TOKEN}')]
 
 
-async def test_the_command_refuses_what_grpc_cannot_serve(tmp_path: Path) -> None:
+async def test_serve_command_refuses_several_agents_over_grpc(tmp_path: Path) -> None:
     with process(*SERVE, 'tests.e2e.grpc_apps:two', '--port', '0', '--grpc-port', '0', cwd=tmp_path) as server:
         assert await server.ended() == 2
         assert 'gRPC serves one agent on a port, and several apps of to_a2a() can be found' in server.output
 
 
-async def test_the_command_stops_if_the_port_of_grpc_is_taken(tmp_path: Path) -> None:
+async def test_serve_command_exits_if_port_is_taken(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(('127.0.0.1', 0))
         taken.listen()

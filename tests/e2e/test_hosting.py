@@ -23,7 +23,7 @@ from .server import LIMIT, ROOT, SERVERS, Gates, process, send_streaming, unread
 
 @SERVERS
 @covers(OFFICIAL)
-async def test_uvicorn_serves_an_app_with_either_loop(options: tuple[str, ...]) -> None:
+async def test_uvicorn_serves_app_with_asyncio_and_uvloop(options: tuple[str, ...]) -> None:
     with uvicorn('tests.e2e.apps:app', *options) as server:
         async with official_client(server.url) as client, official_client(server.url, streaming=False) as plain:
             task = await task_of(plain.send_message(say('say one')))
@@ -39,7 +39,7 @@ async def test_uvicorn_serves_an_app_with_either_loop(options: tuple[str, ...]) 
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
-async def test_a_script_serves_until_a_signal_and_says_where(number: signal.Signals, tmp_path: Path) -> None:
+async def test_run_in_script_serves_until_signal(number: signal.Signals, tmp_path: Path) -> None:
     script = tmp_path / 'script.py'
     script.write_text(
         'from pydantic_ai import Agent\n'
@@ -58,7 +58,7 @@ async def test_a_script_serves_until_a_signal_and_says_where(number: signal.Sign
 
 
 @covers(OFFICIAL, 'mounted under FastAPI / Starlette', 'card behind a proxy or mount')
-async def test_two_agents_are_served_within_one_fastapi_application() -> None:
+async def test_two_agents_are_mounted_in_fastapi() -> None:
     with uvicorn('mounted:app', '--app-dir', str(ROOT / 'examples')) as server:
         async with (
             official_client(f'{server.url}weather', streaming=False) as weather,
@@ -78,7 +78,7 @@ async def test_two_agents_are_served_within_one_fastapi_application() -> None:
 
 
 @covers('POST to the mount without trailing slash', 'mounted under FastAPI / Starlette')
-async def test_a_mounted_agent_answers_with_and_without_the_final_slash() -> None:
+async def test_mounted_agent_answers_without_trailing_slash() -> None:
     with uvicorn('tests.e2e.apps:parent') as server:
         async with httpx.AsyncClient(timeout=LIMIT, headers={'A2A-Version': '1.0'}) as http:
             answers = [
@@ -94,7 +94,7 @@ SHUTDOWN = "FAILED 'The server shut down before the task was done.'"
 
 @SERVERS
 @covers('SIGTERM')
-async def test_who_waits_for_a_task_that_does_not_end_in_time_is_told_that_it_failed(options: tuple[str, ...]) -> None:
+async def test_waiting_clients_get_failed_task_at_shutdown(options: tuple[str, ...]) -> None:
     with uvicorn('tests.e2e.apps:hasty', *options) as server:
         gates = Gates(server.url)
         async with official_client(server.url) as client, official_client(server.url, streaming=False) as plain:
@@ -131,7 +131,7 @@ def to_be_opened(url: str, gate: str) -> Generator[socket.socket]:
 
 @SERVERS
 @covers('SIGTERM')
-async def test_a_task_that_ends_in_time_is_completed_while_the_server_shuts_down(options: tuple[str, ...]) -> None:
+async def test_task_ending_in_time_completes_during_shutdown(options: tuple[str, ...]) -> None:
     with uvicorn('tests.e2e.apps:patient', *options) as server:
         async with (
             official_client(server.url) as client,
@@ -154,7 +154,7 @@ async def test_a_task_that_ends_in_time_is_completed_while_the_server_shuts_down
 
 @SERVERS
 @covers('SIGTERM')
-async def test_the_first_sigint_ends_streams_with_an_event(options: tuple[str, ...]) -> None:
+async def test_first_sigint_ends_streams_with_failed_event(options: tuple[str, ...]) -> None:
     with uvicorn('tests.e2e.apps:hasty', *options) as server:
         async with official_client(server.url) as client, asyncio.TaskGroup() as waiting:
             stream = waiting.create_task(collect(client.send_message(say('wait never'))))
@@ -166,7 +166,7 @@ async def test_the_first_sigint_ends_streams_with_an_event(options: tuple[str, .
 
 @SERVERS
 @covers('SIGTERM')
-async def test_the_second_sigint_does_not_wait_for_tasks(options: tuple[str, ...]) -> None:
+async def test_second_sigint_does_not_wait_for_tasks(options: tuple[str, ...]) -> None:
     with (
         uvicorn('tests.e2e.apps:patient', *options) as server,
         closing(unread(server.url, send_streaming('wait never'))),
@@ -180,9 +180,7 @@ async def test_the_second_sigint_does_not_wait_for_tasks(options: tuple[str, ...
 
 @SERVERS
 @pytest.mark.parametrize('second', [signal.SIGINT, signal.SIGTERM])
-async def test_the_second_signal_ends_a_stream_that_a_client_reads(
-    options: tuple[str, ...], second: signal.Signals
-) -> None:
+async def test_second_signal_ends_open_stream(options: tuple[str, ...], second: signal.Signals) -> None:
     with uvicorn('tests.e2e.apps:patient', *options) as server:
         async with official_client(server.url) as client:
             stream = asyncio.create_task(collect(client.send_message(say('wait never'))))
@@ -198,7 +196,7 @@ async def test_the_second_signal_ends_a_stream_that_a_client_reads(
 
 
 @covers('SIGTERM', 'mounted under FastAPI / Starlette')
-async def test_streams_of_a_mounted_app_end_although_nobody_runs_its_lifespan() -> None:
+async def test_mounted_streams_without_lifespan_end_at_shutdown() -> None:
     with uvicorn('tests.e2e.apps:unforwarded') as server:
         url = f'{server.url}puppet/'
         async with official_client(url) as client, asyncio.TaskGroup() as waiting:
@@ -210,7 +208,7 @@ async def test_streams_of_a_mounted_app_end_although_nobody_runs_its_lifespan() 
 
 
 @covers('SIGTERM', 'reader that stops reading')
-async def test_a_reader_that_stops_reading_does_not_keep_a_script_from_ending() -> None:
+async def test_stalled_reader_does_not_block_shutdown() -> None:
     script = 'from pydantic_ai_a2a import run; from tests.e2e.apps import hasty; run(hasty, port=0)'
     with process('-c', script) as server, closing(unread(server.url, send_streaming('flood 200'))):
         await asyncio.to_thread(server.wait_for, 'A subscriber read its events too slowly and was disconnected')

@@ -110,9 +110,7 @@ def export(env: dict[str, str], owner: str) -> str:
         return running.output
 
 
-async def test_an_mcp_server_sees_the_caller_before_and_after_a_pause_and_a_kill_and_no_secret_is_stored(
-    mail: Process, postgres_url: str, tmp_path: Path
-) -> None:
+async def test_mcp_server_sees_caller_without_leaked_secrets(mail: Process, postgres_url: str, tmp_path: Path) -> None:
     env = {
         'A2A_TEST_BACKEND': postgres_url,
         'MAIL': mail.url,
@@ -202,7 +200,7 @@ async def until(client: Client, state: str) -> None:
         pass
 
 
-async def test_tasks_wait_for_an_mcp_server_that_restarts_beneath_twenty_runs() -> None:
+async def test_task_waits_for_restarting_mcp_server() -> None:
     with reserved_port() as reserved:
         port = port_of(reserved)
         app = served(MCPToolset(f'http://127.0.0.1:{port}/mcp', init_timeout=LIMIT))
@@ -229,7 +227,7 @@ async def test_tasks_wait_for_an_mcp_server_that_restarts_beneath_twenty_runs() 
 
 
 @pytest.mark.parametrize(('death', 'keep_alive'), [('killed', True), ('killed', False), ('of a call', True)])
-async def test_the_first_task_after_the_death_of_a_stdio_server_has_a_new_one(
+async def test_dead_stdio_server_is_replaced_for_next_task(
     death: str, keep_alive: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport = StdioTransport(sys.executable, ['-m', 'tests.e2e.mcp_servers'], keep_alive=keep_alive)
@@ -259,7 +257,7 @@ async def gone(pid: int) -> None:
             await asyncio.sleep(0)
 
 
-async def test_runs_begin_although_an_mcp_server_is_busy_or_stopped() -> None:
+async def test_paused_mcp_server_delays_no_run_without_tools() -> None:
     with reserved_port() as reserved, mcp_server(port_of(reserved)) as running:
         app = served(MCPToolset(f'http://127.0.0.1:{port_of(reserved)}/mcp', init_timeout=LIMIT))
         async with asyncio.timeout(LIMIT), lifespan(app):
@@ -272,7 +270,7 @@ async def test_runs_begin_although_an_mcp_server_is_busy_or_stopped() -> None:
             assert texts(await waiting) == [str(running.pid)]
 
 
-async def test_direct_replies_are_refused_while_an_mcp_server_is_down() -> None:
+async def test_direct_reply_without_mcp_server_gets_503() -> None:
     with reserved_port() as reserved:
         port = port_of(reserved)
         app = served(MCPToolset(f'http://127.0.0.1:{port}/mcp', init_timeout=LIMIT), messages=Messages(reply='message'))
@@ -289,7 +287,7 @@ async def test_direct_replies_are_refused_while_an_mcp_server_is_down() -> None:
                 assert await agent_state(client) == 'reconnecting'
 
 
-async def test_a_call_is_refused_as_busy_while_an_mcp_server_has_not_started() -> None:
+async def test_request_before_mcp_server_start_gets_503() -> None:
     with reserved_port() as reserved:
         app = served(MCPToolset(f'http://127.0.0.1:{port_of(reserved)}/mcp', init_timeout=LIMIT))
         async with asyncio.timeout(LIMIT), lifespan(app):

@@ -30,7 +30,7 @@ def kit(tmp_path: Path, temporal: str) -> TemporalKit:
     return TemporalKit(tmp_path, temporal)
 
 
-async def test_tasks_at_temporal_reach_an_mcp_server_after_its_restart(kit: TemporalKit) -> None:
+async def test_temporal_task_reaches_restarted_mcp_server(kit: TemporalKit) -> None:
     with reserved_port() as reserved:
         port = port_of(reserved)
         toolset = MCPToolset(f'http://127.0.0.1:{port}/mcp', id='mcp', init_timeout=LIMIT)

@@ -1,6 +1,6 @@
 """Load of all kinds at once: at its end, a server holds the tasks, files, sockets and objects that it began with.
 
-`make stress ROUNDS=12000 ARGS='-k all_kinds'` goes on for about an hour.
+`make stress ROUNDS=12000 ARGS='-k mixed_load'` goes on for about an hour.
 """
 
 from __future__ import annotations
@@ -249,9 +249,7 @@ def grown(before: Json, now: Json) -> Json:
 
 @pytest.mark.long
 @pytest.mark.parametrize('store', ['memory', *size([], ['file', 'postgres'])])
-async def test_a_server_under_load_of_all_kinds_ends_with_what_it_began_with(
-    store: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+async def test_mixed_load_leaks_no_server_resources(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     backend = {'memory': 'memory', 'file': f'sqlite:///{tmp_path}/agent.db'}.get(store)
     backend = backend or request.getfixturevalue('postgres_url')
     serve = ('serve', '--app-dir', str(ROOT), 'tests.e2e.mixed_app:app', '--port', '0', '--grpc-port', '0')

@@ -39,7 +39,7 @@ def answer(task: dict[str, Any]) -> Any:
     ],
     ids=lambda arguments: ' '.join(arguments[:2]),
 )
-def test_an_agent_without_a_name_is_not_served_over_a_store(store: str, arguments: tuple[str, ...]) -> None:
+def test_unnamed_agent_is_not_served_over_store(store: str, arguments: tuple[str, ...]) -> None:
     named = () if arguments[0] == 'uvicorn' else ('--backend', store)
     with process('-m', *arguments, *named, env={'A2A_TEST_BACKEND': store}) as refused:
         assert refused.exit_code() != 0
@@ -48,9 +48,7 @@ def test_an_agent_without_a_name_is_not_served_over_a_store(store: str, argument
 
 
 @SERVERS
-async def test_two_named_agents_answer_their_own_messages_and_list_their_own_tasks(
-    store: str, options: tuple[str, ...]
-) -> None:
+async def test_agents_in_shared_store_keep_tasks_apart(store: str, options: tuple[str, ...]) -> None:
     with ExitStack() as stack:
         names = ['weather', 'joker'] * 2
         remotes = [stack.enter_context(server(store, f'of_{name}', *options)) for name in names]
@@ -62,7 +60,7 @@ async def test_two_named_agents_answer_their_own_messages_and_list_their_own_tas
 
 
 @SERVERS
-async def test_two_versions_of_an_agent_share_its_tasks_during_a_deploy(store: str, options: tuple[str, ...]) -> None:
+async def test_agent_versions_share_tasks_during_deploy(store: str, options: tuple[str, ...]) -> None:
     with ExitStack() as stack:
         apps = ('version_1', 'version_2', 'version_3')
         remotes = [stack.enter_context(server(store, app, *options)) for app in apps]
@@ -75,7 +73,7 @@ async def test_two_versions_of_an_agent_share_its_tasks_during_a_deploy(store: s
     assert "serves 'weather', and this one serves 'weather' with the skills 'measure'. Each runs" in warning
 
 
-async def test_a_renamed_agent_with_its_earlier_namespace_has_its_tasks_and_another_one_is_told(store: str) -> None:
+async def test_renamed_agent_keeps_tasks_by_namespace(store: str) -> None:
     with server(store, 'of_weather') as weather:
         await weather.send('hello')
     with server(store, 'of_joker') as joker:

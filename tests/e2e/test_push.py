@@ -77,7 +77,7 @@ async def got_all(hook: Webhook) -> None:
             await hook.got(len(hook.received) + 1)
 
 
-async def test_every_event_arrives_in_order_though_the_webhook_was_down_and_the_server_killed(
+async def test_notifications_survive_webhook_outage_and_server_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv('APPS_TIMEOUT', '6')
@@ -91,7 +91,7 @@ async def test_every_event_arrives_in_order_though_the_webhook_was_down_and_the_
                 await got_all(hook)
 
 
-async def test_that_holds_for_two_processes_over_postgresql(
+async def test_notifications_survive_worker_kill_over_postgresql(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv('APPS_BACKEND', postgres_url)
@@ -104,9 +104,7 @@ async def test_that_holds_for_two_processes_over_postgresql(
     assert len({each.id for each in hook.received[:3]}) == 1
 
 
-async def test_what_was_on_its_way_when_the_server_was_killed_is_sent_again_with_its_id(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_interrupted_delivery_is_repeated_with_same_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('APPS_TIMEOUT', '1')  # a delivery is leased for twice as long
     async with webhook(HANGS, 200) as hook:
         with served(tmp_path) as server:
@@ -119,7 +117,7 @@ async def test_what_was_on_its_way_when_the_server_was_killed_is_sent_again_with
     assert hook.received[0].id == hook.received[1].id
 
 
-async def test_processes_that_share_a_store_share_its_deliveries(tmp_path: Path) -> None:
+async def test_processes_share_deliveries_without_duplicates(tmp_path: Path) -> None:
     async with webhook() as hook:
         with served(tmp_path, '--no-worker') as server, command(tmp_path, 'worker', APP):
             for n in range(1, 4):
@@ -148,7 +146,7 @@ def shared(request: pytest.FixtureRequest) -> Generator[Deployed]:
 
 
 @pytest.mark.parametrize('binding', BINDINGS)
-async def test_the_official_client_is_told_by_two_processes_over_postgresql(shared: Deployed, binding: str) -> None:
+async def test_official_client_webhook_gets_all_events(shared: Deployed, binding: str) -> None:
     with over(binding):
         async with webhook() as hook, official_client(shared.url, streaming=False) as client, asyncio.timeout(LIMIT):
             task = await task_of(client.send_message(told_of(hook.url)))
@@ -159,7 +157,7 @@ async def test_the_official_client_is_told_by_two_processes_over_postgresql(shar
 
 
 @pytest.mark.parametrize('binding', BINDINGS)
-async def test_the_official_client_registers_reads_lists_and_removes(shared: Deployed, binding: str) -> None:
+async def test_official_client_manages_push_configs(shared: Deployed, binding: str) -> None:
     with over(binding):
         async with official_client(shared.url, streaming=False) as client, asyncio.timeout(LIMIT):
             await registers(client)
@@ -189,9 +187,7 @@ ANSWERED = [['WORKING', 'INPUT_REQUIRED']] * QUESTIONS + [['WORKING', 'Done. las
 
 
 @pytest.mark.parametrize('binding', BINDINGS)
-async def test_the_official_client_registers_its_webhook_once_for_all_messages_of_a_task(
-    shared: Deployed, binding: str
-) -> None:
+async def test_official_client_webhook_is_notified_of_every_message(shared: Deployed, binding: str) -> None:
     with over(binding):
         async with webhook() as hook, asyncio.timeout(LIMIT):
             config = TaskPushNotificationConfig(url=hook.url)
@@ -208,7 +204,7 @@ async def test_the_official_client_registers_its_webhook_once_for_all_messages_o
     assert [each.url for each in configs] == [hook.url]
 
 
-async def test_the_official_client_of_0_3_registers_its_webhook_once_for_all_messages_of_a_task(
+async def test_0_3_client_webhook_is_notified_of_every_message(
     server: Process,
 ) -> None:
     python = await asyncio.to_thread(python_with_a2a_sdk_0_3)
@@ -228,7 +224,7 @@ async def test_the_official_client_of_0_3_registers_its_webhook_once_for_all_mes
     ]
 
 
-async def test_the_official_client_of_0_3_registers_and_reads(server: Process) -> None:
+async def test_0_3_client_creates_push_config(server: Process) -> None:
     python = await asyncio.to_thread(python_with_a2a_sdk_0_3)
     async with webhook() as hook, client_0_3(python, server.url, streaming=False) as client:
         task = await client.task_of('hello')

@@ -58,7 +58,7 @@ async def readiness(remote: Remote) -> tuple[int, str]:
     return answer.status_code, answer.json()['components']['backend']
 
 
-async def test_lists_messages_and_commands_need_no_folder_for_temporary_files(volume: Path) -> None:
+async def test_server_and_commands_need_no_temporary_folder(volume: Path) -> None:
     with container(volume, 'uvicorn', 'tests.e2e.office_apps:of_weather', '--factory', '--port', '0') as server:
         remote = Remote(server)
         for text in 'abcde':
@@ -75,7 +75,7 @@ async def test_lists_messages_and_commands_need_no_folder_for_temporary_files(vo
 
 
 @pytest.mark.parametrize('there', [False, True], ids=['new', 'existing'])
-async def test_a_volume_that_is_read_only_keeps_the_server_from_starting(volume: Path, there: bool) -> None:
+async def test_read_only_volume_prevents_server_start(volume: Path, there: bool) -> None:
     if there:
         await asyncio.to_thread(
             in_store,

@@ -69,7 +69,7 @@ async def stream(url: str, body: dict[str, Any], **headers: str) -> AsyncGenerat
 
 
 @covers('resubscribe in mid-run')
-async def test_a_stream_that_broke_off_is_resumed_after_the_last_event_that_arrived(server: Process) -> None:
+async def test_broken_stream_resumes_after_last_received_event(server: Process) -> None:
     async with stream(server.url, send_streaming('wait resume')) as events:
         seen = [await anext(events) for _ in range(3)]
     task_id = seen[0].result['task']['id']
@@ -87,7 +87,7 @@ async def test_a_stream_that_broke_off_is_resumed_after_the_last_event_that_arri
 
 
 @covers(OFFICIAL)
-async def test_the_official_client_resumes_with_a_header_of_the_call(server: Process) -> None:
+async def test_official_client_resumes_by_last_event_id(server: Process) -> None:
     async with official_client(server.url) as client:
         events = await collect(client.send_message(say('say one two')))
         request = SubscribeToTaskRequest(id=events[0].task.id)
@@ -117,7 +117,7 @@ def chunks(events: list[Event]) -> list[int]:
 
 
 @covers('reader that stops reading')
-async def test_a_reader_that_stops_reading_holds_up_nobody_and_can_resume(server: Process) -> None:
+async def test_stalled_reader_is_disconnected_and_can_resume(server: Process) -> None:
     gates = Gates(server.url)
     with closing(unread(server.url, send_streaming(f'flood {CHUNKS}'))) as connection:
         await gates.reached('flood')
@@ -164,7 +164,7 @@ class Silent:
 
 
 @pytest.mark.parametrize('release', RELEASES)
-def test_an_official_client_reads_a_silent_stream_to_its_end(release: str) -> None:
+def test_official_client_reads_silent_stream(release: str) -> None:
     python = python_with_a2a_sdk_0_3(f'a2a-sdk=={release}')
     with serve(Silent()) as server:
         done = subprocess.run(

@@ -51,7 +51,7 @@ def memory(http: httpx.Client) -> dict[str, int]:
 
 @pytest.mark.long
 @pytest.mark.parametrize(('method', 'options'), CASES, ids=lambda value: value if type(value) is str else value[1])
-def test_answers_that_nobody_reads_take_no_more_than_the_limit(method: str, options: tuple[str, ...]) -> None:
+def test_unread_http_answers_stay_within_memory_limit(method: str, options: tuple[str, ...]) -> None:
     command = ('tests.e2e.long_apps:app', '--timeout-graceful-shutdown', '1', *options)
     # The memory of a fork has that of its fork server in it.
     with uvicorn(*command, fork=False) as server, client_of(server) as http, ExitStack() as stack:
@@ -81,7 +81,7 @@ def test_answers_that_nobody_reads_take_no_more_than_the_limit(method: str, opti
 
 @pytest.mark.long
 @pytest.mark.parametrize('method', ['GetTask', *size([], ['ListTasks', 'SubscribeToTask'])])
-async def test_many_calls_of_grpc_for_a_long_answer_take_no_more_than_the_limit(method: str) -> None:
+async def test_long_grpc_answers_stay_within_memory_limit(method: str) -> None:
     serve = ('serve', '--app-dir', str(ROOT), 'tests.e2e.long_apps:app', '--port', '0', '--grpc-port', '0')
     with process('-m', 'pydantic_ai_a2a', *serve, fork=False) as server, client_of(server) as http:
         address = server.wait_for(r'gRPC running on (\S+)')[1]
@@ -111,7 +111,7 @@ async def _end(channel: Any, method: str, request: bytes) -> str:
 
 
 @SERVERS
-def test_a_client_that_never_reads_loses_its_connection(options: tuple[str, ...]) -> None:
+def test_client_never_reading_is_disconnected(options: tuple[str, ...]) -> None:
     with uvicorn('tests.e2e.long_apps:hasty', *options) as server, client_of(server) as http:
         request = rpc('GetTask', id=send(http, 'x' * LONG))
         connection = unread(server.url, request)

@@ -59,7 +59,7 @@ async def canned(*parts: Any, name: str = 'result', **status: Any) -> Any:
         return (await client.get('t')).outcome
 
 
-def test_a_server_links_its_playground_and_shows_nothing_but_addresses() -> None:
+def test_server_html_shows_only_addresses() -> None:
     app = to_a2a(Agent('test'), docs_url='/try"><script>', auth=BearerAuth({'a-secret-token-of-ann': 'ann'}))
     with serve(app) as server:
         reader = Reader(server)
@@ -69,7 +69,7 @@ def test_a_server_links_its_playground_and_shows_nothing_but_addresses() -> None
         assert Reader(server).texts == ['Server at ', server.url]
 
 
-async def test_tasks_from_each_method_show_state_and_text() -> None:
+async def test_task_html_shows_state_and_text_from_each_method() -> None:
     app = to_a2a(Agent(TestModel(custom_output_text=HOSTILE)))
     async with A2AClient(app) as client:
         task: Any = (await client.send(HOSTILE)).outcome
@@ -81,26 +81,26 @@ async def test_tasks_from_each_method_show_state_and_text() -> None:
     assert texts(task)[:3] == ['Task ', task['id'], ': ']
 
 
-async def test_a_message_without_a_task_shows_its_text() -> None:
+async def test_message_reply_html_shows_text() -> None:
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': HOSTILE}]}
     async with A2AClient(Canned(result({'message': message})).app) as client:
         assert texts(await client.send('Hello.', resend=True)) == [HOSTILE]
 
 
-async def test_a_task_stays_a_dictionary() -> None:
+async def test_task_with_html_stays_dictionary() -> None:
     task = await canned({'text': 'Hello.'})
     assert repr(task) == repr(dict(task))
     assert task == dict(task) == json.loads(json.dumps(task))
     assert texts(deepcopy(task)) == texts(pickle.loads(pickle.dumps(task))) == texts(task)
 
 
-async def test_a_waiting_task_shows_its_question_and_no_data() -> None:
+async def test_waiting_task_html_shows_question_without_data() -> None:
     message: Any = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': HOSTILE}, {'data': {'pending': 1}}]}
     task = await canned(state='TASK_STATE_INPUT_REQUIRED', message=message)
     assert texts(task) == ['Task ', 't', ': ', 'input-required', HOSTILE]
 
 
-async def test_files_are_named() -> None:
+async def test_file_html_shows_name_and_type() -> None:
     task = await canned(
         {'raw': 'aGk=', 'filename': HOSTILE, 'mediaType': HOSTILE}, {'url': 'javascript:alert(1)'}, name=HOSTILE
     )
@@ -121,11 +121,11 @@ TABLES: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(('data', 'cells'), TABLES)
-async def test_objects_are_tables(data: Any, cells: list[str]) -> None:
+async def test_data_html_is_table_for_objects(data: Any, cells: list[str]) -> None:
     assert texts(await canned({'data': data}, name=''))[4:] == cells
 
 
-async def test_a_long_answer_is_cut() -> None:
+async def test_long_answer_html_is_cut() -> None:
     rows = [{'n': n} for n in range(102)]
     wide = [{str(n): n for n in range(21)}]
     shown = texts(await canned({'text': 'a' * 10_001}, {'data': rows}, {'data': wide}, name=''))
@@ -133,7 +133,7 @@ async def test_a_long_answer_is_cut() -> None:
     assert shown[-3:] == ['99', '2 more rows', json.dumps(wide, indent=2)]
 
 
-async def test_a_card_shows_skills_and_interfaces() -> None:
+async def test_card_html_shows_skills_and_interfaces() -> None:
     skill: Any = {'id': 's', 'name': HOSTILE, 'description': HOSTILE, 'tags': []}
     interfaces = [*CARD['supportedInterfaces'], {'protocolBinding': HOSTILE, 'url': 'javascript:alert(1)'}]
     card = {**CARD, 'name': HOSTILE, 'version': HOSTILE, 'description': HOSTILE, 'iconUrl': HOSTILE}
@@ -146,6 +146,6 @@ async def test_a_card_shows_skills_and_interfaces() -> None:
     ]
 
 
-async def test_a_card_may_have_no_skills() -> None:
+async def test_card_html_without_skills_shows_interfaces() -> None:
     async with A2AClient(Canned().app) as client:
         assert texts(await client.card())[:3] == ['canned', ' ', 'Interface']

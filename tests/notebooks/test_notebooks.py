@@ -63,7 +63,7 @@ def _text(output: Any) -> str:
 
 
 @pytest.mark.parametrize('path', NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_is_valid_and_stored_without_outputs(path: Path) -> None:
+def test_notebook_is_valid_and_has_no_outputs(path: Path) -> None:
     notebook = read(path)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == 'code']
@@ -114,7 +114,7 @@ def check_notebook_about_tests(outputs: dict[str, list[str]]) -> None:
 
 
 @pytest.mark.long
-def test_the_notebooks_show_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebook_cells_print_expected_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # pytest-asyncio warns if it is not configured; the other plugins are slow to import.
     monkeypatch.setenv('PYTEST_ADDOPTS', '-p no:asyncio -p no:inline_snapshot -p no:hypothesispytest')
     names = ('tour', 'test_your_agent')

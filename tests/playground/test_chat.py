@@ -32,7 +32,7 @@ async def markdown(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterat
         yield piece
 
 
-async def test_a_chat_draws_markdown_and_a_reload_keeps_the_conversation(playground: Visit) -> None:
+async def test_markdown_conversation_survives_reload(playground: Visit) -> None:
     app = to_a2a(Agent(FunctionModel(stream_function=markdown), name='keeper', description='Keeps files tidy.'))
     page = await playground(app)
     await expect(page).to_have_title('keeper · Playground')
@@ -57,7 +57,7 @@ BLOCKED = """Object.defineProperty(window, 'localStorage', {
 })"""
 
 
-async def test_a_browser_that_blocks_the_data_of_sites_has_a_chat_too(playground: Visit) -> None:
+async def test_chat_works_without_local_storage(playground: Visit) -> None:
     page = await playground(to_a2a(Agent('test', name='keeper')))
     await page.add_init_script(BLOCKED)
     await page.reload()
@@ -71,7 +71,7 @@ async def test_a_browser_that_blocks_the_data_of_sites_has_a_chat_too(playground
     await expect(switch).not_to_be_checked()
 
 
-async def test_an_agent_that_does_not_stream_answers_too(playground: Visit) -> None:
+async def test_chat_works_without_streaming(playground: Visit) -> None:
     page = await playground(to_a2a(Agent('test', name='keeper'), results=Results(stream='off')))
     log = page.get_by_role('log', name='Conversation')
     for count in (1, 2):
@@ -80,7 +80,7 @@ async def test_an_agent_that_does_not_stream_answers_too(playground: Visit) -> N
         await expect(page.get_by_role('navigation', name='Tasks').get_by_text('completed')).to_have_count(count)
 
 
-async def test_thoughts_tool_steps_and_the_event_log_are_shown(playground: Visit) -> None:
+async def test_thoughts_tool_steps_and_events_are_shown(playground: Visit) -> None:
     page = await playground(to_a2a(keeper(), results=Results(progress=Progress(thinking=True, tools=True))))
     await page.get_by_role('button', name='Events').click()
     await say(page, 'Where?')
@@ -101,7 +101,7 @@ async def test_thoughts_tool_steps_and_the_event_log_are_shown(playground: Visit
     await expect(events.get_by_role('listitem')).to_have_count(0)
 
 
-async def test_two_thousand_deltas_are_drawn_at_most_ten_times_a_second(playground: Visit) -> None:
+async def test_stream_is_drawn_at_most_every_100_ms(playground: Visit) -> None:
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         for n in range(2000):
             yield f'{n} '
@@ -119,7 +119,7 @@ async def test_two_thousand_deltas_are_drawn_at_most_ten_times_a_second(playgrou
     await expect(events).to_contain_text('the last 1000 of 2')
 
 
-async def test_the_tasks_of_a_conversation_are_listed_and_a_new_chat_begins_without(playground: Visit) -> None:
+async def test_new_chat_starts_without_tasks_of_earlier_conversation(playground: Visit) -> None:
     page = await playground(to_a2a(keeper()))
     for text in ('Where?', 'Think.'):
         await say(page, text)
@@ -147,7 +147,7 @@ async def test_the_tasks_of_a_conversation_are_listed_and_a_new_chat_begins_with
     await expect(page.get_by_role('article', name='Task')).to_have_count(0)
 
 
-async def test_a_link_to_another_conversation_works_while_the_page_draws_this_one(playground: Visit) -> None:
+async def test_link_to_earlier_conversation_works_during_drawing(playground: Visit) -> None:
     page = await playground(to_a2a(keeper()))
     await say(page, 'Where?')
     tasks = page.get_by_role('navigation', name='Tasks').get_by_role('button')
@@ -169,7 +169,7 @@ async def test_a_link_to_another_conversation_works_while_the_page_draws_this_on
 CODE = 'So:\n\n```python\ndef add(a, b):\n    return a + b\n```\n\n```nonsense\n<b>x</b>\n```\n'
 
 
-async def test_code_has_colors_and_code_and_answers_are_copied(playground: Visit) -> None:
+async def test_code_is_highlighted_and_copied(playground: Visit) -> None:
     page = await playground(to_a2a(scripted({'Code.': [CODE]})), permissions=['clipboard-read', 'clipboard-write'])
     await say(page, 'Code.')
     await expect(page.get_by_role('button', name='Copy answer')).to_have_count(1)
@@ -184,7 +184,7 @@ async def test_code_has_colors_and_code_and_answers_are_copied(playground: Visit
     await page.wait_for_function('async (text) => (await navigator.clipboard.readText()) === text', arg=CODE)
 
 
-async def test_code_gets_colors_once_its_message_is_whole_and_not_too_long(playground: Visit) -> None:
+async def test_code_is_highlighted_within_limits_after_answer_completes(playground: Visit) -> None:
     done = Event()
     line = 'def add(): pass\n'
     blocks = [f'```python\n{line * count}```\n\n' for count in (240, 260, 240, 240, 240)]
@@ -206,7 +206,7 @@ async def test_code_gets_colors_once_its_message_is_whole_and_not_too_long(playg
     assert colored == [True, False, True, True, False]
 
 
-async def test_an_answer_has_its_tokens_and_seconds(visit: Visit) -> None:
+async def test_answer_shows_token_usage_and_seconds(visit: Visit) -> None:
     with serve(to_a2a(keeper())) as server:
         page = await visit(f'{server.url}docs')
         await say(page, 'Think.')
@@ -222,7 +222,7 @@ async def test_an_answer_has_its_tokens_and_seconds(visit: Visit) -> None:
         )
 
 
-async def test_light_and_dark_are_switched_and_remembered(playground: Visit) -> None:
+async def test_color_scheme_is_switched_and_remembered(playground: Visit) -> None:
     page = await playground(to_a2a(keeper()), color_scheme='dark')
     body, switch = page.locator('body'), page.get_by_role('button', name='Dark colors')
     await expect(switch).to_have_attribute('aria-pressed', 'true')
@@ -243,7 +243,7 @@ TOP = 'document.querySelector("header").getBoundingClientRect().top'
 WIDTHS = '[innerWidth - document.documentElement.clientWidth, thread.offsetWidth - thread.clientWidth > 0]'
 
 
-async def test_only_the_conversation_scrolls_and_the_header_stays() -> None:
+async def test_only_conversation_scrolls() -> None:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=chromium(), args=ARGUMENTS, ignore_default_args=['--hide-scrollbars']
@@ -262,7 +262,7 @@ async def test_only_the_conversation_scrolls_and_the_header_stays() -> None:
         await browser.close()
 
 
-async def test_the_end_of_the_conversation_stays_in_view_beside_the_events(playground: Visit) -> None:
+async def test_conversation_end_stays_in_view_if_events_open(playground: Visit) -> None:
     page = await playground(to_a2a(scripted({'Talk.': [LONG]})), viewport={'width': 1080, 'height': 620})
     await say(page, 'Talk.')
     copy = page.get_by_role('button', name='Copy answer')
@@ -278,7 +278,7 @@ async def test_the_end_of_the_conversation_stays_in_view_beside_the_events(playg
     await expect(copy).not_to_be_in_viewport()
 
 
-async def test_a_table_breaks_no_words_and_keeps_its_alignment(playground: Visit) -> None:
+async def test_table_keeps_words_and_alignment_on_narrow_screen(playground: Visit) -> None:
     page = await playground(to_a2a(scripted({'Show.': [TABLE]})), viewport={'width': 390, 'height': 700})
     await say(page, 'Show.')
     await expect(page.get_by_role('status').get_by_text('completed')).to_have_count(1)
@@ -294,7 +294,7 @@ async def test_a_table_breaks_no_words_and_keeps_its_alignment(playground: Visit
         assert lines == (1 if cell is number else 3)
 
 
-async def test_a_press_on_a_task_leaves_the_panel_of_a_narrow_screen(playground: Visit) -> None:
+async def test_task_click_closes_agent_panel_on_narrow_screen(playground: Visit) -> None:
     page = await playground(to_a2a(keeper()), viewport={'width': 390, 'height': 700})
     await say(page, 'Where?')
     await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)

@@ -99,7 +99,7 @@ class Cut:
         self.loop.call_soon_threadsafe(self.released.set)
 
 
-async def test_a_message_that_is_sent_before_the_card_is_there_waits_for_the_card(playground: Visit) -> None:
+async def test_message_sent_before_agent_card_waits_for_card(playground: Visit) -> None:
     asked, answered = asyncio.Event(), asyncio.Event()
     order: list[str] = []
 
@@ -121,7 +121,7 @@ async def test_a_message_that_is_sent_before_the_card_is_there_waits_for_the_car
     assert order in (['card', 'message'], ['card', 'card', 'message'])
 
 
-async def test_a_cut_stream_goes_on_after_its_last_event(playground: Visit) -> None:
+async def test_cut_stream_resumes_after_last_event(playground: Visit) -> None:
     gate = Gate()
     cut = Cut(to_a2a(gate.agent))
     page = await playground(cut)
@@ -136,7 +136,7 @@ async def test_a_cut_stream_goes_on_after_its_last_event(playground: Visit) -> N
     assert cut.resumed == ['2']
 
 
-async def test_a_connection_is_there_again_before_the_next_event(playground: Visit) -> None:
+async def test_connection_notice_disappears_after_reconnect(playground: Visit) -> None:
     gate = Gate()
     cut = Cut(to_a2a(gate.agent))
     page = await playground(cut)
@@ -151,7 +151,7 @@ async def test_a_connection_is_there_again_before_the_next_event(playground: Vis
     await expect(page.get_by_text('First half, second half.')).to_have_count(1)
 
 
-async def test_a_server_in_memory_that_has_restarted_has_forgotten_the_task(visit: Visit) -> None:
+async def test_task_forgotten_by_restarted_server_is_marked(visit: Visit) -> None:
     cut = Cut(to_a2a(keeper(), results=Results(progress=Progress(tools=True))))
     with serve(cut) as server:
         page = await visit(f'{server.url}docs', failures=2)
@@ -171,7 +171,7 @@ async def test_a_server_in_memory_that_has_restarted_has_forgotten_the_task(visi
         await expect(page.get_by_text('The server has no tasks of this conversation.')).to_have_count(1)
 
 
-async def test_an_answer_to_a_restarted_server_in_memory_ends_the_task(visit: Visit) -> None:
+async def test_answer_to_task_forgotten_by_server_ends_task(visit: Visit) -> None:
     cut = Cut(to_a2a(keeper()))
     with serve(cut) as server:
         page = await visit(f'{server.url}docs', failures=1)
@@ -184,7 +184,7 @@ async def test_an_answer_to_a_restarted_server_in_memory_ends_the_task(visit: Vi
         await expect(page.get_by_role('form', name='Approval')).to_have_count(0)
 
 
-async def test_a_tool_that_ended_while_the_connection_was_lost_is_not_called_stopped(playground: Visit) -> None:
+async def test_tool_finished_during_lost_connection_is_shown_done(playground: Visit) -> None:
     gate = Gate()
     agent = Agent(TestModel(custom_output_text='It is done.'), name='worker')
 
@@ -210,7 +210,7 @@ async def test_a_tool_that_ended_while_the_connection_was_lost_is_not_called_sto
     await expect(step).to_contain_text('done')
 
 
-async def test_a_message_without_an_answer_is_sent_again_and_runs_once(playground: Visit) -> None:
+async def test_message_resent_after_lost_answer_runs_once(playground: Visit) -> None:
     app = to_a2a(keeper())
 
     async def lose(route: Route) -> None:
@@ -224,7 +224,7 @@ async def test_a_message_without_an_answer_is_sent_again_and_runs_once(playgroun
     assert len(await app.list_tasks()) == 1
 
 
-async def test_a_task_that_is_gone_says_so(playground: Visit) -> None:
+async def test_erased_task_is_reported_as_not_found(playground: Visit) -> None:
     cut = Cut(app := to_a2a(Gate().agent))
     page = await playground(cut, failures=4)
     await say(page, 'Hello.')
@@ -242,7 +242,7 @@ async def test_a_task_that_is_gone_says_so(playground: Visit) -> None:
     await expect(gone).to_have_count(1)
 
 
-async def test_cookies_are_sent_only_if_the_card_asks_for_one(visit: Visit) -> None:
+async def test_cookies_are_sent_only_if_agent_card_needs_cookie(visit: Visit) -> None:
     cookies: list[str] = []
 
     async def note(request: Request) -> Caller:
@@ -263,7 +263,7 @@ async def test_cookies_are_sent_only_if_the_card_asks_for_one(visit: Visit) -> N
         await expect(page.get_by_text('It is sunny.')).to_have_count(1)
 
 
-async def test_a_conversation_goes_on_after_a_restart_of_the_server(visit: Visit, tmp_path: Path) -> None:
+async def test_conversation_continues_after_server_restart(visit: Visit, tmp_path: Path) -> None:
     gate = Gate()
     agent = Agent(TestModel(custom_output_text='Both are done.'), name='worker')
 
@@ -294,7 +294,7 @@ async def test_a_conversation_goes_on_after_a_restart_of_the_server(visit: Visit
             await expect(answer).to_have_count(2)
 
 
-async def test_a_task_is_cancelled(playground: Visit) -> None:
+async def test_cancel_button_cancels_running_task(playground: Visit) -> None:
     gate = Gate()
     app = to_a2a(gate.agent)
     page = await playground(app)
@@ -307,7 +307,7 @@ async def test_a_task_is_cancelled(playground: Visit) -> None:
     assert [task['status']['state'] for task in await app.list_tasks()] == ['canceled']
 
 
-async def test_a_waiting_task_is_cancelled_with_its_tools(playground: Visit) -> None:
+async def test_cancel_button_stops_waiting_task_and_tools(playground: Visit) -> None:
     page = await playground(to_a2a(keeper(), results=Results(progress=Progress(tools=True))))
     await say(page, 'Mail.')
     step = page.get_by_role('log').get_by_role('group').filter(has_text='newest_mail')
@@ -327,9 +327,7 @@ async def test_a_waiting_task_is_cancelled_with_its_tools(playground: Visit) -> 
     ],
     ids=['bearer', 'header', 'query'],
 )
-async def test_credentials_are_asked_for_and_forgotten_at_a_reload(
-    visit: Visit, auth: Authenticator, label: str
-) -> None:
+async def test_credentials_are_requested_and_not_stored(visit: Visit, auth: Authenticator, label: str) -> None:
     app = to_a2a(keeper(), auth=auth)
     with serve(app) as server:
         page = await visit(f'{server.url}docs', failures=2)
@@ -352,7 +350,7 @@ async def test_credentials_are_asked_for_and_forgotten_at_a_reload(
         assert [task['context_id'] in page.url for task in await app.list_tasks()] == [True]
 
 
-async def test_a_page_below_a_prefix_and_a_tenant_calls_its_own_agent(visit: Visit) -> None:
+async def test_page_below_prefix_and_tenant_calls_own_agent(visit: Visit) -> None:
     app = to_a2a(keeper(), access=Access(tenants=['acme']))
     parent = FastAPI()
     mount(parent, '/agents/keeper', app)
@@ -368,7 +366,7 @@ async def test_a_page_below_a_prefix_and_a_tenant_calls_its_own_agent(visit: Vis
     assert len({*owners}) == 2
 
 
-async def test_a_page_on_a_public_host_says_that_callers_are_anonymous(visit: Visit) -> None:
+async def test_page_on_public_host_warns_of_anonymous_callers(visit: Visit) -> None:
     app = to_a2a(keeper(), access=Access(anonymous_list=False))
     with serve(app, allowed_hosts=['agent.test'], anonymous=True) as server:
         page = await visit(f'{server.url}docs', failures=2)
@@ -381,7 +379,7 @@ async def test_a_page_on_a_public_host_says_that_callers_are_anonymous(visit: Vi
         await expect(page.get_by_text('This server does not authenticate callers.')).to_have_count(1)
 
 
-async def test_an_error_of_the_server_is_shown_and_the_message_is_kept(playground: Visit) -> None:
+async def test_server_error_is_shown_and_message_is_kept(playground: Visit) -> None:
     page = await playground(to_a2a(scripted({}), limits=Limits(part=10)), failures=1)
     await say(page, 'Much too long.')
     await expect(page.get_by_role('alert').filter(has_text='message.parts[0].text')).to_have_count(1)
@@ -389,7 +387,7 @@ async def test_an_error_of_the_server_is_shown_and_the_message_is_kept(playgroun
     await expect(page.get_by_role('article', name='Task')).to_have_count(0)
 
 
-async def test_a_failed_task_has_its_text(playground: Visit) -> None:
+async def test_failed_task_shows_error_with_correlation_id(playground: Visit) -> None:
     page = await playground(to_a2a(scripted({})))
     await say(page, 'Hello.')
     await expect(page.get_by_role('alert').filter(has_text='failed')).to_have_count(1)

@@ -44,7 +44,7 @@ async def attach(page: Page, *paths: Path) -> None:
     await (await chooser.value).set_files(paths)
 
 
-async def test_files_within_the_limits_are_sent_by_button_and_drag(playground: Visit, tmp_path: Path) -> None:
+async def test_attached_and_dropped_files_are_sent_within_limit(playground: Visit, tmp_path: Path) -> None:
     (tmp_path / 'one.txt').write_text('The first.')
     app = to_a2a(Agent('test'), limits=Limits(files=2))
     page = await playground(app)
@@ -67,7 +67,7 @@ async def test_files_within_the_limits_are_sent_by_button_and_drag(playground: V
     ]
 
 
-async def test_a_message_larger_than_a_body_is_refused_before_it_is_sent(visit: Visit, tmp_path: Path) -> None:
+async def test_message_above_body_limit_is_not_sent(visit: Visit, tmp_path: Path) -> None:
     (tmp_path / 'one.txt').write_text('x' * 5000)
     with serve(to_a2a(Agent('test'), limits=Limits(body=10_000))) as server:
         page = await visit(f'{server.url}docs')
@@ -80,7 +80,7 @@ PNG = b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9
 """An image of one pixel."""
 
 
-async def test_images_are_shown_both_ways_and_other_media_types_are_not(playground: Visit, tmp_path: Path) -> None:
+async def test_raster_images_are_shown_but_svg_is_not(playground: Visit, tmp_path: Path) -> None:
     (tmp_path / 'mine.png').write_bytes(PNG)
 
     def draw(kind: str) -> Artifacts:
@@ -105,7 +105,7 @@ async def test_images_are_shown_both_ways_and_other_media_types_are_not(playgrou
         await page.reload()
 
 
-async def test_a_file_is_only_downloaded_and_data_is_a_table_or_json(playground: Visit) -> None:
+async def test_html_file_is_only_downloaded_and_data_is_table(playground: Visit) -> None:
     page = await playground(to_a2a(Agent('test', output_type=chart)))
     await page.evaluate(TYPES)
     await say(page, 'Draw.')

@@ -51,7 +51,7 @@ async def pieces(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator
 
 
 @each_case('name', [*ANSWERS])
-async def test_every_answer_is_shown_to_its_end(playground: Visit, name: str) -> None:
+async def test_extreme_answer_is_shown_completely(playground: Visit, name: str) -> None:
     page = await playground(to_a2a(Agent(FunctionModel(whole, stream_function=pieces))))
     await say(page, name)
     log = page.get_by_role('log')
@@ -66,7 +66,7 @@ DEEP = 80
 NESTED = f'{{"deep": {"[" * DEEP}738529527931269425{"]" * DEEP}, "toString": 1}}'
 
 
-async def test_deep_and_large_data_and_thoughts_are_shown(playground: Visit) -> None:
+async def test_deep_and_large_data_is_shown(playground: Visit) -> None:
     wide = json.dumps({str(n): n for n in range(3_000)})
     script = {
         'Deep.': [call('final_result', f'{{"response": {NESTED}}}')],
@@ -115,7 +115,7 @@ SCHEMAS: Mapping[str, Any] = {
 
 
 @each_case('name', [*SCHEMAS])
-async def test_a_schema_that_refers_to_itself_has_a_form(playground: Visit, name: str) -> None:
+async def test_recursive_schema_has_form(playground: Visit, name: str) -> None:
     agent = scripted({'Ask.': [call('ask')]}, 'The end.')
 
     @agent.tool_plain
@@ -132,7 +132,7 @@ async def test_a_schema_that_refers_to_itself_has_a_form(playground: Visit, name
     await expect(page.get_by_text('The end.')).to_have_count(1)
 
 
-async def test_a_long_file_name_and_many_files_are_shown(playground: Visit) -> None:
+async def test_files_with_long_names_are_shown(playground: Visit) -> None:
     def draw(count: int) -> list[BinaryContent]:
         """Draw files."""
         name = f'{chr(0x301) * 50_000}.bin'

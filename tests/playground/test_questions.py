@@ -32,7 +32,7 @@ def approvals(page: Page) -> Locator:
     return page.get_by_role('form', name='Approval: delete_file')
 
 
-async def test_an_approval_may_change_arguments_and_stays_after_a_reload(playground: Visit) -> None:
+async def test_approval_form_survives_reload_and_changes_arguments(playground: Visit) -> None:
     page = await playground(to_a2a(keeper()))
     await say(page, 'Tidy up.')
     await expect(approvals(page).get_by_label('path')).to_have_value('old.txt')
@@ -46,7 +46,7 @@ async def test_an_approval_may_change_arguments_and_stays_after_a_reload(playgro
     await expect(page.get_by_text('Approved delete_file')).to_have_count(1)
 
 
-async def test_calls_are_answered_one_by_one_and_denied_with_a_reason(playground: Visit) -> None:
+async def test_calls_are_approved_and_denied_separately(playground: Visit) -> None:
     app = to_a2a(keeper())
     page = await playground(app)
     await say(page, 'Tidy all.')
@@ -69,9 +69,7 @@ async def test_calls_are_answered_one_by_one_and_denied_with_a_reason(playground
 
 
 @each_case('decision', ['Approve', 'Deny'])
-async def test_several_calls_are_decided_together_and_a_decision_says_about_what(
-    playground: Visit, decision: str
-) -> None:
+async def test_all_calls_are_decided_together(playground: Visit, decision: str) -> None:
     app = to_a2a(keeper())
     page = await playground(app)
     await say(page, 'Tidy all.')
@@ -89,7 +87,7 @@ async def test_several_calls_are_decided_together_and_a_decision_says_about_what
     assert len([part for part in answers if 'callAnswers' in part.get('data', {})]) == 1
 
 
-async def test_an_open_form_decides_about_no_other_call_than_it_shows(playground: Visit) -> None:
+async def test_stale_form_cannot_decide_newer_call(playground: Visit) -> None:
     """Another client has decided meanwhile, and the model calls the tool again under the same id."""
     paid: list[int] = []
 
@@ -126,7 +124,7 @@ async def test_an_open_form_decides_about_no_other_call_than_it_shows(playground
     assert paid == [5, 1_000_000]
 
 
-async def test_a_fault_of_one_of_several_calls_is_shown(playground: Visit) -> None:
+async def test_invalid_argument_in_joint_approval_is_shown(playground: Visit) -> None:
     page = await playground(to_a2a(keeper()))
     await say(page, 'Tidy all.')
     await approvals(page).last.get_by_label('path').fill('')
@@ -136,7 +134,7 @@ async def test_a_fault_of_one_of_several_calls_is_shown(playground: Visit) -> No
     await expect(approvals(page)).to_have_count(2)
 
 
-async def test_a_form_of_the_schema_keeps_what_the_server_refuses(playground: Visit) -> None:
+async def test_form_keeps_invalid_values_and_shows_errors(playground: Visit) -> None:
     page = await playground(to_a2a(keeper()), failures=2)
     await say(page, 'Pizza.')
     form = page.get_by_role('form', name='Question: order')
@@ -175,7 +173,7 @@ async def test_a_form_of_the_schema_keeps_what_the_server_refuses(playground: Vi
     ).to_have_count(1)
 
 
-async def test_dates_lists_and_choices_have_real_inputs(playground: Visit) -> None:
+async def test_dates_lists_and_choices_have_matching_inputs(playground: Visit) -> None:
     trip = {
         'type': 'object',
         'required': ['start', 'city', 'nights'],
@@ -219,7 +217,7 @@ async def test_dates_lists_and_choices_have_real_inputs(playground: Visit) -> No
     await expect(page.get_by_text(answer)).to_have_count(1)
 
 
-async def test_a_value_of_the_agent_that_no_date_field_takes_is_shown_as_text(playground: Visit) -> None:
+async def test_invalid_date_default_is_shown_as_text(playground: Visit) -> None:
     day = {'type': 'string', 'format': 'date', 'default': 'not a date'}
     agent = scripted({'Book.': [call('ask')]})
 
@@ -239,7 +237,7 @@ async def test_a_value_of_the_agent_that_no_date_field_takes_is_shown_as_text(pl
     await expect(page.get_by_text("{'day': '2026-05-15'}")).to_have_count(1)
 
 
-async def test_an_empty_answer_is_not_sent(playground: Visit) -> None:
+async def test_empty_answer_is_not_sent(playground: Visit) -> None:
     page = await playground(to_a2a(keeper()))
     await say(page, 'Name it.')
     field = page.get_by_role('form', name='Question: ask_name').get_by_label('Answer')
@@ -250,7 +248,7 @@ async def test_an_empty_answer_is_not_sent(playground: Visit) -> None:
     await expect(page.get_by_text("Results: ['Ada']")).to_have_count(1)
 
 
-async def test_a_question_may_be_sent_back(playground: Visit) -> None:
+async def test_question_can_be_returned_for_change(playground: Visit) -> None:
     page = await playground(to_a2a(keeper()), failures=1)
     await say(page, 'Pizza.')
     form = page.get_by_role('form', name='Question: order')
@@ -261,7 +259,7 @@ async def test_a_question_may_be_sent_back(playground: Visit) -> None:
     await expect(page.get_by_text('Asked again order: Offer pasta.')).to_have_count(1)
 
 
-async def test_a_new_line_of_the_event_log_moves_no_button_of_the_form(playground: Visit) -> None:
+async def test_new_event_line_does_not_scroll_form(playground: Visit) -> None:
     page = await playground(to_a2a(keeper()), failures=1)
     await page.get_by_role('button', name='Events').click()
     await say(page, 'Pizza.')
@@ -276,7 +274,7 @@ async def test_a_new_line_of_the_event_log_moves_no_button_of_the_form(playgroun
     assert await page.evaluate(PLACE) == before
 
 
-async def test_a_task_goes_on_after_a_sign_in(playground: Visit) -> None:
+async def test_task_continues_after_sign_in(playground: Visit) -> None:
     page = await playground(to_a2a(keeper()))
     await say(page, 'Mail.')
     form = page.get_by_role('form', name='Sign-in: newest_mail')
@@ -286,7 +284,7 @@ async def test_a_task_goes_on_after_a_sign_in(playground: Visit) -> None:
     await expect(page.get_by_text("Results: ['Lunch?']")).to_have_count(1)
 
 
-async def test_a_task_goes_on_by_itself_once_the_server_has_the_credentials(playground: Visit) -> None:
+async def test_task_continues_after_server_gets_credentials(playground: Visit) -> None:
     app = to_a2a(keeper())
     page = await playground(app)
     await say(page, 'Mail.')
@@ -296,7 +294,7 @@ async def test_a_task_goes_on_by_itself_once_the_server_has_the_credentials(play
     await expect(page.get_by_text("Results: ['Lunch?']")).to_have_count(1)
 
 
-async def test_a_question_without_a_schema_takes_text(playground: Visit) -> None:
+async def test_question_without_schema_takes_text(playground: Visit) -> None:
     page = await playground(to_a2a(keeper()))
     await say(page, 'Name it.')
     await page.get_by_role('form', name='Question: ask_name').get_by_label('Answer').fill('Ada')
@@ -304,7 +302,7 @@ async def test_a_question_without_a_schema_takes_text(playground: Visit) -> None
     await expect(page.get_by_text("Results: ['Ada']")).to_have_count(1)
 
 
-async def test_the_message_field_answers_a_question_of_the_agent(playground: Visit) -> None:
+async def test_message_field_answers_question_of_agent(playground: Visit) -> None:
     script = {'Hello.': [call('final_result', '{"question": "Which **city**?"}')], 'Paris': ['Paris it is.']}
     app = to_a2a(scripted(script, output_type=[str, InputRequired]))
     page = await playground(app)
@@ -316,7 +314,7 @@ async def test_the_message_field_answers_a_question_of_the_agent(playground: Vis
     assert len(await app.list_tasks()) == 1
 
 
-async def test_an_agent_with_typed_input_has_a_form_for_the_data(playground: Visit) -> None:
+async def test_typed_input_has_form(playground: Visit) -> None:
     page = await playground(to_a2a(Agent('test'), messages=Messages(input_type=Trip)), failures=1)
     form = page.get_by_role('form', name='Data')
     await form.get_by_label('City').fill('Rome')
@@ -330,7 +328,7 @@ async def test_an_agent_with_typed_input_has_a_form_for_the_data(playground: Vis
     await expect(page.get_by_role('log').get_by_role('cell')).to_have_text(['Rome', '3'])
 
 
-async def test_a_page_that_still_loads_takes_the_focus_from_no_field(visit: Visit) -> None:
+async def test_loading_page_does_not_take_focus(visit: Visit) -> None:
     listed = asyncio.Event()
 
     async def hold(route: Route) -> None:
@@ -350,7 +348,7 @@ async def test_a_page_that_still_loads_takes_the_focus_from_no_field(visit: Visi
         await expect(token).to_have_value(TOKEN)
 
 
-async def test_a_direct_reply_is_a_message_of_the_conversation(playground: Visit) -> None:
+async def test_direct_reply_is_shown_without_task(playground: Visit) -> None:
     app = to_a2a(Agent('test'), messages=Messages(reply='message'))
     page = await playground(app)
     for count in (1, 2):
@@ -361,7 +359,7 @@ async def test_a_direct_reply_is_a_message_of_the_conversation(playground: Visit
     assert await app.list_tasks() == []
 
 
-async def test_a_confirmation_of_adk_shows_the_draft_and_the_hint(playground: Visit) -> None:
+async def test_adk_confirmation_shows_draft_and_hint(playground: Visit) -> None:
     canned = Canned(stream({'task': confirming(confirmation())}), stream({'task': DONE}))
     page = await playground(to_a2a(RemoteAgent(canned.app)))
     await say(page, 'Tidy up.')

@@ -46,7 +46,7 @@ def files(client: TestClient, path: str = '/docs') -> set[int]:
     return {client.get(str(client.base_url.join(path).join(name))).status_code for name in names}
 
 
-def test_the_page_and_its_files_are_served_with_headers_that_keep_scripts_out() -> None:
+def test_page_and_files_have_security_headers() -> None:
     with TestClient(to_a2a(Agent('test'))) as client:
         for path, media_type in {
             '': b'text/html; charset=utf-8',
@@ -65,7 +65,7 @@ def test_the_page_and_its_files_are_served_with_headers_that_keep_scripts_out() 
             assert (again.status_code, again.content) == (304, b'')
 
 
-def test_the_page_and_its_files_are_only_read() -> None:
+def test_page_and_files_are_read_only() -> None:
     with TestClient(to_a2a(Agent('test'))) as client:
         for path in ('/docs', '/docs/chat.js'):
             assert client.head(path).status_code == 200
@@ -76,19 +76,19 @@ def test_the_page_and_its_files_are_only_read() -> None:
     ('path', 'root'),
     [('/docs', './'), ('/', './'), ('/docs/', '../'), ('/try/it', '../'), ('/try/the/page', '../../')],
 )
-def test_the_page_finds_its_files_and_the_agent_by_relative_urls(path: str, root: str) -> None:
+def test_page_finds_files_by_relative_urls(path: str, root: str) -> None:
     with TestClient(to_a2a(Agent('test'), docs_url=path)) as client:
         assert facts(client, path)['root'] == root
         assert files(client, path) == {200}
 
 
 @pytest.mark.parametrize(('path', 'other'), [('/docs', '/docs/'), ('/docs/', '/docs'), ('/a/b', '/a/b/')])
-def test_a_wrong_final_slash_is_redirected(path: str, other: str) -> None:
+def test_wrong_trailing_slash_is_redirected(path: str, other: str) -> None:
     with TestClient(to_a2a(Agent('test'), docs_url=path)) as client:
         assert client.get(other).url.path == path
 
 
-def test_the_page_needs_no_credentials_and_tells_only_limits() -> None:
+def test_page_is_public_and_reveals_only_limits() -> None:
     app = to_a2a(
         Agent('test', name='secret'),
         auth=BearerAuth({'a-long-secret-token-of-ada': 'ada'}),
@@ -110,7 +110,7 @@ def test_the_page_needs_no_credentials_and_tells_only_limits() -> None:
         assert facts(client)['anonymous'] == 'true'
 
 
-def test_there_is_a_page_for_each_tenant() -> None:
+def test_each_tenant_has_page() -> None:
     app = to_a2a(Agent('test'), access=Access(tenants=['acme']))
     with TestClient(app) as client:
         statuses = [client.get(path).status_code for path in ('/docs', '/acme/docs', '/tasks/docs')]
@@ -120,24 +120,24 @@ def test_there_is_a_page_for_each_tenant() -> None:
 
 
 @pytest.mark.parametrize('name', ['', 'index.html', 'page.py', '../page.py', '%2e%2e/page.py', 'vendor', 'style.css/x'])
-def test_other_files_are_not_served(name: str) -> None:
+def test_unlisted_files_are_not_served(name: str) -> None:
     with TestClient(to_a2a(Agent('test'))) as client:
         answer = client.get(f'/docs/{name}', follow_redirects=False)
     assert answer.status_code == (404 if name else 307)
 
 
-def test_an_app_without_docs_url_has_no_page() -> None:
+def test_app_without_docs_url_has_no_page() -> None:
     with TestClient(to_a2a(Agent('test'), docs_url=None)) as client:
         assert client.get('/docs').status_code == 404
 
 
 @pytest.mark.parametrize('docs_url', ['docs', ''])
-def test_a_docs_url_without_a_slash_is_refused(docs_url: str) -> None:
+def test_docs_url_without_slash_is_refused(docs_url: str) -> None:
     with pytest.raises(ValueError, match='docs_url takes a path that begins with a slash'):
         to_a2a(Agent('test'), docs_url=docs_url)
 
 
-def test_an_agent_without_1_0_over_http_has_no_page_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_agent_without_http_json_1_0_has_no_page(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level('INFO')
     for app in (
         to_a2a(Agent('test'), access=Access(versions=('0.3',))),
@@ -150,7 +150,7 @@ def test_an_agent_without_1_0_over_http_has_no_page_and_the_log_says_so(caplog: 
     assert said == ['There is no playground at /docs: the agent does not serve A2A 1.0 over HTTP+JSON.'] * 2
 
 
-def test_a_route_of_the_user_goes_before_the_page() -> None:
+def test_user_route_takes_precedence_over_page() -> None:
     with TestClient(to_a2a(Agent('test'), routes=[Route('/docs', own)])) as client:
         assert client.get('/docs').text == 'my own'
     app = to_a2a(Agent('test'))
@@ -168,7 +168,7 @@ def test_fastapi_keeps_its_own_docs() -> None:
         assert facts(client, '/joker/docs')['root'] == './'
 
 
-def test_the_vendored_files_are_those_of_the_pinned_releases() -> None:
+def test_vendored_files_match_pinned_checksums() -> None:
     sums = {name: digest for digest, name in SUMS}
     folder = STATIC / 'vendor'
     assert {path.name: sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.name in sums} == sums
@@ -178,14 +178,14 @@ def test_the_vendored_files_are_those_of_the_pinned_releases() -> None:
     assert 'BSD 3-Clause License' in (folder / 'highlight.LICENSE').read_text()
 
 
-def test_every_file_of_the_page_is_served_and_all_are_small() -> None:
+def test_page_files_are_served_and_small() -> None:
     served = {STATIC / name for name in FILES} | {STATIC / 'index.html'}
     assert {path for path in STATIC.rglob('*') if path.suffix in ('.css', '.html', '.js', '.svg')} == served
     assert sum(len(gzip.compress(path.read_bytes(), 9)) for path in served) < 86_000
     assert [path.name for path in served if 'vendor' not in path.parts and path.read_bytes().count(b'\n') > 400] == []
 
 
-def test_a_server_logs_the_addresses_of_its_playgrounds(capfd: pytest.CaptureFixture[str]) -> None:
+def test_server_logs_playground_urls(capfd: pytest.CaptureFixture[str]) -> None:
     own_docs = to_a2a(Agent('test'), routes=[Route('/docs', own)])
     parent = FastAPI()
     parent.mount('/joker', to_a2a(Agent('test', name='joker'), docs_url='/try'))
@@ -199,7 +199,7 @@ def test_a_server_logs_the_addresses_of_its_playgrounds(capfd: pytest.CaptureFix
         assert server.docs_url is None
 
 
-def test_a_server_names_what_a_card_lacks(capfd: pytest.CaptureFixture[str]) -> None:
+def test_server_logs_missing_card_fields(capfd: pytest.CaptureFixture[str]) -> None:
     joke: Any = {'id': 'joke', 'name': 'Joke', 'description': 'Tells a joke.', 'tags': ['fun']}
     parent = FastAPI()
     parent.mount('/bare', to_a2a(Agent('test', name='bare')))
@@ -215,7 +215,7 @@ def test_a_server_names_what_a_card_lacks(capfd: pytest.CaptureFixture[str]) -> 
 
 
 @each_case('place', ['README.md', 'docs/index.md'])
-def test_the_moving_picture_is_small_and_has_an_alternative_text(place: str) -> None:
+def test_animated_picture_is_small_and_has_alt_text(place: str) -> None:
     shown = re.findall(r'!\[([^\]]+)\]\(([^)]+\.gif)\)', (ROOT / place).read_text())
     [(text, path)] = shown
     assert len(text) > 100
@@ -225,6 +225,6 @@ def test_the_moving_picture_is_small_and_has_an_alternative_text(place: str) -> 
     assert picture.stat().st_size <= 600_000
 
 
-def test_the_pictures_of_the_documentation_are_small() -> None:
+def test_documentation_pictures_are_small() -> None:
     sizes = {name: (IMAGES / f'{name}.png').stat().st_size for name in NAMES}
     assert {name: size for name, size in sizes.items() if size > 120_000} == {}

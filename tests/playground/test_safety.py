@@ -50,7 +50,7 @@ SCHEMA = {
 }
 
 
-async def test_hostile_text_and_cards_run_no_script(playground: Visit) -> None:
+async def test_hostile_text_and_card_run_no_script(playground: Visit) -> None:
     script = {'Talk.': [HOSTILE], 'Ask.': [call('ask')], 'Sign in.': [call('sign_in')]}
     agent = scripted(script, name=f'evil {BAD}', description=BAD)
 
@@ -95,7 +95,7 @@ async def test_hostile_text_and_cards_run_no_script(playground: Visit) -> None:
 
 @pytest.mark.parametrize('width', [1280, 390])
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
-async def test_axe_finds_no_violation(visit: Visit, scheme: Literal['light', 'dark'], width: int) -> None:
+async def test_axe_finds_no_accessibility_violation(visit: Visit, scheme: Literal['light', 'dark'], width: int) -> None:
     markdown = (
         '# Title\n\nA [link](https://example.com) and `code`.\n\n> quote\n\n```python\n@cache\ndef one(n: int):\n'
         '    """One."""  # a comment\n    return 1\n```\n\n```diff\n- a\n+ b\n```\n\n| a |\n|---|\n| 1 |\n'
@@ -146,7 +146,7 @@ async def focus(page: Page, key: str, name: str) -> None:
     raise AssertionError(f'{key} does not reach {name!r}')
 
 
-async def test_the_keyboard_is_enough(playground: Visit) -> None:
+async def test_page_works_with_keyboard_only(playground: Visit) -> None:
     page = await playground(to_a2a(keeper()))
     keyboard, field = page.keyboard, page.get_by_role('textbox', name='Message', exact=True)
     await expect(field).to_be_focused()

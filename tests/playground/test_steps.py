@@ -62,7 +62,7 @@ async def kinds(page: Page) -> list[str]:
     return [name.removeprefix('block ').replace('artifact', 'agent') for name in names]
 
 
-async def test_a_developer_sees_steps_by_default_and_after_a_reload(playground: Visit) -> None:
+async def test_steps_are_shown_by_default_and_after_reload(playground: Visit) -> None:
     thinking = {0: DeltaThinkingPart(content='Paris is in France.')}
     page = await playground(to_a2a(keeper({'Plan.': [thinking, call('look_up', '{"city": "Paris"}')]})))
     await say(page, 'Plan.')
@@ -88,7 +88,7 @@ async def test_a_developer_sees_steps_by_default_and_after_a_reload(playground: 
     await expect(step(page, 'look_up')).to_be_visible()
 
 
-async def test_the_steps_of_several_runs_stand_after_what_began_them(playground: Visit) -> None:
+async def test_steps_of_each_run_follow_their_message(playground: Visit) -> None:
     page = await playground(to_a2a(keeper()))
     await say(page, 'Tidy up.')
     await expect(step(page, 'delete_file')).to_contain_text('waits')
@@ -100,9 +100,7 @@ async def test_the_steps_of_several_runs_stand_after_what_began_them(playground:
         await page.reload()
 
 
-async def test_a_failed_task_keeps_its_steps_and_a_restarted_server_reads_them_from_the_conversation(
-    visit: Visit, tmp_path: Path
-) -> None:
+async def test_steps_survive_task_failure_and_server_restart(visit: Visit, tmp_path: Path) -> None:
     agent = scripted({'Work.': [call('work')], 'Fail.': [call('fail')]})
 
     @agent.tool_plain
@@ -134,7 +132,7 @@ async def test_a_failed_task_keeps_its_steps_and_a_restarted_server_reads_them_f
         await expect(step(page, 'work').get_by_role('cell')).to_have_text(['a bridge'])
 
 
-async def test_arguments_that_are_hidden_from_clients_are_hidden_from_a_developer_too(visit: Visit) -> None:
+async def test_hidden_arguments_are_hidden_in_steps(visit: Visit) -> None:
     broken = {'Wrong.': [call('look_up', '{"town": "Secret"}')]}
     with serve(to_a2a(keeper(broken), approvals=Approvals(hide_arguments=['look_up']))) as server:
         page = await visit(f'{server.url}docs')
@@ -148,7 +146,7 @@ async def test_arguments_that_are_hidden_from_clients_are_hidden_from_a_develope
         )
 
 
-async def test_the_call_of_a_remote_agent_has_the_name_that_hides_its_arguments() -> None:
+async def test_steps_hide_arguments_by_remote_tool_name() -> None:
     part = ToolCallPart('question', {'text': 'Pay 5 euros?'}, 'call', provider_name=SYSTEM)
     messages = [ModelResponse([part, replace(part, tool_call_id='hidden', provider_details={'tool': 'pay'})])]
     trace = Trace(['pay'])
@@ -158,7 +156,7 @@ async def test_the_call_of_a_remote_agent_has_the_name_that_hides_its_arguments(
     assert hidden == {'kind': 'call', 'id': 'hidden', 'tool': 'question'}
 
 
-async def test_the_steps_of_an_ended_task_are_read_again_after_a_failed_request(playground: Visit) -> None:
+async def test_failed_request_for_steps_is_repeated(playground: Visit) -> None:
     async def lose(route: Route) -> None:
         await route.abort()
 
@@ -168,7 +166,7 @@ async def test_the_steps_of_an_ended_task_are_read_again_after_a_failed_request(
     await expect(step(page, 'look_up')).to_contain_text('It is sunny in Paris.')
 
 
-async def test_a_button_that_is_pressed_while_steps_come_is_clicked(playground: Visit) -> None:
+async def test_button_stays_clickable_while_steps_arrive(playground: Visit) -> None:
     arrived = asyncio.Event()
 
     async def hold(route: Route) -> None:
@@ -199,7 +197,7 @@ NOTE_TIMES = """() => {
 """Keep the times of requests for steps, by the clock of the page: the test may hear of a request later."""
 
 
-async def test_the_page_does_not_ask_for_the_steps_of_a_running_task_all_the_time(playground: Visit) -> None:
+async def test_running_task_steps_are_polled_at_most_every_second(playground: Visit) -> None:
     agent, done = scripted({'Work.': [call('work')]}), Event()
 
     @agent.tool_plain
@@ -221,7 +219,7 @@ async def test_the_page_does_not_ask_for_the_steps_of_a_running_task_all_the_tim
     assert second - first > 1000
 
 
-async def test_other_callers_see_no_steps(visit: Visit) -> None:
+async def test_page_on_public_host_shows_no_steps(visit: Visit) -> None:
     with serve(to_a2a(keeper()), allowed_hosts=['agent.test'], anonymous=True) as server:
         page = await visit(f'{server.url}docs'.replace('127.0.0.1', 'agent.test'))
         await say(page, 'Where?')
@@ -240,7 +238,7 @@ async def test_other_callers_see_no_steps(visit: Visit) -> None:
         {'Host': 'agent.example', 'Origin': 'http://agent.example'},
     ],
 )
-def test_only_a_page_of_the_own_machine_gets_steps(headers: dict[str, str]) -> None:
+def test_only_page_of_same_machine_gets_steps(headers: dict[str, str]) -> None:
     app = to_a2a(Agent('test'), access=Access(cors=['*']))
     with TestClient(app, client=('127.0.0.1', 50_000)) as client:
         assert client.post('/docs/steps?task=1', headers={**LOCAL, **headers}).json() is None
@@ -252,7 +250,7 @@ def test_another_machine_gets_no_steps() -> None:
         assert client.post('/docs/steps', headers=LOCAL).json() is None
 
 
-def test_a_server_that_authenticates_callers_tells_nobody_steps() -> None:
+def test_server_with_authentication_serves_no_steps() -> None:
     app = to_a2a(Agent('test'), auth=BearerAuth({'a-long-secret-token-of-ada': 'ada'}))
     with TestClient(app, client=('127.0.0.1', 50_000)) as client:
         assert client.post('/docs/steps', headers=LOCAL).status_code == 404
@@ -267,7 +265,7 @@ def test_a_server_that_authenticates_callers_tells_nobody_steps() -> None:
         {'url': 'https://agent.example/joker/'},
     ],
 )
-def test_settings_of_a_server_behind_a_proxy_turn_steps_off(settings: dict[str, Any]) -> None:
+def test_settings_for_proxy_turn_steps_off(settings: dict[str, Any]) -> None:
     with TestClient(to_a2a(Agent('test'), **settings), client=('127.0.0.1', 50_000)) as client:
         assert client.post('/docs/steps', headers=LOCAL).status_code == 404
         assert 'data-steps="false"' in client.get('/docs', headers=LOCAL).text
@@ -278,7 +276,7 @@ def steps_of(url: str) -> object:
     return httpx.post(f'{url}docs/steps', headers={'Origin': url.removesuffix('/')}, timeout=LIMIT).json()
 
 
-def test_names_of_other_machines_at_the_start_of_a_server_turn_steps_off(tmp_path: Path) -> None:
+def test_public_host_names_at_start_turn_steps_off(tmp_path: Path) -> None:
     (tmp_path / 'joker.py').write_text(JOKER)
     names = ['localhost', 'agent.example']
     options = [option for name in names for option in ('--allowed-host', name)]
@@ -291,7 +289,7 @@ def test_names_of_other_machines_at_the_start_of_a_server_turn_steps_off(tmp_pat
     assert found == [None, None, None]
 
 
-def test_names_of_another_mounted_app_turn_steps_off() -> None:
+def test_public_host_of_sibling_app_turns_steps_off() -> None:
     parent = Starlette()
     mount(parent, '/open', to_a2a(Agent('test')))
     mount(parent, '/named', to_a2a(Agent('test'), access=Access(allowed_hosts=['agent.example'])))
@@ -301,19 +299,19 @@ def test_names_of_another_mounted_app_turn_steps_off() -> None:
     assert found is None
 
 
-def test_names_of_the_own_machine_at_the_start_of_a_server_leave_steps_on() -> None:
+def test_local_host_names_at_start_leave_steps_on() -> None:
     with serve(Agent('test'), allowed_hosts=['localhost', '127.0.0.1']) as server:
         assert steps_of(server.url) == {}
 
 
-def test_names_of_the_own_machine_leave_steps_on() -> None:
+def test_local_host_names_of_app_leave_steps_on() -> None:
     access = Access(allowed_hosts=['localhost', '127.0.0.1'], anonymous_list=True)
     app = to_a2a(Agent('test'), url='http://[::1]:8000/', access=access)
     with TestClient(app, client=('127.0.0.1', 50_000)) as client:
         assert client.post('/docs/steps', headers=LOCAL).json() == {}
 
 
-def test_a_page_gets_the_steps_of_its_own_tenant() -> None:
+def test_page_gets_steps_of_own_tenant_only() -> None:
     app = to_a2a(Agent('test'), access=Access(tenants=['acme', 'apex']))
     message = {'messageId': 'a-message-of-acme', 'role': 'ROLE_USER', 'parts': [{'text': 'Hello.'}]}
     with TestClient(app, client=('127.0.0.1', 50_000)) as client:
@@ -327,7 +325,7 @@ def test_a_page_gets_the_steps_of_its_own_tenant() -> None:
     assert found == [{}, {task_id: answer}, {}]
 
 
-def test_the_newest_hundred_tasks_are_kept() -> None:
+def test_steps_beyond_newest_hundred_tasks_come_from_conversation() -> None:
     app = to_a2a(Agent('test'))
     headers = {'A2A-Version': '1.0'}
     with TestClient(app, client=('127.0.0.1', 50_000)) as client:
@@ -341,7 +339,7 @@ def test_the_newest_hundred_tasks_are_kept() -> None:
     assert [steps[task_id][0]['text'] for task_id in (ids[0], ids[-1])] == ['0', '100']
 
 
-async def test_long_results_are_cut_and_files_are_left_out() -> None:
+async def test_steps_cut_long_results_and_omit_files() -> None:
     file = BinaryContent(b'a file', media_type='application/pdf')
     messages = [
         ModelRequest([UserPromptPart(['Read.', file])]),
@@ -355,7 +353,7 @@ async def test_long_results_are_cut_and_files_are_left_out() -> None:
     assert (len(result['result']), result['result'][-5:]) == (4_001, 'long…')
 
 
-def test_a_task_whose_first_request_fails_has_the_step_of_its_prompt() -> None:
+def test_failed_first_request_keeps_prompt_step() -> None:
     def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         raise RuntimeError('broken')
 
@@ -368,7 +366,7 @@ def test_a_task_whose_first_request_fails_has_the_step_of_its_prompt() -> None:
     assert steps == {sent['id']: [{'kind': 'prompt', 'text': 'Fail.'}]}
 
 
-def test_tasks_from_before_the_first_visit_have_the_steps_of_their_conversations() -> None:
+def test_steps_before_first_visit_come_from_conversation() -> None:
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         if prompt(messages) == 'Fail.':
             raise RuntimeError('broken')
@@ -385,7 +383,7 @@ def test_tasks_from_before_the_first_visit_have_the_steps_of_their_conversations
     assert steps == {ids[0]: [{'kind': 'prompt', 'text': 'Work.'}, {'kind': 'text', 'text': 'Done.'}], ids[1]: []}
 
 
-def test_the_run_after_an_approval_is_a_step_of_a_task_from_before_the_first_visit() -> None:
+def test_steps_before_first_visit_include_run_after_approval() -> None:
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return ModelResponse([ToolCallPart('pay', {}, 'c1')] if len(messages) == 1 else [TextPart('Paid.')])
 

@@ -91,7 +91,7 @@ def form(page: Page, tool: str) -> Locator:
 
 
 @each_case('kind', ['typed', 'open', 'bare'])
-async def test_no_value_changes_by_a_look_or_by_an_edit_of_its_neighbour(playground: Visit, kind: str) -> None:
+async def test_approval_form_changes_no_untouched_value(playground: Visit, kind: str) -> None:
     got: list[dict[str, Any]] = []
 
     def keep(**args: Any) -> str:
@@ -123,7 +123,7 @@ def answer_of(task: Any) -> dict[str, Any]:
     return answers[0]
 
 
-async def test_each_argument_is_shown_as_it_runs(playground: Visit) -> None:
+async def test_approval_form_shows_arguments_exactly(playground: Visit) -> None:
     tool = Tool[None].from_schema(repeat, 'keep', 'Keep it.', {'type': 'object', **SCHEMAS['typed']})
     tool.requires_approval = True
     page = await playground(to_a2a(scripted({'Keep.': [call('keep', ARGS)]}, tools=[tool])))
@@ -147,7 +147,7 @@ async def test_each_argument_is_shown_as_it_runs(playground: Visit) -> None:
         await expect(form(page, 'keep').get_by_label(name)).to_have_attribute('placeholder', 'null')
 
 
-async def test_an_edit_of_a_value_keeps_its_digits_and_its_other_members(playground: Visit) -> None:
+async def test_edited_value_keeps_digits_and_members(playground: Visit) -> None:
     got: list[dict[str, Any]] = []
 
     def keep(**args: Any) -> None:
@@ -200,7 +200,7 @@ class Payment(BaseModel):
     model_config = {'populate_by_name': True}
 
 
-async def test_an_argument_by_another_name_than_that_of_the_schema_is_shown(playground: Visit) -> None:
+async def test_argument_by_field_name_instead_of_alias_is_shown(playground: Visit) -> None:
     """The field of the schema's name does not say that the default runs."""
     agent = scripted({'Pay.': [call('pay', '{"cents": 1000000}')], 'Pay less.': [call('pay', '{"note": "less"}')]})
 
@@ -219,7 +219,7 @@ async def test_an_argument_by_another_name_than_that_of_the_schema_is_shown(play
     await expect(form(page, 'pay').get_by_label('amountCents')).to_have_attribute('placeholder', 'without a value: 5')
 
 
-async def test_arguments_that_nobody_may_change_are_shown_as_they_run(playground: Visit) -> None:
+async def test_read_only_arguments_are_shown_exactly(playground: Visit) -> None:
     args = r'{"result": {"id": 738529527931269425}, "ratio": 1.0, "lines": "a\nb", "hidden": "a\u202eb", "no": null}'
     tool = Tool[None].from_schema(repeat, 'keep', 'Keep it.', {'type': 'object'})
     tool.requires_approval = True
@@ -231,7 +231,7 @@ async def test_arguments_that_nobody_may_change_are_shown_as_they_run(playground
     assert await cells.nth(2).inner_text() == 'a\nb'
 
 
-async def test_an_infinite_number_is_shown_and_stays(playground: Visit) -> None:
+async def test_infinite_number_is_shown_and_kept(playground: Visit) -> None:
     tool = Tool[None].from_schema(repeat, 'keep', 'Keep it.', {'type': 'object', **SCHEMAS['open']})
     tool.requires_approval = True
     page = await playground(to_a2a(scripted({'Keep.': [call('keep', '{"most": 1e400, "note": "a"}')]}, tools=[tool])))
@@ -250,7 +250,7 @@ class Order(BaseModel):
     note: str | None
 
 
-async def test_typed_input_has_zones_and_exact_numbers(playground: Visit) -> None:
+async def test_typed_input_keeps_time_zone_and_exact_numbers(playground: Visit) -> None:
     agent = Agent('test')
     got: list[Order] = []
 
@@ -289,7 +289,7 @@ class Facts(TypedDict):
     none: list[int | None]
 
 
-async def test_data_of_the_agent_shows_its_numbers(playground: Visit) -> None:
+async def test_agent_data_shows_exact_numbers(playground: Visit) -> None:
     args = '{"id": 738529527931269425, "ratio": 1.0, "none": [1, null]}'
     script = {'Tell.': [call('final_result', args)], 'Look.': [call('look', args)], 'Ask.': [call('ask')]}
     agent = scripted(script, output_type=[str, Facts])

@@ -19,9 +19,7 @@ from .conftest import BACKENDS, DURABLE
 
 @pytest.mark.long
 @pytest.mark.parametrize('name', BACKENDS)
-def test_whatever_happens_to_holders_clocks_and_clients_the_promises_are_kept(
-    name: str, request: pytest.FixtureRequest
-) -> None:
+def test_random_crashes_and_clock_jumps_match_model(name: str, request: pytest.FixtureRequest) -> None:
     opened = BACKENDS[name](request)
     stores = iter(range(10**9))
 

@@ -47,7 +47,7 @@ async def long_task(backend: Backend, task_id: str, events: int, *, at: int = AT
     await backend.queue.finish(claimed, ending(claimed, after=events - 1, at=at))
 
 
-async def test_a_few_tasks_with_long_logs_take_two_steps_at_most(backend: Backend) -> None:
+async def test_few_long_event_logs_are_swept_in_two_steps(backend: Backend) -> None:
     for n in range(3):
         await long_task(backend, f't{n}', 300, at=AT + n)
     keep = Retention(max_tasks=1)
@@ -59,7 +59,7 @@ async def test_a_few_tasks_with_long_logs_take_two_steps_at_most(backend: Backen
     assert [task.header.id for task in page.tasks] == ['t2']
 
 
-async def test_what_is_erased_of_an_owner_goes_in_steps_of_some_hundred_rows(backend: Backend) -> None:
+async def test_erasure_of_owner_takes_small_steps(backend: Backend) -> None:
     await long_task(backend, 'long', 1201)
     for n in range(120):
         await submit(backend, message(new=f't{n}'))
@@ -82,7 +82,7 @@ async def long_conversation(backend: Backend, context: str) -> str:
     return fork.conversation_id
 
 
-async def test_a_long_conversation_is_swept_in_steps_of_some_hundred_rows(backend: Backend) -> None:
+async def test_sweep_of_long_conversation_takes_small_steps(backend: Backend) -> None:
     fork = await long_conversation(backend, 'c')
     await submit(backend, message(new='lives', context=fork))
     entries = await entries_of(backend.conversations(OWNER), 'c')
@@ -101,7 +101,7 @@ async def test_a_long_conversation_is_swept_in_steps_of_some_hundred_rows(backen
             await store.read_entry(entry.id)
 
 
-async def test_a_long_conversation_is_erased_in_steps_of_some_hundred_rows(backend: Backend) -> None:
+async def test_erasure_of_long_conversation_takes_small_steps(backend: Backend) -> None:
     fork = await long_conversation(backend, 'c')
     batches: list[Erased] = []
     while batch := await backend.housekeeping.erase(OWNER, 'c', at=AT):
@@ -114,7 +114,7 @@ async def test_a_long_conversation_is_erased_in_steps_of_some_hundred_rows(backe
     assert await conversation(backend, fork) == []
 
 
-async def test_deleting_a_long_conversation_leaves_none_of_its_messages(backend: Backend) -> None:
+async def test_deleting_long_conversation_keeps_only_messages_of_fork(backend: Backend) -> None:
     await long_conversation(backend, 'c')
     store = backend.conversations(OWNER)
     entries = await entries_of(store, 'c')
@@ -129,7 +129,7 @@ MANY = 501
 """More than one statement renews."""
 
 
-async def test_the_leases_of_many_tasks_are_renewed_at_once(backend: Backend) -> None:
+async def test_leases_of_many_tasks_are_renewed_together(backend: Backend) -> None:
     ids = [f'task {n}' for n in range(MANY)]
     await asyncio.gather(*(submit(backend, message(new=each), queue_limit=MANY) for each in ids))
     claims = {each.header.id: each for each in await claim(backend, limit=MANY)}
@@ -158,7 +158,7 @@ def set_state(agent: str, task_id: str, state: str) -> Transaction[None]:
 
 
 @pytest.mark.parametrize('due', [EVENTS, TASKS, CONTEXTS], ids=['events', 'tasks', 'contexts'])
-async def test_a_sweep_keeps_a_filed_task_in_an_unknown_state_with_its_events_and_its_conversation(
+async def test_sweep_keeps_task_in_unknown_state(
     due: Retention, open_backend: OpenBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     backend = cast('SharedBackend[Any]', open_backend('agent'))
@@ -206,15 +206,13 @@ print(asyncio.run(app.list_tasks()), flush=True)
 
 
 @pytest.mark.parametrize('kind', ['file', 'postgres'])
-def test_a_process_that_is_forked_has_connections_of_its_own(
-    kind: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_forked_process_opens_its_own_connections(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     url = f'sqlite:///{tmp_path}/agent.db' if kind == 'file' else request.getfixturevalue('postgres_url')
     forked = subprocess.run([sys.executable, '-c', FORK, url], capture_output=True, timeout=LIMIT, check=True)
     assert forked.stdout.split() == [b'[]', b'[]', b'0', b'[]']
 
 
-async def test_a_forked_child_leaves_the_connections_of_its_parent_open(open_backend: OpenBackend) -> None:
+async def test_forked_child_keeps_connections_of_parent_open(open_backend: OpenBackend) -> None:
     backend = cast('SharedBackend[Any]', open_backend('agent'))
     await submit(backend, message(new='t'))
     process = backend.process

@@ -31,12 +31,12 @@ class TestBackend(BackendSuite, CheckpointSuite):
     orders = size(5, BackendSuite.orders)
 
     @pytest.mark.long
-    def test_the_total_of_a_list_is_the_number_of_its_tasks(self, make_backend: MakeBackend) -> None:
-        super().test_the_total_of_a_list_is_the_number_of_its_tasks(make_backend)
+    def test_list_total_equals_number_of_matching_tasks(self, make_backend: MakeBackend) -> None:
+        super().test_list_total_equals_number_of_matching_tasks(make_backend)
 
     @pytest.mark.long
-    def test_whatever_happens_the_queue_keeps_its_promises(self, make_backend: MakeBackend) -> None:
-        super().test_whatever_happens_the_queue_keeps_its_promises(make_backend)
+    def test_random_schedule_of_task_queue_matches_model(self, make_backend: MakeBackend) -> None:
+        super().test_random_schedule_of_task_queue_matches_model(make_backend)
 
 
 class TestPush(PushSuite):
@@ -63,19 +63,19 @@ class TestPydanticAIsOwnStore(ConversationStoreSuite):
         return InMemoryConversationStore()
 
 
-def test_the_failure_that_makes_a_dead_letter_is_that_of_a_task_that_was_started_too_often() -> None:
+def test_dead_letter_kind_is_failure_of_too_many_attempts() -> None:
     assert EXPIRED_ATTEMPTS.kind == DEAD_LETTER
 
 
-def test_all_ports_and_backends_are_importable_from_the_store() -> None:
+def test_all_ports_and_backends_are_importable_from_store() -> None:
     assert [name for name in store.__all__ if not hasattr(store, name)] == []
 
 
-def test_a_backend_that_there_is_not_is_refused() -> None:
+def test_import_of_unknown_backend_is_refused() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'RedisBackend'"):
         getattr(store, 'RedisBackend')  # noqa: B009 - type checkers know that there is none
 
 
 @pytest.mark.parametrize('name', sorted(store.TaskQueue.__abstractmethods__))
-def test_the_methods_of_a_wrapped_queue_have_the_signatures_of_the_port(name: str) -> None:
+def test_wrapped_queue_has_method_signatures_of_port(name: str) -> None:
     assert signature(getattr(store.WrappedQueue, name)) == signature(getattr(store.TaskQueue, name))

@@ -44,7 +44,7 @@ def card(facts: CardFacts = FACTS, **settings: Any) -> dict[str, Any]:
     return json.loads(CardTemplate(facts, CardSettings(**settings)).render(URL))
 
 
-def test_a_card_says_what_the_agent_says() -> None:
+def test_card_is_derived_from_the_agent() -> None:
     assert card() == snapshot(
         {
             'name': 'Weather_Agent 2',
@@ -76,7 +76,7 @@ def test_a_card_says_what_the_agent_says() -> None:
     )
 
 
-def test_what_the_user_sets_goes_before_what_the_agent_says() -> None:
+def test_card_settings_override_the_agent() -> None:
     settings = CardSettings(
         name='Meteo',
         description='Forecasts.',
@@ -148,7 +148,7 @@ def test_what_the_user_sets_goes_before_what_the_agent_says() -> None:
     )
 
 
-def test_an_agent_without_name_and_description_has_a_neutral_card() -> None:
+def test_card_of_a_nameless_agent_has_neutral_defaults() -> None:
     built = card(CardFacts(name=None, description=None, input_modes=['text/plain'], output_modes=['text/plain']))
     assert (built['name'], built['description'], built['skills']) == snapshot(
         (
@@ -172,18 +172,18 @@ def test_an_agent_without_name_and_description_has_a_neutral_card() -> None:
     ('name', 'slug'),
     [('Weather Agent', 'weather-agent'), ('my_agent.v2', 'my-agent-v2'), ('天気', '天気'), ('!?', 'agent')],
 )
-def test_the_derived_skill_is_named_after_the_agent(name: str, slug: str) -> None:
+def test_default_skill_id_is_the_slugged_agent_name(name: str, slug: str) -> None:
     assert [skill['id'] for skill in card(name=name)['skills']] == [slug]
 
 
-def test_only_the_url_differs_between_requests() -> None:
+def test_rendered_cards_differ_only_in_their_url() -> None:
     template = CardTemplate(FACTS, CardSettings())
     first, second = template.render('https://a.example/'), template.render('https://b.example/')
     assert first.replace(b'a.example', b'b.example') == second
     assert template.render('https://a.example/') is first
 
 
-def test_few_rendered_cards_are_kept() -> None:
+def test_last_32_rendered_cards_are_cached() -> None:
     template = CardTemplate(FACTS, CardSettings())
     rendered = [template.render(f'https://{n}.example/') for n in range(100)]
     assert [n for n in range(99, -1, -1) if template.render(f'https://{n}.example/') is rendered[n]] == [
@@ -191,7 +191,7 @@ def test_few_rendered_cards_are_kept() -> None:
     ]
 
 
-def test_the_entity_tag_is_strong_and_of_the_content() -> None:
+def test_card_etag_is_strong_and_depends_on_content() -> None:
     template = CardTemplate(FACTS, CardSettings())
     first, again, other = (etag(template.render(url)) for url in ('https://a/', 'https://a/', 'https://b/'))
     assert first == again != other
@@ -213,13 +213,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(('settings', 'message'), REFUSED)
-def test_a_card_that_is_none_is_refused_when_it_is_built(settings: dict[str, Any], message: str) -> None:
+def test_invalid_card_settings_are_refused_at_build(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         card(**settings)
 
 
 @pytest.mark.parametrize('modes', ['input_modes', 'output_modes'])
-def test_an_agent_without_modes_is_refused(modes: str) -> None:
+def test_card_without_input_or_output_modes_is_refused(modes: str) -> None:
     facts: dict[str, Any] = {
         'name': None,
         'description': None,
@@ -236,7 +236,7 @@ def test_an_agent_without_modes_is_refused(modes: str) -> None:
 FLOW = AuthorizationCodeOAuthFlow(authorization_url='https://a.example/login', token_url='https://a.example/token')
 
 
-def test_a_scheme_has_the_shapes_of_both_versions_in_one_object() -> None:
+def test_security_scheme_has_1_0_and_0_3_fields() -> None:
     schemes = {
         'bearer': SecurityScheme(
             http_auth_security_scheme=HttpSecurityScheme(scheme='Bearer', bearer_format='JWT', description='Log in')
@@ -301,7 +301,7 @@ def test_a_scheme_has_the_shapes_of_both_versions_in_one_object() -> None:
     )
 
 
-def test_a_flow_without_scopes_has_none() -> None:
+def test_oauth_flow_without_scopes_gets_empty_scopes() -> None:
     built = card(security_schemes={'o': {'oauth2_security_scheme': {'flows': {'authorization_code': FLOW}}}})
     oauth = built['securitySchemes']['o']
     assert (
@@ -319,7 +319,7 @@ def test_a_flow_without_scopes_has_none() -> None:
     )
 
 
-def test_requirements_have_the_shapes_of_both_versions_under_keys_of_their_own() -> None:
+def test_security_requirements_have_1_0_and_0_3_keys() -> None:
     built = card(
         security_schemes={
             'key': {'api_key_security_scheme': {'name': 'k', 'location': 'query'}},
@@ -344,7 +344,7 @@ def test_requirements_have_the_shapes_of_both_versions_under_keys_of_their_own()
     )
 
 
-def test_a_card_without_security_says_nothing_of_it() -> None:
+def test_card_without_security_has_no_security_fields() -> None:
     assert [key for key in card() if key.startswith('security')] == []
 
 
@@ -368,11 +368,11 @@ REFUSED_SCHEMES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(('scheme', 'message'), REFUSED_SCHEMES)
-def test_a_scheme_that_some_client_cannot_read_is_refused(scheme: dict[str, Any], message: str) -> None:
+def test_invalid_security_scheme_is_refused(scheme: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         card(security_schemes={'x': scheme})
 
 
-def test_a_requirement_of_an_unknown_scheme_is_refused() -> None:
+def test_requirement_of_unknown_security_scheme_is_refused() -> None:
     with pytest.raises(ValueError, match="The security scheme 'a' is required"):
         card(security_requirements=[{'schemes': {'b': [], 'a': []}}])

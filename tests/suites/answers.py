@@ -50,7 +50,7 @@ def answering(pause: Pause, text: str, rest: bytes | None = None, task_id: str =
 class AnswerSuite(PortSuite):
     """Tests of messages to tasks that wait for input."""
 
-    async def test_a_message_to_a_task_that_waits_with_something_has_to_answer_it(self, backend: Backend) -> None:
+    async def test_message_must_answer_pending_calls_of_interrupted_task(self, backend: Backend) -> None:
         await pause(backend)
         await refuse(backend, message('hm', to='t'))
         waiting = await asked(backend)
@@ -66,7 +66,7 @@ class AnswerSuite(PortSuite):
         assert claimed.pending == b'calls, yes'
         assert b'yes' in claimed.message
 
-    async def test_a_task_pauses_while_it_waits_for_its_owner(self, backend: Backend) -> None:
+    async def test_pause_is_readable_only_by_owner_of_interrupted_task(self, backend: Backend) -> None:
         await submit(backend, message('ask', new='t'))
         assert await backend.reader.pause('t', OWNER) is None
         await pause(backend, 'u', pending=None)
@@ -77,7 +77,7 @@ class AnswerSuite(PortSuite):
         await submit(backend, answering(waiting, 'this', task_id='u'))
         assert await backend.reader.pause('u', OWNER) is None
 
-    async def test_a_pause_has_the_request_of_the_run_that_waits(self, backend: Backend) -> None:
+    async def test_pause_has_request_of_interrupted_run(self, backend: Backend) -> None:
         await submit(backend, replace(message('ask', new='t'), request=b'{"n":1}'))
         claimed = await claim_one(backend, 't')
         await submit(backend, replace(message('unread', to='t'), request=b'{"n":2}'))
@@ -94,7 +94,7 @@ class AnswerSuite(PortSuite):
         assert (first.request, second.request, third.request) == (b'{"n":1}', b'{"n":3}', None)
         assert (first.first, second.first, third.first) == (True, True, False)
 
-    async def test_an_answer_to_what_a_task_no_longer_waits_with_is_not_taken(self, backend: Backend) -> None:
+    async def test_answer_to_outdated_calls_is_refused(self, backend: Backend) -> None:
         await pause(backend)
         first = await asked(backend)
         half = await submit(backend, answering(first, 'one', rest=b'{"messageId":"r","parts":[]}'))
@@ -108,7 +108,7 @@ class AnswerSuite(PortSuite):
         task = await load(backend, 't', history_length=0)
         assert (task.header.status_message, task.header.last_event) == (b'{"messageId":"r","parts":[]}', second.number)
 
-    async def test_an_answer_to_a_question_without_calls_does_not_answer_the_next(self, backend: Backend) -> None:
+    async def test_answer_to_earlier_question_is_refused(self, backend: Backend) -> None:
         await pause(backend, pending=None)
         first = await asked(backend)
         await submit(backend, answering(first, 'one'))
@@ -118,16 +118,14 @@ class AnswerSuite(PortSuite):
         await submit(backend, answering(await asked(backend), 'three'))
         assert await history(backend, 't') == ['ask', 'What?', 'one', 'three']
 
-    async def test_answers_to_calls_are_taken_only_where_some_wait(self, backend: Backend) -> None:
+    async def test_answers_to_calls_are_refused_without_pending_calls(self, backend: Backend) -> None:
         await pause(backend, pending=None)
         await submit(backend, message('other', new='u'))
         for task_id in 'tu':
             with pytest.raises(InvalidParamsError):
                 await submit(backend, replace(message('yes', to=task_id), answers_calls=True))
 
-    async def test_a_turn_that_was_interrupted_is_stored_whole_with_all_that_it_has_used(
-        self, backend: Backend
-    ) -> None:
+    async def test_interrupted_turn_is_stored_whole_with_total_usage(self, backend: Backend) -> None:
         await pause(backend, messages=turn('ask', 'What?'), usage=RunUsage(requests=1))
         waiting = await asked(backend)
         await submit(backend, answering(waiting, 'yes'))
@@ -136,13 +134,13 @@ class AnswerSuite(PortSuite):
         record = await record_of(backend.conversations(OWNER), 'context of t')
         assert record.usage == RunUsage(requests=3)
 
-    async def test_a_task_that_is_canceled_while_it_waits_keeps_what_it_has_used(self, backend: Backend) -> None:
+    async def test_usage_of_canceled_interrupted_task_is_kept(self, backend: Backend) -> None:
         await pause(backend, messages=turn('ask', 'What?'), usage=RunUsage(requests=1))
         await backend.queue.cancel('t', OWNER, at=AT)
         record = await record_of(backend.conversations(OWNER), 'context of t')
         assert record.usage == RunUsage(requests=1)
 
-    async def test_an_answer_is_taken_however_many_messages_wait_for_it(self, backend: Backend) -> None:
+    async def test_answer_is_accepted_despite_unread_message_limit(self, backend: Backend) -> None:
         await pause(backend)
         waiting = await asked(backend)
         await submit(backend, answering(waiting, 'yes'))
@@ -153,7 +151,7 @@ class AnswerSuite(PortSuite):
         accepted = await submit(backend, replace(answering(await asked(backend), 'again'), unread_limit=1))
         assert accepted.header.queued
 
-    async def test_an_answer_that_another_one_came_before_is_not_taken_for_one(self, backend: Backend) -> None:
+    async def test_late_answer_is_not_stored_as_plain_message(self, backend: Backend) -> None:
         await pause(backend)
         waiting = await asked(backend)
         await submit(backend, answering(waiting, 'yes'))

@@ -19,7 +19,7 @@ _request: ContextVar[str] = ContextVar('_request')
 class ListenSuite(PortSuite):
     """Hints to workers, and what the ports say together."""
 
-    async def test_listeners_hear_of_messages_that_make_a_task_runnable(self, backend: Backend) -> None:
+    async def test_workers_are_hinted_only_of_runnable_tasks(self, backend: Backend) -> None:
         ready: list[str | None] = []
         stop = backend.listen(ready.append, nothing)
         await submit(backend, message('hi', new='t'))
@@ -33,7 +33,7 @@ class ListenSuite(PortSuite):
         assert [task_id for task_id in ready if task_id is not None] == ['t', 't']
         assert await state_of(backend, 'u') == 'submitted'
 
-    async def test_listeners_hear_in_the_thread_and_context_of_who_acts(self, backend: Backend) -> None:
+    async def test_hint_runs_in_thread_and_contextvars_of_request(self, backend: Backend) -> None:
         """So that a run can go on in the context of its request, with its trace."""
         heard: list[tuple[str | None, str, int]] = []
 
@@ -53,7 +53,7 @@ class ListenSuite(PortSuite):
         hints = [hint for hint in heard if hint[0] is not None]
         assert hints == [('t', 'Ada', here), ('t', 'Ada', here), ('u', 'Bob', there)]
 
-    async def test_whether_tasks_wait_is_known(self, backend: Backend) -> None:
+    async def test_backend_reports_work_only_while_task_is_queued(self, backend: Backend) -> None:
         assert not await backend.queued()
         await submit(backend, message(new='t', owner='/bob'))
         assert await backend.queued()
@@ -64,9 +64,7 @@ class ListenSuite(PortSuite):
         await submit(backend, message('answer', to='t', owner='/bob'))
         assert await backend.queued()
 
-    async def test_a_run_continues_its_context_and_what_its_task_said_before_it_was_interrupted(
-        self, backend: Backend
-    ) -> None:
+    async def test_resumed_run_reads_old_context_then_own_messages(self, backend: Backend) -> None:
         await submit(backend, message('zero', new='before', context='c'))
         assert said(await backend.history(await claim_one(backend, 'before'))) == []
         await backend.queue.cancel('before', OWNER, at=AT, force=True)
@@ -81,7 +79,7 @@ class ListenSuite(PortSuite):
         await submit(backend, message('this', to='t'))
         assert said(await backend.history(await claim_one(backend, 't'))) == ['one', '1', 'two', 'which?']
 
-    async def test_what_a_run_adds_to_the_messages_that_it_continues_is_its_own(self, backend: Backend) -> None:
+    async def test_mutating_history_of_run_does_not_change_store(self, backend: Backend) -> None:
         for task_id in 'ab':
             await submit(backend, message(new=task_id, context='c'))
         await run(backend, 'a', messages=turn('one', '1'))

@@ -34,23 +34,21 @@ __all__ = ('CancelSuite',)
 class CancelSuite(PortSuite):
     """Cancelling through the queue."""
 
-    async def test_a_queued_task_is_canceled_at_once_and_never_runs(self, backend: Backend) -> None:
+    async def test_canceled_queued_task_never_runs(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         header = await backend.queue.cancel('t', OWNER, at=AT + 5)
         assert (header.state, header.status_at, header.last_event) == ('canceled', AT + 5, 1)
         assert [(event.n, event.state) for event in await events(backend, 't')] == [(1, 'canceled')]
         assert await claim(backend) == []
 
-    async def test_a_queued_task_that_is_canceled_lets_the_next_of_its_context_run(self, backend: Backend) -> None:
+    async def test_canceling_queued_task_unblocks_next_task_of_context(self, backend: Backend) -> None:
         for task_id in 'abc':
             await submit(backend, message(new=task_id, context='c'))
         await run(backend, 'a')
         await backend.queue.cancel('b', OWNER, at=AT)
         assert [task.header.id for task in await claim(backend)] == ['c']
 
-    async def test_a_waiting_task_is_canceled_at_once_and_its_context_keeps_what_it_said(
-        self, backend: Backend
-    ) -> None:
+    async def test_canceling_interrupted_task_keeps_its_messages_in_context(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t', context='c'))
         await run(
             backend, 't', 'input-required', messages=turn('hi', 'which?'), status_message=b'{"parts":[{"text":"?"}]}'
@@ -60,7 +58,7 @@ class CancelSuite(PortSuite):
         assert await conversation(backend, 'c') == ['hi', 'which?']
         assert await history(backend, 't') == ['hi', '?']
 
-    async def test_an_answered_task_that_is_queued_is_canceled_at_once(self, backend: Backend) -> None:
+    async def test_answered_queued_task_is_canceled_at_once(self, backend: Backend) -> None:
         await submit(backend, message(new='t', context='c'))
         await run(backend, 't', 'input-required')
         await submit(backend, message(new='other', context='c'))
@@ -71,7 +69,7 @@ class CancelSuite(PortSuite):
         await backend.queue.finish(running, ending(running))
         assert await claim(backend) == []
 
-    async def test_the_holder_of_a_running_task_is_asked_to_cancel_it(self, backend: Backend) -> None:
+    async def test_cancel_of_running_task_is_passed_to_holder(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't')
         asked: list[str] = []
@@ -87,7 +85,7 @@ class CancelSuite(PortSuite):
         await backend.queue.cancel('u', OWNER, at=AT)
         assert {*asked} == {'t'}
 
-    async def test_a_run_that_completes_although_it_was_asked_to_stop_has_won(self, backend: Backend) -> None:
+    async def test_run_completing_after_cancel_request_stays_completed(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't')
         await backend.queue.cancel('t', OWNER, at=AT)
@@ -96,9 +94,7 @@ class CancelSuite(PortSuite):
             await backend.queue.cancel('t', OWNER, at=AT)
         assert await state_of(backend, 't') == 'completed'
 
-    async def test_a_task_that_stopped_to_ask_is_no_longer_to_be_canceled_when_it_goes_on(
-        self, backend: Backend
-    ) -> None:
+    async def test_cancel_request_is_dropped_when_task_is_interrupted(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't')
         await backend.queue.cancel('t', OWNER, at=AT)
@@ -107,7 +103,7 @@ class CancelSuite(PortSuite):
         await claim_one(backend, 't')
         assert await backend.queue.renew('holder', ['t'], lease=LEASE) == Marks([], [])
 
-    async def test_a_running_task_can_be_canceled_over_its_holders_head(self, backend: Backend) -> None:
+    async def test_forced_cancel_ends_running_task_and_invalidates_claim(self, backend: Backend) -> None:
         await submit(backend, message(new='t', context='c'))
         await submit(backend, message(new='next', context='c'))
         claimed = await claim_one(backend, 't')
@@ -126,7 +122,7 @@ class CancelSuite(PortSuite):
         assert await conversation(backend, 'c') == []
         assert [task.header.id for task in await claim(backend)] == ['next']
 
-    async def test_a_task_that_was_handed_back_is_canceled_at_once(self, backend: Backend) -> None:
+    async def test_released_task_is_canceled_at_once(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await backend.queue.release(await claim_one(backend, 't'))
         assert (await backend.queue.cancel('t', OWNER, at=AT)).state == 'canceled'
@@ -134,16 +130,14 @@ class CancelSuite(PortSuite):
 
     @pytest.mark.parametrize('state', ['completed', 'failed', 'canceled', 'rejected'])
     @pytest.mark.parametrize('force', [False, True])
-    async def test_a_task_that_has_ended_cannot_be_canceled(
-        self, backend: Backend, state: TaskState, force: bool
-    ) -> None:
+    async def test_cancel_of_ended_task_is_refused(self, backend: Backend, state: TaskState, force: bool) -> None:
         await submit(backend, message(new='t'))
         await run(backend, 't', state)
         with pytest.raises(TaskNotCancelableError):
             await backend.queue.cancel('t', OWNER, at=AT, force=force)
         assert [event.n for event in await events(backend, 't')] == [1, 2]
 
-    async def test_only_its_owner_or_one_who_acts_for_all_cancels_a_task(self, backend: Backend) -> None:
+    async def test_cancel_of_task_of_another_owner_is_not_found(self, backend: Backend) -> None:
         await submit(backend, message(new='t', owner='/bob'))
         for task_id in ('t', 'nowhere'):
             with pytest.raises(TaskNotFoundError):
@@ -151,7 +145,7 @@ class CancelSuite(PortSuite):
         assert await state_of(backend, 't') == 'submitted'
         assert (await backend.queue.cancel('t', None, at=AT)).state == 'canceled'
 
-    async def test_a_lost_run_that_was_asked_to_stop_is_still_to_be_canceled(self, backend: Backend) -> None:
+    async def test_cancel_request_reaches_next_holder_of_lost_task(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await claim_one(backend, 't', 'lost', lease=OVER)
         await backend.queue.cancel('t', OWNER, at=AT)

@@ -42,7 +42,7 @@ TRIED = Tried(number=2, spent=1.5, usage=RunUsage(requests=3, input_tokens=10, d
 class ClaimSuite(PortSuite):
     """Tests of claims."""
 
-    async def test_a_claim_moves_the_task_to_working_and_says_what_to_run(self, backend: Backend) -> None:
+    async def test_claim_moves_task_to_working_and_returns_message(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t'))
         claimed = await claim_one(backend, 't', at=AT + 7)
         assert (claimed.header.state, claimed.header.status_at, claimed.header.last_event) == ('working', AT + 7, 1)
@@ -59,16 +59,14 @@ class ClaimSuite(PortSuite):
             }
         }
 
-    async def test_tasks_of_an_owner_are_claimed_in_their_order_and_no_more_than_asked_for(
-        self, backend: Backend
-    ) -> None:
+    async def test_claims_follow_queue_order_up_to_limit(self, backend: Backend) -> None:
         for task_id in 'edcba':
             await submit(backend, message(new=task_id))
         assert [task.header.id for task in await claim(backend, limit=2)] == ['e', 'd']
         assert [task.header.id for task in await claim(backend, limit=9)] == ['c', 'b', 'a']
         assert await claim(backend) == []
 
-    async def test_a_claim_skips_the_given_tasks_and_takes_as_many_others(self, backend: Backend) -> None:
+    async def test_claim_skips_given_tasks(self, backend: Backend) -> None:
         for task_id in 'abcd':
             await submit(backend, message(new=task_id))
         queue = backend.queue
@@ -77,7 +75,7 @@ class ClaimSuite(PortSuite):
         assert await queue.claim(Slot('holder', LEASE), at=AT, limit=1, task_id='a', skip={'a'}) == []
         assert [task.header.id for task in await claim(backend)] == ['a', 'c']
 
-    async def test_owners_take_turns_however_many_tasks_one_of_them_has_queued(self, backend: Backend) -> None:
+    async def test_owners_take_turns_in_task_queue(self, backend: Backend) -> None:
         for n in range(40):
             await submit(backend, message(new=f'ada {n}'))
         for n in range(3):
@@ -88,7 +86,7 @@ class ClaimSuite(PortSuite):
         await submit(backend, message(new='late', owner='/bob'))
         assert [task.header.id for task in await claim(backend, limit=3)] == ['ada 5', 'late', 'ada 6']
 
-    async def test_an_owner_who_had_nothing_queued_has_saved_up_no_turns(self, backend: Backend) -> None:
+    async def test_owner_without_queued_tasks_saves_up_no_turns(self, backend: Backend) -> None:
         for n in range(20):
             await submit(backend, message(new=f'ada {n}'))
         await claim(backend, limit=15)
@@ -97,7 +95,7 @@ class ClaimSuite(PortSuite):
         order = [task.header.id for task in await claim(backend, limit=6)]
         assert order == ['ada 15', 'bob 0', 'ada 16', 'bob 1', 'ada 17', 'bob 2']
 
-    async def test_tasks_that_were_canceled_or_wait_in_a_busy_context_take_no_turns(self, backend: Backend) -> None:
+    async def test_canceled_and_blocked_tasks_take_no_turns(self, backend: Backend) -> None:
         for n in range(10):
             await submit(backend, message(new=f'canceled {n}'))
             await submit(backend, message(new=f'busy {n}', context='busy', owner='/eve'))
@@ -109,9 +107,7 @@ class ClaimSuite(PortSuite):
         order = [task.header.id for task in await claim(backend, limit=5)]
         assert order == ['busy 0', 'bob 0', 'ada', 'bob 1', 'eve']
 
-    async def test_an_answered_task_and_the_next_one_of_a_context_come_after_their_owners_queued_tasks(
-        self, backend: Backend
-    ) -> None:
+    async def test_answered_and_unblocked_tasks_queue_behind_tasks_of_owner(self, backend: Backend) -> None:
         await submit(backend, message(new='asks'))
         await run(backend, 'asks', 'input-required')
         for n in range(3):
@@ -125,14 +121,14 @@ class ClaimSuite(PortSuite):
         rounds = [order[:1], sorted(order[1:3]), sorted(order[3:5]), order[5:]]
         assert (first.header.id, rounds) == ('ada 0', [['bob 0'], ['ada 2', 'bob 1'], ['asks', 'bob 2'], ['ada 1']])
 
-    async def test_a_task_can_be_claimed_by_its_id_once(self, backend: Backend) -> None:
+    async def test_task_is_claimed_by_id_only_once(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await submit(backend, message(new='u'))
         assert (await claim_one(backend, 'u')).header.id == 'u'
         assert await backend.queue.claim(Slot('other', LEASE), at=AT, limit=1, task_id='u') == []
         assert await backend.queue.claim(Slot('other', LEASE), at=AT, limit=1, task_id='nowhere') == []
 
-    async def test_tasks_of_one_context_are_claimed_one_after_the_other(self, backend: Backend) -> None:
+    async def test_tasks_of_same_context_are_claimed_sequentially(self, backend: Backend) -> None:
         for task_id in 'abc':
             await submit(backend, message(new=task_id, context='c'))
         await submit(backend, message(new='elsewhere'))
@@ -143,23 +139,19 @@ class ClaimSuite(PortSuite):
                 await backend.queue.finish(task, ending(task))
         assert order == ['a+elsewhere', 'b', 'c']
 
-    async def test_a_task_cannot_be_claimed_by_its_id_before_those_of_its_context_that_came_first(
-        self, backend: Backend
-    ) -> None:
+    async def test_claim_by_id_keeps_order_of_context(self, backend: Backend) -> None:
         await submit(backend, message(new='a', context='c'))
         await submit(backend, message(new='b', context='c'))
         assert await backend.queue.claim(Slot('h', LEASE), at=AT, limit=1, task_id='b') == []
         await run(backend, 'a')
         assert (await claim_one(backend, 'b')).header.id == 'b'
 
-    async def test_the_same_context_id_of_two_owners_is_two_contexts(self, backend: Backend) -> None:
+    async def test_context_ids_of_two_owners_are_independent(self, backend: Backend) -> None:
         await submit(backend, message(new='a', context='c'))
         await submit(backend, message(new='b', context='c', owner='/bob'))
         assert [task.header.id for task in await claim(backend)] == ['a', 'b']
 
-    async def test_a_task_does_not_wait_for_the_tasks_of_another_owner_with_the_same_context_id(
-        self, backend: Backend
-    ) -> None:
+    async def test_context_of_another_owner_blocks_no_task(self, backend: Backend) -> None:
         await submit(backend, message(new='theirs', context='c', owner='/bob'))
         await submit(backend, message(new='their next', context='c', owner='/bob'))
         await submit(backend, message(new='a', context='c'))
@@ -172,22 +164,20 @@ class ClaimSuite(PortSuite):
         await submit(backend, message('answer', to='a'))
         assert [task.header.id for task in await claim(backend)] == ['a']
 
-    async def test_a_task_that_waits_for_its_client_does_not_block_its_context(self, backend: Backend) -> None:
+    async def test_interrupted_task_does_not_block_its_context(self, backend: Backend) -> None:
         await submit(backend, message(new='a', context='c'))
         await submit(backend, message(new='b', context='c'))
         await run(backend, 'a', 'input-required')
         assert [task.header.id for task in await claim(backend)] == ['b']
 
-    async def test_a_continued_task_queues_behind_what_came_before_its_answer(self, backend: Backend) -> None:
+    async def test_answered_task_queues_behind_earlier_tasks_of_context(self, backend: Backend) -> None:
         await submit(backend, message(new='a', context='c'))
         await submit(backend, message(new='b', context='c'))
         await run(backend, 'a', 'auth-required')
         await submit(backend, message('answer', to='a'))
         assert [task.header.id for task in await claim(backend)] == ['b']
 
-    async def test_an_answered_task_is_working_while_it_waits_for_another_of_its_context(
-        self, backend: Backend
-    ) -> None:
+    async def test_answered_task_is_working_while_context_is_busy(self, backend: Backend) -> None:
         await submit(backend, message(new='a', context='c'))
         await run(backend, 'a', 'input-required')
         await submit(backend, message(new='b', context='c'))
@@ -210,7 +200,7 @@ class ClaimSuite(PortSuite):
         states = [event.state for event in await events(backend, 'a')]
         assert states == ['working', 'input-required', 'working']
 
-    async def test_a_task_is_taken_over_once_its_lease_has_run_out(self, backend: Backend) -> None:
+    async def test_expired_lease_lets_another_holder_claim_task(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         first = await claim_one(backend, 't', 'lost')
         assert await claim(backend, 'other') == []
@@ -230,19 +220,19 @@ class ClaimSuite(PortSuite):
         assert await state_of(backend, 't') == 'working'
         assert await claim(backend, 'third') == []
 
-    async def test_a_holder_does_not_take_over_what_it_still_runs_itself(self, backend: Backend) -> None:
+    async def test_holder_does_not_reclaim_its_own_expired_lease(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await claim_one(backend, 't', 'slow', lease=OVER)
         assert await claim(backend, 'slow') == []
 
-    async def test_lost_tasks_come_before_queued_ones(self, backend: Backend) -> None:
+    async def test_lost_tasks_are_claimed_before_queued_tasks(self, backend: Backend) -> None:
         await submit(backend, message(new='lost'))
         await claim_one(backend, 'lost', 'gone', lease=OVER)
         await submit(backend, message(new='queued'))
         assert [task.header.id for task in await claim(backend, limit=1)] == ['lost']
         assert [task.header.id for task in await claim(backend, limit=1)] == ['queued']
 
-    async def test_a_claim_may_leave_lost_tasks_and_takes_released_and_queued_ones(self, backend: Backend) -> None:
+    async def test_claim_can_leave_out_lost_tasks(self, backend: Backend) -> None:
         for task_id in ('lost', 'released', 'queued'):
             await submit(backend, message(new=task_id))
         await claim_one(backend, 'lost', 'gone', lease=OVER)
@@ -251,7 +241,7 @@ class ClaimSuite(PortSuite):
         assert [task.header.id for task in claims] == ['released', 'queued']
         assert [task.header.id for task in await claim(backend)] == ['lost']
 
-    async def test_renewed_leases_do_not_run_out(self, backend: Backend) -> None:
+    async def test_renewed_lease_does_not_expire(self, backend: Backend) -> None:
         for task_id in 'ab':
             await submit(backend, message(new=task_id))
         await claim(backend, 'holder', lease=OVER)
@@ -259,7 +249,7 @@ class ClaimSuite(PortSuite):
         assert [task.header.id for task in await claim(backend, 'other')] == ['b']
 
     @pytest.mark.parametrize('hours', [-1, 1], ids=['back', 'forward'])
-    async def test_a_wall_clock_that_is_set_ends_no_lease_and_prolongs_none(self, backend: Backend, hours: int) -> None:
+    async def test_wall_clock_change_does_not_affect_leases(self, backend: Backend, hours: int) -> None:
         for task_id in ('kept', 'lost'):
             await submit(backend, message(new=task_id))
         await claim_one(backend, 'kept')
@@ -267,7 +257,7 @@ class ClaimSuite(PortSuite):
         at = AT + hours * HOUR
         assert [task.header.id for task in await claim(backend, 'other', at=at)] == ['lost']
 
-    async def test_renewing_brings_back_what_is_lost_and_what_is_to_be_canceled(self, backend: Backend) -> None:
+    async def test_renewal_reports_lost_tasks_and_requested_cancels(self, backend: Backend) -> None:
         for task_id in ('taken', 'forced', 'done', 'asked', 'kept'):
             await submit(backend, message(new=task_id))
             await claim_one(backend, task_id, 'holder', lease=OVER)
@@ -284,7 +274,7 @@ class ClaimSuite(PortSuite):
         marks = await backend.queue.renew('third', held, lease=LEASE)
         assert marks == Marks(lost=['forced', 'done', 'nowhere'], cancel=['asked'])
 
-    async def test_a_task_that_was_handed_back_keeps_its_context_and_its_attempt(self, backend: Backend) -> None:
+    async def test_released_task_keeps_attempt_and_blocks_its_context(self, backend: Backend) -> None:
         await submit(backend, message(new='a', context='c'))
         await submit(backend, message(new='b', context='c'))
         first = await claim_one(backend, 'a', 'one')
@@ -296,12 +286,12 @@ class ClaimSuite(PortSuite):
         with pytest.raises(LeaseLost):
             await backend.queue.finish(first, ending(first))
 
-    async def test_a_task_that_was_handed_back_can_be_claimed_by_its_id(self, backend: Backend) -> None:
+    async def test_released_task_can_be_claimed_by_id(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await backend.queue.release(await claim_one(backend, 't', 'one'))
         assert (await claim_one(backend, 't', 'two')).holder == 'two'
 
-    async def test_a_released_task_is_found_once_its_pause_is_over(self, backend: Backend) -> None:
+    async def test_released_task_is_claimed_after_its_pause(self, backend: Backend) -> None:
         for task_id in ('waits', 'due'):
             await submit(backend, message(new=task_id, context=task_id))
         waits, due = await claim(backend)
@@ -314,7 +304,7 @@ class ClaimSuite(PortSuite):
         assert (again.holder, again.attempt, again.fence > waits.fence) == ('other', 1, True)
         assert await claim(backend) == []
 
-    async def test_due_tries_and_queued_tasks_take_turns_after_lost_tasks(self, backend: Backend) -> None:
+    async def test_due_retries_and_queued_tasks_alternate_after_lost_tasks(self, backend: Backend) -> None:
         for n in range(2):
             await submit(backend, message(new=f'tried {n}'))
         for claimed in await claim(backend):
@@ -326,16 +316,14 @@ class ClaimSuite(PortSuite):
         assert (claims[0], sorted(claims)) == ('lost', ['lost', 'queued', 'tried'])
         assert len(await claim(backend)) == 2
 
-    async def test_a_task_that_was_cancelled_in_its_pause_has_ended(self, backend: Backend) -> None:
+    async def test_task_canceled_during_retry_pause_ends_at_once(self, backend: Backend) -> None:
         await submit(backend, message(new='t', context='c'))
         await backend.queue.release(await claim_one(backend, 't'), TRIED, pause=HOUR)
         assert (await backend.queue.cancel('t', None, at=AT)).state == 'canceled'
         await submit(backend, message(new='next', context='c'))
         assert [task.header.id for task in await claim(backend)] == ['next']
 
-    async def test_the_failed_tries_of_a_run_are_given_to_its_next_holder_and_not_to_the_next_run(
-        self, backend: Backend
-    ) -> None:
+    async def test_failed_tries_are_kept_until_run_ends(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await submit(backend, message('more', to='t'))
         first = await claim_one(backend, 't')
@@ -354,7 +342,7 @@ class ClaimSuite(PortSuite):
         await submit(backend, message('answer', to='t'))
         assert (await claim_one(backend, 't')).tried is None
 
-    async def test_a_stale_claim_postpones_nothing(self, backend: Backend) -> None:
+    async def test_release_of_stale_claim_changes_nothing(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         stale = await claim_one(backend, 't', 'lost', lease=OVER)
         [valid] = await claim(backend, 'other')
@@ -363,16 +351,14 @@ class ClaimSuite(PortSuite):
         await backend.queue.release(valid)
         assert (await claim_one(backend, 't')).tried is None
 
-    async def test_a_handed_back_task_that_has_ended_stays_ended(self, backend: Backend) -> None:
+    async def test_release_after_end_leaves_task_completed(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await run(backend, 't')
         await backend.queue.release(claimed)
         assert await state_of(backend, 't') == 'completed'
         assert await claim(backend) == []
 
-    async def test_holders_that_claim_at_once_never_get_one_task_twice_nor_two_of_a_context(
-        self, backend: Backend
-    ) -> None:
+    async def test_concurrent_claims_never_share_task_or_context(self, backend: Backend) -> None:
         for n in range(12):
             await submit(backend, message(new=f't{n}', context=f'c{n % 4}'))
         order: list[str] = []
@@ -383,7 +369,7 @@ class ClaimSuite(PortSuite):
             await asyncio.gather(*(backend.queue.finish(task, ending(task)) for task in claims))
         assert sorted(order) == sorted(f't{n}' for n in range(12))
 
-    async def test_a_task_that_was_handed_back_may_be_claimed_by_who_had_it(self, backend: Backend) -> None:
+    async def test_released_task_can_be_claimed_by_same_holder(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         first = await claim_one(backend, 't')
         await backend.queue.release(first)

@@ -44,7 +44,7 @@ class ConversationStoreSuite(PortSuite):
         """An empty store."""
         return backend.conversations(OWNER)
 
-    async def test_what_is_saved_is_loaded_to_the_last_detail(self, store: ConversationStore) -> None:
+    async def test_saved_conversation_is_loaded_unchanged(self, store: ConversationStore) -> None:
         made = Conversation(
             conversation_id='c', messages=turn('hi', 'hello'), usage=RunUsage(requests=1, output_tokens=2)
         )
@@ -55,7 +55,7 @@ class ConversationStoreSuite(PortSuite):
         assert (loaded.usage, loaded.revision) == (made.usage, made.revision)
         assert await store.load('nowhere') is None
 
-    async def test_saving_again_appends_what_is_new(self, store: ConversationStore) -> None:
+    async def test_saving_conversation_again_appends_new_messages(self, store: ConversationStore) -> None:
         made = await saved(store, 'c', *turn('one', '1'))
         made.messages += turn('two', '2')
         assert said([entry.message for entry in await store.save(made)]) == ['two', '2']
@@ -64,7 +64,7 @@ class ConversationStoreSuite(PortSuite):
         assert said([entry.message for entry in entries]) == ['one', '1', 'two', '2']
         assert await store.read_entry(entries[2].id) == entries[2]
 
-    async def test_only_the_last_messages_are_read_if_so_asked(self, store: ConversationStore) -> None:
+    async def test_conversation_load_limit_returns_newest_messages(self, store: ConversationStore) -> None:
         await saved(store, 'c', *turn('one', '1'), *turn('two', '2'))
         loaded = await store.load('c', limit=3)
         assert loaded is not None
@@ -73,7 +73,7 @@ class ConversationStoreSuite(PortSuite):
         assert empty is not None
         assert empty.messages == []
 
-    async def test_an_old_copy_is_not_saved_over_a_newer_one(self, store: ConversationStore) -> None:
+    async def test_saving_stale_conversation_conflicts(self, store: ConversationStore) -> None:
         await saved(store, 'c', *turn('one', '1'))
         first, second = await store.load('c'), await store.load('c')
         assert first is not None
@@ -87,7 +87,7 @@ class ConversationStoreSuite(PortSuite):
             await saved(store, 'c', *turn('new', 'n'))
         assert await texts(store, 'c') == ['one', '1', 'two', '2']
 
-    async def test_a_refused_write_leaves_none_of_its_entries(self, store: ConversationStore) -> None:
+    async def test_refused_conversation_write_stores_no_entries(self, store: ConversationStore) -> None:
         await saved(store, 'c', *turn('one', '1'))
         [entry] = [ConversationEntry(parent_id=None, message=turn('lost', 'lost')[0])]
         record = ConversationRecord(conversation_id='c', head_id=entry.id)
@@ -96,13 +96,13 @@ class ConversationStoreSuite(PortSuite):
         with pytest.raises(LookupError):
             await store.read_entry(entry.id)
 
-    async def test_a_record_cannot_point_at_an_entry_that_is_not_there(self, store: ConversationStore) -> None:
+    async def test_conversation_head_must_be_existing_entry(self, store: ConversationStore) -> None:
         record = ConversationRecord(conversation_id='c', head_id='nowhere')
         with pytest.raises(ConversationConflict):
             await store.write_record(record, expected_revision=None)
         assert await store.read_record('c') is None
 
-    async def test_a_fork_goes_its_own_way(self, store: ConversationStore) -> None:
+    async def test_fork_and_original_conversation_grow_independently(self, store: ConversationStore) -> None:
         await saved(store, 'c', *turn('one', '1'), *turn('two', '2'))
         fork = await store.fork('c', at=2, new_conversation_id='f')
         fork.messages += turn('other', 'x')
@@ -116,7 +116,7 @@ class ConversationStoreSuite(PortSuite):
         with pytest.raises(UserError):
             await store.fork('nowhere')
 
-    async def test_a_branch_leaves_the_old_history_to_come_back_to(self, store: ConversationStore) -> None:
+    async def test_conversation_can_return_to_history_before_branch(self, store: ConversationStore) -> None:
         made = await saved(store, 'c', *turn('one', '1'), *turn('two', '2'))
         entries = await entries_of(store, 'c')
         branch = await store.branch('c', at=2, expected_revision=made.revision)
@@ -126,7 +126,7 @@ class ConversationStoreSuite(PortSuite):
         await store.branch('c', from_entry=entries[-1].id, expected_revision=branch.revision)
         assert await texts(store, 'c') == ['one', '1', 'two', '2']
 
-    async def test_deleting_a_conversation_erases_what_no_other_one_shares(self, store: ConversationStore) -> None:
+    async def test_deleting_conversation_keeps_entries_shared_with_fork(self, store: ConversationStore) -> None:
         await saved(store, 'c', *turn('one', '1'), *turn('two', '2'))
         entries = await entries_of(store, 'c')
         await store.fork('c', at=2, new_conversation_id='f')
@@ -140,7 +140,7 @@ class ConversationStoreSuite(PortSuite):
             with pytest.raises(LookupError):
                 await store.read_entry(entry.id)
 
-    async def test_deleting_a_conversation_erases_its_branches(self, store: ConversationStore) -> None:
+    async def test_deleting_conversation_deletes_its_branches(self, store: ConversationStore) -> None:
         made = await saved(store, 'c', *turn('one', '1'), *turn('two', '2'))
         entries = await entries_of(store, 'c')
         branch = await store.branch('c', at=2, expected_revision=made.revision)
@@ -152,7 +152,7 @@ class ConversationStoreSuite(PortSuite):
             await store.read_entry(entries[3].id)
         assert await texts(store, fork.conversation_id) == ['one', '1', 'two']
 
-    async def test_only_the_revision_that_was_read_is_deleted(self, store: ConversationStore) -> None:
+    async def test_deleting_conversation_at_stale_revision_conflicts(self, store: ConversationStore) -> None:
         made = await saved(store, 'c', *turn('one', '1'))
         for name, revision in (('c', 'not this one'), ('nowhere', made.revision)):
             with pytest.raises(ConversationConflict):
@@ -179,7 +179,7 @@ class ConversationStoreSuite(PortSuite):
         assert await names(scope='x', limit=1) == ['a']
         assert await names(scope='z') == []
 
-    async def test_an_empty_history_has_no_head(self, store: ConversationStore) -> None:
+    async def test_empty_conversation_has_no_head(self, store: ConversationStore) -> None:
         await saved(store, 'c')
         record = await record_of(store, 'c')
         assert record.head_id is None
@@ -190,7 +190,7 @@ class ConversationStoreSuite(PortSuite):
 class ContextSuite(PortSuite):
     """The conversations of a backend: an owner's, and what runs add to them."""
 
-    async def test_owners_do_not_see_each_others_conversations(self, backend: Backend) -> None:
+    async def test_conversations_of_another_owner_are_invisible(self, backend: Backend) -> None:
         ada, bob = backend.conversations('/ada'), backend.conversations('/bob')
         await saved(ada, 'c', *turn('ada', '1'))
         entries = await entries_of(ada, 'c')
@@ -206,7 +206,7 @@ class ContextSuite(PortSuite):
         await bob.delete('c')
         assert await texts(ada, 'c') == ['ada', '1']
 
-    async def test_a_run_appends_to_a_conversation_that_a_user_saved(self, backend: Backend) -> None:
+    async def test_run_appends_to_conversation_saved_by_user(self, backend: Backend) -> None:
         store = backend.conversations(OWNER)
         await saved(store, 'c', *turn('before', '0'))
         await submit(backend, message('hi', new='t', context='c'))
@@ -216,7 +216,7 @@ class ContextSuite(PortSuite):
         with pytest.raises(ConversationConflict):
             await store.save(stale)
 
-    async def test_a_conversation_deleted_during_a_run_begins_anew_with_it(self, backend: Backend) -> None:
+    async def test_run_restarts_conversation_deleted_meanwhile(self, backend: Backend) -> None:
         await submit(backend, message('one', new='a', context='c'))
         await run(backend, 'a', messages=turn('one', '1'))
         await submit(backend, message('two', new='b', context='c'))
@@ -225,7 +225,7 @@ class ContextSuite(PortSuite):
         await backend.queue.finish(claimed, ending(claimed, messages=turn('two', '2')))
         assert await conversation(backend, 'c') == ['two', '2']
 
-    async def test_a_run_with_a_summary_replaces_the_context_which_becomes_a_branch(self, backend: Backend) -> None:
+    async def test_summary_turns_old_history_into_branch(self, backend: Backend) -> None:
         store = backend.conversations(OWNER)
         for n in range(3):
             await submit(backend, message(f'{n}', new=f't{n}', context='c'))
@@ -256,7 +256,7 @@ class ContextSuite(PortSuite):
             with pytest.raises(LookupError):
                 await store.read_history(tip)
 
-    async def test_a_summary_does_not_replace_messages_that_its_run_has_not_read(self, backend: Backend) -> None:
+    async def test_summary_is_discarded_if_conversation_grew_during_run(self, backend: Backend) -> None:
         store = backend.conversations(OWNER)
         await submit(backend, message('0', new='a', context='c'))
         await run(backend, 'a', messages=turn('0', 'done'))
@@ -271,7 +271,7 @@ class ContextSuite(PortSuite):
         )
         assert await conversation(backend, 'c') == ['0', 'done', 'of a user', 'noted', '1', 'done']
 
-    async def test_a_summary_within_the_first_run_of_a_context_leaves_no_branch(self, backend: Backend) -> None:
+    async def test_summary_in_first_run_leaves_no_branch(self, backend: Backend) -> None:
         await submit(backend, message('0', new='a', context='c'))
         await run(backend, 'a', messages=turn('0', 'done'), rewritten=turn('summary', 'done'))
         assert await conversation(backend, 'c') == ['summary', 'done']

@@ -32,28 +32,28 @@ async def bodies(backend: Backend, *names: str, task_id: str = 't') -> list[byte
 class CredentialSuite(PortSuite):
     """Tests of `CredentialStore`, for backends with credentials."""
 
-    async def test_a_credential_is_of_one_task(self, backend: Backend) -> None:
+    async def test_credential_is_readable_only_for_its_task(self, backend: Backend) -> None:
         await submit(backend, with_sealed(message('a', new='t')))
         assert await bodies(backend, 'c', 'd') == [b'c', None]
         assert await bodies(backend, 'c', task_id='other') == [None]
 
-    async def test_a_refused_message_stores_no_credential(self, backend: Backend) -> None:
+    async def test_refused_message_stores_no_credential(self, backend: Backend) -> None:
         await submit(backend, message('a', new='t'))
         with pytest.raises(ValueError, match='no'):
             await submit(backend, replace(with_sealed(message('b', to='t')), refusal=ValueError('no')))
         assert await bodies(backend, 'c') == [None]
 
-    async def test_a_repeated_message_stores_no_second_credential(self, backend: Backend) -> None:
+    async def test_repeated_message_stores_no_second_credential(self, backend: Backend) -> None:
         await submit(backend, with_sealed(message('a', new='t')))
         await submit(backend, with_sealed(message('a', new='t'), 'd'))
         assert await bodies(backend, 'c', 'd') == [b'c', None]
 
-    async def test_the_end_of_a_task_deletes_its_credentials(self, backend: Backend) -> None:
+    async def test_end_of_task_deletes_its_credentials(self, backend: Backend) -> None:
         await submit(backend, with_sealed(message('a', new='t')))
         await run(backend, 't')
         assert await bodies(backend, 'c') == [None]
 
-    async def test_a_later_message_brings_a_credential_of_its_own(self, backend: Backend) -> None:
+    async def test_later_message_adds_second_credential_to_task(self, backend: Backend) -> None:
         await submit(backend, with_sealed(message('a', new='t')))
         await run(backend, 't', 'input-required')
         await submit(backend, with_sealed(message('b', to='t'), 'd'))
@@ -61,18 +61,18 @@ class CredentialSuite(PortSuite):
         await run(backend, 't')
         assert await bodies(backend, 'c', 'd') == [None, None]
 
-    async def test_a_cancelled_task_has_no_credentials(self, backend: Backend) -> None:
+    async def test_canceled_task_has_no_credentials(self, backend: Backend) -> None:
         await submit(backend, with_sealed(message('a', new='t')))
         await backend.queue.cancel('t', OWNER, at=AT)
         assert await bodies(backend, 'c') == [None]
 
-    async def test_an_erased_task_has_no_credentials(self, backend: Backend) -> None:
+    async def test_erased_task_has_no_credentials(self, backend: Backend) -> None:
         await submit(backend, with_sealed(message('a', new='t')))
         await run(backend, 't', 'input-required')
         await backend.housekeeping.erase_task('t', OWNER, at=AT)
         assert await bodies(backend, 'c') == [None]
 
-    async def test_a_sweep_deletes_expired_credentials(self, backend: Backend) -> None:
+    async def test_sweep_deletes_expired_credentials(self, backend: Backend) -> None:
         await submit(backend, with_sealed(message('a', new='t'), until=AT + 5))
         await submit(backend, with_sealed(message('b', to='t'), 'd', until=AT + 500))
         await backend.housekeeping.sweep(Retention(), at=AT + 10)

@@ -77,7 +77,7 @@ async def retry(backend: Backend, task_id: str, new_id: str, **options: Any) -> 
 class DeadLetterSuite(PortSuite):
     """Dead letters, and how they are retried."""
 
-    async def test_a_dead_letter_tells_whose_it_is_and_what_happened(self, backend: Backend) -> None:
+    async def test_dead_letter_has_owner_context_attempts_and_failure(self, backend: Backend) -> None:
         await dead(backend, 't', context='c')
         assert await backend.housekeeping.dead_letters() == [
             DeadLetter(
@@ -93,21 +93,19 @@ class DeadLetterSuite(PortSuite):
         ]
 
     @pytest.mark.parametrize('why', [None, b'{"parts":[]}'])
-    async def test_a_dead_letter_whose_failure_names_no_id_has_none(self, backend: Backend, why: bytes | None) -> None:
+    async def test_dead_letter_may_lack_correlation_id(self, backend: Backend, why: bytes | None) -> None:
         await submit(backend, message(new='t'))
         await die(backend, 't', why=why)
         assert [letter.correlation_id for letter in await backend.housekeeping.dead_letters()] == [None]
 
-    async def test_only_tasks_that_were_started_too_often_are_dead_letters(self, backend: Backend) -> None:
+    async def test_only_tasks_started_too_often_are_dead_letters(self, backend: Backend) -> None:
         for state in ('completed', 'failed', 'canceled', 'input-required'):
             await submit(backend, message(new=state))
             await run(backend, state, state, failure='internal' if state == 'failed' else None)
         await submit(backend, message(new='queued'))
         assert await backend.housekeeping.dead_letters() == []
 
-    async def test_dead_letters_come_page_by_page_those_that_failed_first_at_the_beginning(
-        self, backend: Backend
-    ) -> None:
+    async def test_dead_letters_are_paged_oldest_failure_first(self, backend: Backend) -> None:
         for n in (2, 0, 1):
             await dead(backend, f't{n}', at=AT + n, owner=OWNER if n else '/bob')
         first = await backend.housekeeping.dead_letters(limit=2)
@@ -117,7 +115,7 @@ class DeadLetterSuite(PortSuite):
         mine = await backend.housekeeping.dead_letters(OWNER, limit=1)
         assert [letter.task_id for letter in mine] == ['t1']
 
-    async def test_a_retry_makes_a_new_task_of_the_same_message_which_begins_with_the_first_attempt(
+    async def test_retry_copies_message_to_new_task(
         self,
         backend: Backend,
     ) -> None:
@@ -152,14 +150,14 @@ class DeadLetterSuite(PortSuite):
             'contextId': 'c',
         }
 
-    async def test_the_dead_task_stays_as_it_is_but_for_the_name_of_the_new_one(self, backend: Backend) -> None:
+    async def test_retry_leaves_dead_task_unchanged(self, backend: Backend) -> None:
         await dead(backend, 't')
         before = await backend.reader.load('t', OWNER)
         await retry(backend, 't', 'u')
         assert await backend.reader.load('t', OWNER) == before
         assert [letter.retried_as for letter in await backend.housekeeping.dead_letters()] == ['u']
 
-    async def test_a_retry_goes_on_in_the_context_as_it_is_now(self, backend: Backend) -> None:
+    async def test_retry_continues_current_conversation_of_context(self, backend: Backend) -> None:
         await dead(backend, 't', context='c')
         await submit(backend, message('later', new='later', context='c'))
         await run(backend, 'later', messages=turn('later', 'done'))
@@ -169,7 +167,7 @@ class DeadLetterSuite(PortSuite):
         await backend.queue.finish(claimed, ending(claimed, messages=turn('hello', 'at last')))
         assert await conversation(backend, 'c') == ['later', 'done', 'hello', 'at last']
 
-    async def test_a_task_of_several_messages_is_retried_with_those_that_were_not_done(self, backend: Backend) -> None:
+    async def test_retry_repeats_only_messages_without_completed_run(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t', context='c'))
         for text in ('two', 'three'):
             await submit(backend, message(text, to='t'))
@@ -184,7 +182,7 @@ class DeadLetterSuite(PortSuite):
         assert json.loads(following.message)['parts'] == [{'text': 'three'}]
         assert await conversation(backend, 'c') == ['one', 'done', 'two', 'done']
 
-    async def test_a_retry_goes_on_from_where_the_dead_task_had_come(self, backend: Backend) -> None:
+    async def test_only_first_retry_continues_from_checkpoint(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't', 'the first', lease=OVER)
         done = Checkpoint(run='t.1', messages=turn('hello', 'step 1'), usage=RunUsage(requests=1))
@@ -199,7 +197,7 @@ class DeadLetterSuite(PortSuite):
         await backend.queue.cancel('u', OWNER, at=AT, force=True)
         assert (await claim_one(backend, 'v')).checkpoint is None
 
-    async def test_a_retry_is_charged_for_what_it_does_itself(self, backend: Backend) -> None:
+    async def test_retry_is_charged_only_for_its_own_usage(self, backend: Backend) -> None:
         async def spent() -> list[int]:
             return [usage.requests for usage in await backend.quotas.spent(OWNER, 1000, at=AT)]
 
@@ -219,7 +217,7 @@ class DeadLetterSuite(PortSuite):
         assert await spent() == [6]
 
     @pytest.mark.parametrize('back', ['before the retry', 'during the retry', 'after the retry'])
-    async def test_a_lost_holder_and_a_retry_are_charged_together_for_what_both_did(
+    async def test_lost_holder_and_retry_are_charged_for_checkpoint_usage_once(
         self, backend: Backend, back: str
     ) -> None:
         async def charge(requests: int) -> None:
@@ -245,7 +243,7 @@ class DeadLetterSuite(PortSuite):
         [spent] = await backend.quotas.spent(OWNER, 1000, at=AT)
         assert spent[1:] == (6, 60, 0)  # two before the checkpoint, three after it, and one by the retry
 
-    async def test_a_retry_of_a_task_that_was_answered_goes_on_with_the_answer(self, backend: Backend) -> None:
+    async def test_retry_of_answered_task_continues_with_answer(self, backend: Backend) -> None:
         await submit(backend, message('before', new='before', context='c'))
         await run(backend, 'before', messages=turn('before', '0'))
         await submit(backend, message('ask', new='t', context='c'))
@@ -275,7 +273,7 @@ class DeadLetterSuite(PortSuite):
         record = await record_of(backend.conversations(OWNER), 'c')
         assert record.usage.requests == 4
 
-    async def test_a_second_retry_of_a_task_that_was_answered_asks_again(self, backend: Backend) -> None:
+    async def test_second_retry_of_answered_task_starts_over(self, backend: Backend) -> None:
         await submit(backend, message('ask', new='t', context='c'))
         await run(backend, 't', 'input-required', messages=turn('ask', 'which?'))
         await submit(backend, message('this', to='t'))
@@ -287,7 +285,7 @@ class DeadLetterSuite(PortSuite):
         claimed = await claim_one(backend, 'v')
         assert (text_of(claimed.message), claimed.own_messages) == ('ask', None)
 
-    async def test_a_retry_goes_on_with_an_answer_also_when_the_conversation_is_gone(self, backend: Backend) -> None:
+    async def test_retry_of_answered_task_survives_deleted_conversation(self, backend: Backend) -> None:
         await submit(backend, message('before', new='before', context='c'))
         await run(backend, 'before', messages=turn('before', '0'))
         await submit(backend, message('ask', new='t', context='c'))
@@ -299,7 +297,7 @@ class DeadLetterSuite(PortSuite):
         claimed = await claim_one(backend, 'u')
         assert said(await backend.history(claimed)) == ['ask', 'which?']
 
-    async def test_a_worker_is_told_of_a_retried_task(self, backend: Backend) -> None:
+    async def test_retry_hints_workers_of_new_task(self, backend: Backend) -> None:
         await dead(backend, 't')
         hints: asyncio.Queue[str | None] = asyncio.Queue()
         stop = backend.listen(hints.put_nowait, lambda _: None)
@@ -308,21 +306,21 @@ class DeadLetterSuite(PortSuite):
             assert await hints.get() == 'u'
         stop()
 
-    async def test_a_dead_letter_is_not_retried_twice_by_accident(self, backend: Backend) -> None:
+    async def test_concurrent_retries_of_dead_letter_create_single_task(self, backend: Backend) -> None:
         await dead(backend, 't')
         outcomes = await asyncio.gather(*(retry(backend, 't', new) for new in ('u', 'v')), return_exceptions=True)
         [refused] = [outcome for outcome in outcomes if isinstance(outcome, UnsupportedOperationError)]
         [made] = [task for task in ('u', 'v') if await backend.reader.load(task, OWNER) is not None]
         assert refused.message == f'The task has already been retried, as the task {made}.'
 
-    async def test_a_dead_letter_is_retried_again_on_demand(self, backend: Backend) -> None:
+    async def test_dead_letter_can_be_retried_repeatedly_on_demand(self, backend: Backend) -> None:
         await dead(backend, 't')
         await retry(backend, 't', 'u')
         await retry(backend, 't', 'v', again=True)
         assert [letter.retried_as for letter in await backend.housekeeping.dead_letters()] == ['v']
         assert [await state_of(backend, task) for task in ('t', 'u', 'v')] == ['failed', 'submitted', 'submitted']
 
-    async def test_all_failed_tasks_are_listed_on_demand_oldest_failure_first(self, backend: Backend) -> None:
+    async def test_all_failed_tasks_are_listed_on_demand(self, backend: Backend) -> None:
         for n, state in enumerate(('failed', 'completed', 'rejected', 'failed')):
             await submit(backend, message(new=f't{n}', owner=OWNER if n else '/bob'))
             await run(backend, f't{n}', state, at=AT + 10 - n, failure='internal' if state == 'failed' else None)
@@ -337,7 +335,7 @@ class DeadLetterSuite(PortSuite):
         page = await backend.housekeeping.dead_letters('/bob', failed=True, after=after)
         assert [letter.task_id for letter in page] == ['t0']
 
-    async def test_a_failed_task_is_retried_on_demand_from_the_beginning(self, backend: Backend) -> None:
+    async def test_failed_task_is_retried_on_demand_without_checkpoint(self, backend: Backend) -> None:
         await submit(backend, message('before', new='before', context='c'))
         await run(backend, 'before', messages=turn('before', '0'))
         await submit(backend, message('one', new='t', context='c'))
@@ -364,7 +362,7 @@ class DeadLetterSuite(PortSuite):
         await retry(backend, 't', 'v', failed=True, again=True)
         assert [letter.retried_as for letter in await backend.housekeeping.dead_letters(failed=True)] == ['v']
 
-    async def test_a_failed_task_begins_again_with_its_last_turn(self, backend: Backend) -> None:
+    async def test_retry_of_failed_task_repeats_only_last_turn(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t', context='c'))
         await submit(backend, message('two', to='t'))
         first = await claim_one(backend, 't')
@@ -374,7 +372,7 @@ class DeadLetterSuite(PortSuite):
         assert await history(backend, 'u') == ['two']
         assert said(await backend.history(await claim_one(backend, 'u'))) == ['one', '1']
 
-    async def test_a_task_that_failed_after_a_question_begins_again_with_its_message(self, backend: Backend) -> None:
+    async def test_retry_of_task_failed_after_answer_starts_before_question(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t'))
         claimed = await claim_one(backend, 't')
         await submit(backend, message('two', to='t'))
@@ -388,14 +386,14 @@ class DeadLetterSuite(PortSuite):
         assert (text_of(claimed.message), claimed.own_messages) == ('one', None)
 
     @pytest.mark.parametrize('state', ['completed', 'canceled', 'rejected'])
-    async def test_a_task_that_has_not_failed_is_not_retried(self, backend: Backend, state: TaskState) -> None:
+    async def test_retry_of_task_without_failure_is_refused(self, backend: Backend, state: TaskState) -> None:
         await submit(backend, message(new='t'))
         await run(backend, 't', state)
         with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and is not a dead letter.'):
             await retry(backend, 't', 'u', failed=True)
 
     @pytest.mark.parametrize('state', ['completed', 'failed', 'canceled', 'input-required'])
-    async def test_what_is_no_dead_letter_is_not_retried(self, backend: Backend, state: TaskState) -> None:
+    async def test_only_dead_letters_are_retried_by_default(self, backend: Backend, state: TaskState) -> None:
         await submit(backend, message(new='t'))
         await run(backend, 't', state)
         with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and is not a dead letter.'):
@@ -404,13 +402,13 @@ class DeadLetterSuite(PortSuite):
             await retry(backend, 'nothing', 'u')
         assert await backend.reader.load('u', None) is None
 
-    async def test_a_client_that_sends_the_dead_message_again_gets_the_dead_task(self, backend: Backend) -> None:
+    async def test_repeated_message_of_retried_task_returns_dead_task(self, backend: Backend) -> None:
         await dead(backend, 't', message_id='m')
         await retry(backend, 't', 'u')
         accepted = await submit(backend, message(new='v', message_id='m'))
         assert (accepted.header.id, accepted.replayed) == ('t', True)
 
-    async def test_dead_letters_are_kept_as_long_as_other_finished_tasks(self, backend: Backend) -> None:
+    async def test_dead_letters_have_retention_of_finished_tasks(self, backend: Backend) -> None:
         end = AT + 2
         await submit(backend, message(new='older'))
         await run(backend, 'older', at=end - 1)
@@ -425,7 +423,7 @@ class DeadLetterSuite(PortSuite):
         assert gone == [['older'], ['older', 'dead'], ['older', 'dead', 'newer']]
         assert await backend.housekeeping.dead_letters() == []
 
-    async def test_each_message_of_a_retried_dead_letter_has_the_request_that_sent_it(self, backend: Backend) -> None:
+    async def test_retry_keeps_request_of_each_message(self, backend: Backend) -> None:
         await submit(backend, replace(message('one', new='t'), request=b'{"n":1}'))
         await submit(backend, replace(message('two', to='t'), request=b'{"n":2}'))
         await submit(backend, message('three', to='t'))

@@ -92,7 +92,7 @@ class DurableSuite(PortSuite):
 
     # --- the store --------------------------------------------------------------------------------------------------
 
-    async def test_what_one_process_leaves_the_next_one_finds(self, opened: Opened) -> None:
+    async def test_tasks_and_conversations_survive_process_restart(self, opened: Opened) -> None:
         first = opened()
         assert first.durable
         await submit(first, message('one', new='t', context='c'))
@@ -104,7 +104,7 @@ class DurableSuite(PortSuite):
         claimed = await claim_one(second, 'u')
         assert said(await second.history(claimed)) == ['one', '1']
 
-    async def test_what_one_process_was_answered_the_others_read(self, opened: Opened) -> None:
+    async def test_another_process_reads_committed_write_at_once(self, opened: Opened) -> None:
         here, there = opened(), opened()
         for n in range(20):
             task_id = f't{n}'
@@ -115,7 +115,7 @@ class DurableSuite(PortSuite):
             assert await here.events.has(task_id, 2)
             assert await conversation(here, f'context of {task_id}') == ['hi', task_id]
 
-    async def test_agents_that_share_a_store_have_nothing_to_do_with_each_other(self, opened: Opened) -> None:
+    async def test_agents_in_shared_store_are_isolated(self, opened: Opened) -> None:
         one, other = opened('one'), opened('other')
         for backend, text in ((one, 'hi'), (other, 'hello')):
             await submit(backend, message(text, new='t', context='c', message_id='m'))
@@ -129,7 +129,7 @@ class DurableSuite(PortSuite):
         await other.queue.cancel('t', OWNER, at=AT)
         assert (await one.reader.list(TaskQuery(owner=None))).total == 0
 
-    async def test_the_process_that_claims_a_task_hears_of_its_deliveries(self, opened: Opened) -> None:
+    async def test_claiming_process_is_hinted_of_due_webhook_deliveries(self, opened: Opened) -> None:
         first, second = opened(), opened()
         if second.outbox is None:
             pytest.skip('The backend has no push notifications.')
@@ -140,14 +140,14 @@ class DurableSuite(PortSuite):
         assert heard == ['due']
         stop()
 
-    async def test_an_owner_sees_the_same_beside_its_namesake_of_another_agent(self, opened: Opened) -> None:
+    async def test_owners_are_isolated_between_agents(self, opened: Opened) -> None:
         alone = [seen async for [seen] in lived((opened('alone'), OWNER))]
         async for seen in lived((opened('one'), OWNER), (opened('other'), OWNER)):
             assert seen == [alone[0]] * 2
             alone.pop(0)
         assert not alone
 
-    async def test_a_message_that_is_sent_to_two_processes_at_once_is_one_task(self, opened: Opened) -> None:
+    async def test_message_sent_to_several_processes_creates_single_task(self, opened: Opened) -> None:
         processes = [opened() for _ in range(4)]
         sent = [
             submit(process, message('hi', new=f't{n}', context='c', message_id='m'))
@@ -158,7 +158,7 @@ class DurableSuite(PortSuite):
         assert sorted(submission.replayed for submission in accepted) == [False, True, True, True]
         assert (await processes[0].reader.list(TaskQuery(owner=OWNER))).total == 1
 
-    async def test_a_conversation_that_another_process_has_changed_is_not_overwritten(self, opened: Opened) -> None:
+    async def test_saving_conversation_changed_by_another_process_conflicts(self, opened: Opened) -> None:
         here, there = (backend.conversations(OWNER) for backend in (opened(), opened()))
         await here.save(Conversation(conversation_id='c', messages=turn('one', '1')))
         old, new = await here.load('c'), await there.load('c')
@@ -172,7 +172,7 @@ class DurableSuite(PortSuite):
 
     # --- the queue --------------------------------------------------------------------------------------------------
 
-    async def test_processes_that_claim_at_once_never_run_two_tasks_of_a_context(self, opened: Opened) -> None:
+    async def test_concurrent_processes_run_tasks_of_context_in_order(self, opened: Opened) -> None:
         processes = [opened() for _ in range(3)]
         for n in range(24):
             await submit(processes[0], message(new=f't{n}', context=f'c{n % 4}'))
@@ -189,7 +189,7 @@ class DurableSuite(PortSuite):
             ran = [task.header.id for task in order if task.header.context_id == f'c{context}']
             assert ran == [f't{n}' for n in range(24) if n % 4 == context]
 
-    async def test_a_process_that_lost_its_task_to_another_one_writes_nothing(self, opened: Opened) -> None:
+    async def test_process_with_lost_lease_writes_nothing(self, opened: Opened) -> None:
         here, there = opened(), opened()
         await submit(here, message(new='t'))
         held = await claim_one(here, 't', 'here', lease=OVER)
@@ -205,7 +205,7 @@ class DurableSuite(PortSuite):
 
     # --- events -----------------------------------------------------------------------------------------------------
 
-    async def test_events_that_another_process_stores_reach_the_readers_here(self, opened: Opened) -> None:
+    async def test_events_of_another_process_reach_subscribers(self, opened: Opened) -> None:
         here, there = opened(), opened()
         await submit(there, message(new='t'))
         claimed = await claim_one(there, 't')
@@ -222,7 +222,7 @@ class DurableSuite(PortSuite):
             await stopped
         reader.close()
 
-    async def test_a_log_that_two_processes_write_in_turn_is_read_without_gaps(self, opened: Opened) -> None:
+    async def test_event_log_of_two_processes_has_no_gaps(self, opened: Opened) -> None:
         here, there = opened(), opened()
         await submit(here, message(new='t'))
         reader = here.events.subscribe('t', nothing)
@@ -239,7 +239,7 @@ class DurableSuite(PortSuite):
         assert await up_to(reader, 6) == [1, 2, 3, 4, 5, 6]
         reader.close()
 
-    async def test_a_reader_resumes_in_another_process_and_after_a_restart(self, opened: Opened) -> None:
+    async def test_subscriber_resumes_in_another_process_after_restart(self, opened: Opened) -> None:
         first = opened()
         await submit(first, message(new='t'))
         claimed = await claim_one(first, 't')
@@ -254,9 +254,7 @@ class DurableSuite(PortSuite):
         assert await up_to(reader, 4) == [4]
         reader.close()
 
-    async def test_who_reads_or_waits_for_a_task_that_another_process_erases_does_not_wait_for_ever(
-        self, opened: Opened
-    ) -> None:
+    async def test_erasure_by_another_process_ends_subscribers_and_waiters(self, opened: Opened) -> None:
         here, there = opened(), opened()
         await submit(there, message(new='t'))
         await run(there, 't', 'input-required')
@@ -274,7 +272,7 @@ class DurableSuite(PortSuite):
         for subscription in (reader, early):
             subscription.close()
 
-    async def test_who_waits_for_tasks_that_go_on_in_another_process_is_let_go(self, opened: Opened) -> None:
+    async def test_releasing_waiters_spares_tasks_held_by_process(self, opened: Opened) -> None:
         backend = opened()
         for task_id in ('kept', 'left'):
             await submit(backend, message(new=task_id))
@@ -291,7 +289,7 @@ class DurableSuite(PortSuite):
 
     # --- what processes tell each other -----------------------------------------------------------------------------
 
-    async def test_a_process_hears_in_its_own_event_loop_of_tasks_that_others_leave_to_it(self, opened: Opened) -> None:
+    async def test_hints_between_processes_arrive_in_own_event_loop(self, opened: Opened) -> None:
         here, there = opened(), opened()
         ready: asyncio.Queue[tuple[str | None, asyncio.AbstractEventLoop]] = asyncio.Queue()
         stop = here.listen(lambda task_id: ready.put_nowait((task_id, asyncio.get_running_loop())), nothing)
@@ -308,7 +306,7 @@ class DurableSuite(PortSuite):
                 taken = await claim(here, 'here')
         stop()
 
-    async def test_a_process_hears_that_others_want_its_task_canceled(self, opened: Opened) -> None:
+    async def test_cancel_by_another_process_reaches_holder(self, opened: Opened) -> None:
         here, there = opened(), opened()
         asked: asyncio.Queue[str] = asyncio.Queue()
         stop = here.listen(nothing, asked.put_nowait)
@@ -320,7 +318,7 @@ class DurableSuite(PortSuite):
         assert (await here.queue.renew('holder', ['t'], lease=LEASE)).cancel == ['t']
         stop()
 
-    async def test_a_process_knows_whose_events_are_read_in_another_one(self, opened: Opened) -> None:
+    async def test_process_sees_subscribers_of_another_process(self, opened: Opened) -> None:
         here, there = opened(), opened()
         stop = here.listen(nothing, nothing)
         await submit(here, message(new='queued'))
@@ -345,9 +343,7 @@ class DurableSuite(PortSuite):
             reader.close()
         stop()
 
-    async def test_a_reader_in_one_process_does_not_hide_the_live_text_of_a_reader_in_another_one(
-        self, opened: Opened
-    ) -> None:
+    async def test_plain_subscriber_hides_no_live_subscriber_of_another_process(self, opened: Opened) -> None:
         here, one, two = opened(), opened(), opened()
         stop = here.listen(nothing, nothing)
         await submit(here, message(new='t', at=NOW))
@@ -364,7 +360,7 @@ class DurableSuite(PortSuite):
             reader.close()
         stop()
 
-    async def test_two_workers_of_one_process_do_not_share_the_tasks_of_an_agent(self, opened: Opened) -> None:
+    async def test_second_worker_of_agent_in_process_is_refused(self, opened: Opened) -> None:
         first, second, other = opened(), opened(), opened('other')
         stop, stop_other = (backend.listen(nothing, nothing) for backend in (first, other))
         with pytest.raises(BackendUnusable):

@@ -116,7 +116,7 @@ class EndingSuite(PortSuite):
             canceled,
         ],
     )
-    async def test_who_waits_for_a_new_task_gets_the_stored_task_or_reads_it(self, backend: Backend, end: End) -> None:
+    async def test_task_given_to_waiting_caller_equals_stored_task(self, backend: Backend, end: End) -> None:
         task, stored = await end_of(backend, end)
         assert stored is not None
         assert task is None or (task.header, [*(task.history or ())], [*(task.artifacts or ())]) == (

@@ -70,7 +70,7 @@ async def take(backend: Backend) -> Claim:
 class EventLogSuite(PortSuite):
     """Tests of `EventLog`: every reader gets all events in order, once each, after the commit."""
 
-    async def test_a_reader_gets_what_is_stored_and_then_what_comes(self, backend: Backend) -> None:
+    async def test_subscriber_gets_stored_events_then_new_events(self, backend: Backend) -> None:
         claimed = await working(backend)
         await backend.queue.emit(claimed, [chunk(2, 'a'), chunk(3, 'b')])
         reader = backend.events.subscribe('t', nothing)
@@ -84,7 +84,7 @@ class EventLogSuite(PortSuite):
         assert await waiting == [4, 5]
         reader.close()
 
-    async def test_events_that_are_stored_after_subscribing_come_once(self, backend: Backend) -> None:
+    async def test_event_in_snapshot_is_not_delivered_again(self, backend: Backend) -> None:
         claimed = await working(backend)
         reader = backend.events.subscribe('t', nothing)
         await backend.queue.emit(claimed, [chunk(2, 'in the snapshot')])
@@ -94,9 +94,7 @@ class EventLogSuite(PortSuite):
         assert await next_of(reader) == [3]
         reader.close()
 
-    async def test_a_reader_from_the_beginning_gets_a_long_log_in_order_and_without_gaps(
-        self, backend: Backend
-    ) -> None:
+    async def test_long_event_log_is_delivered_without_gaps(self, backend: Backend) -> None:
         claimed = await working(backend)
         await backend.queue.emit(claimed, [chunk(n, 'x' * 100) for n in range(2, 1001)])
         reader = backend.events.subscribe('t', nothing)
@@ -108,7 +106,7 @@ class EventLogSuite(PortSuite):
         assert got + await waiting == list(range(1, 1501))
         reader.close()
 
-    async def test_readers_far_apart_get_the_same_events(self, backend: Backend) -> None:
+    async def test_subscribers_at_different_positions_get_same_events(self, backend: Backend) -> None:
         """Some readers read from memory, other readers from the store."""
         claimed = await working(backend)
         readers = {after: backend.events.subscribe('t', nothing) for after in (0, 1, 300, 599)}
@@ -120,7 +118,7 @@ class EventLogSuite(PortSuite):
             assert await up_to(reader, 600) == list(range(after + 1, 601))
             reader.close()
 
-    async def test_a_reader_that_holds_a_batch_while_too_much_piles_up_is_dropped(self, backend: Backend) -> None:
+    async def test_slow_subscriber_over_lag_limit_is_dropped(self, backend: Backend) -> None:
         claimed = await working(backend)
         dropped: list[str] = []
         slow = backend.events.subscribe('t', lambda: dropped.append('slow'))
@@ -140,7 +138,7 @@ class EventLogSuite(PortSuite):
         slow.close()
         quick.close()
 
-    async def test_a_reader_that_waits_is_not_dropped_however_much_comes_at_once(self, backend: Backend) -> None:
+    async def test_waiting_subscriber_is_not_dropped_by_large_batch(self, backend: Backend) -> None:
         claimed = await working(backend)
         reader = backend.events.subscribe('t', pytest.fail)
         reader.start(1)
@@ -150,7 +148,7 @@ class EventLogSuite(PortSuite):
         assert await waiting == list(range(2, 12))
         reader.close()
 
-    async def test_a_nudge_lets_a_waiting_reader_return_with_nothing_once(self, backend: Backend) -> None:
+    async def test_nudge_wakes_waiting_subscriber_once_without_events(self, backend: Backend) -> None:
         claimed = await working(backend)
         reader = backend.events.subscribe('t', nothing)
         reader.start(1)
@@ -166,7 +164,7 @@ class EventLogSuite(PortSuite):
         assert await waiting == [2]
         reader.close()
 
-    async def test_an_event_that_comes_with_a_nudge_is_not_passed_over(self, backend: Backend) -> None:
+    async def test_event_arriving_with_nudge_is_not_lost(self, backend: Backend) -> None:
         claimed = await working(backend)
         reader = backend.events.subscribe('t', nothing)
         reader.start(1)
@@ -177,7 +175,7 @@ class EventLogSuite(PortSuite):
         assert (await waiting or await next_of(reader)) == [2]
         reader.close()
 
-    async def test_a_task_is_watched_while_it_has_a_reader(self, backend: Backend) -> None:
+    async def test_task_is_watched_while_subscribed(self, backend: Backend) -> None:
         await working(backend)
         assert not backend.events.watched('t')
         one, two = (backend.events.subscribe('t', nothing) for _ in range(2))
@@ -193,7 +191,7 @@ class EventLogSuite(PortSuite):
         two.close()
         assert not backend.events.watched('t')
 
-    async def test_a_closed_readers_place_can_be_taken_by_another(self, backend: Backend) -> None:
+    async def test_new_subscriber_gets_events_after_previous_subscriber_closed(self, backend: Backend) -> None:
         claimed = await working(backend)
         backend.events.subscribe('t', nothing).close()
         await backend.queue.emit(claimed, [chunk(2, 'a')])
@@ -202,7 +200,7 @@ class EventLogSuite(PortSuite):
         assert await next_of(reader) == [1, 2]
         reader.close()
 
-    async def test_waiting_ends_when_the_task_stops(self, backend: Backend) -> None:
+    async def test_wait_for_task_ends_when_task_is_interrupted(self, backend: Backend) -> None:
         claimed = await working(backend)
         waits = [asyncio.ensure_future(backend.events.wait('t', after)) for after in (0, 1, 1)]
         await asyncio.sleep(0)
@@ -214,9 +212,7 @@ class EventLogSuite(PortSuite):
         async with asyncio.timeout(LIMIT):
             await asyncio.gather(*waits)
 
-    async def test_waiting_for_a_stop_that_has_been_returns_at_once_but_not_for_an_earlier_one(
-        self, backend: Backend
-    ) -> None:
+    async def test_wait_ignores_interruption_before_given_event(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await run(backend, 't', 'input-required')
         accepted = await submit(backend, message('answer', to='t'))
@@ -230,20 +226,20 @@ class EventLogSuite(PortSuite):
         async with asyncio.timeout(LIMIT):
             await waiting
 
-    async def test_waiting_for_a_task_that_has_ended_returns_at_once(self, backend: Backend) -> None:
+    async def test_wait_for_ended_task_returns_at_once(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await run(backend, 't')
         async with asyncio.timeout(LIMIT):
             await backend.events.wait('t', 0)
 
-    async def test_a_log_can_be_resumed_from_each_of_its_events_and_no_other(self, backend: Backend) -> None:
+    async def test_event_log_resumes_only_from_existing_events(self, backend: Backend) -> None:
         claimed = await working(backend)
         assert [await backend.events.has('t', n) for n in (0, 1, 2, 2**62)] == [True, True, False, False]
         await backend.queue.finish(claimed, ending(claimed))
         assert [await backend.events.has('t', n) for n in (0, 1, 2, 3)] == [True, True, True, False]
         assert not await backend.events.has('nowhere', 0)
 
-    async def test_a_log_that_was_swept_can_only_be_resumed_from_its_end(self, backend: Backend) -> None:
+    async def test_swept_event_log_resumes_only_from_its_end(self, backend: Backend) -> None:
         await working(backend)
         await expire(backend, 't')
         claimed = await claim_after_emitting(backend, 1200)
@@ -259,9 +255,7 @@ class EventLogSuite(PortSuite):
             await backend.events.wait('t', 0)
 
     @pytest.mark.parametrize('chunks', [20, 1200])
-    async def test_a_reader_that_comes_back_when_events_it_lacks_were_swept_is_dropped(
-        self, backend: Backend, chunks: int
-    ) -> None:
+    async def test_subscriber_missing_swept_events_is_dropped(self, backend: Backend, chunks: int) -> None:
         """A dropped reader has to begin with a new snapshot."""
         claimed = await working(backend)
         reader = backend.events.subscribe('t', pytest.fail)
@@ -276,7 +270,7 @@ class EventLogSuite(PortSuite):
         assert reader.dropped
         reader.close()
 
-    async def test_events_reach_readers_in_other_threads(self, backend: Backend) -> None:
+    async def test_events_reach_subscribers_in_another_thread(self, backend: Backend) -> None:
         claimed = await working(backend)
         reading = threading.Event()
         got: list[list[int]] = []
@@ -300,7 +294,7 @@ class EventLogSuite(PortSuite):
         await asyncio.to_thread(thread.join, LIMIT)
         assert got == [[2]]
 
-    async def test_a_reader_whose_loop_is_gone_holds_up_nobody(self, backend: Backend) -> None:
+    async def test_subscriber_of_closed_event_loop_blocks_no_subscriber(self, backend: Backend) -> None:
         claimed = await working(backend)
         leavers: list[Subscription] = []
 
@@ -320,7 +314,7 @@ class EventLogSuite(PortSuite):
         for subscription in (reader, *leavers):
             subscription.close()
 
-    async def test_the_events_of_two_tasks_are_two_logs(self, backend: Backend) -> None:
+    async def test_subscriber_gets_events_of_its_task_only(self, backend: Backend) -> None:
         first, second = await working(backend, 'a'), await working(backend, 'b')
         reader = backend.events.subscribe('a', nothing)
         reader.start(1)
@@ -330,7 +324,7 @@ class EventLogSuite(PortSuite):
             assert list(await reader.next()) == [TaskEvent(2, None, chunk(2, 'a').payload)]
         reader.close()
 
-    async def test_readers_are_told_of_events_only_once_they_are_stored(self, backend: Backend) -> None:
+    async def test_events_reach_subscriber_only_after_commit(self, backend: Backend) -> None:
         claimed = await working(backend)
         reader = backend.events.subscribe('t', nothing)
         reader.start(1)
@@ -350,7 +344,7 @@ class EventLogSuite(PortSuite):
         assert all(await reading)
         reader.close()
 
-    async def test_readers_are_not_told_of_what_was_refused(self, backend: Backend) -> None:
+    async def test_refused_events_do_not_reach_subscribers(self, backend: Backend) -> None:
         stale = await working(backend)
         await expire(backend, 't')
         [valid] = await backend.queue.claim(Slot('other', LEASE), at=AT, limit=1)

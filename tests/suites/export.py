@@ -56,7 +56,7 @@ def _name(item: ExportedTask | ExportedConversation) -> str:
 class ExportSuite(PortSuite):
     """All that an owner has, handed out and erased."""
 
-    async def test_an_export_has_all_tasks_and_then_all_conversations_of_an_owner(self, backend: Backend) -> None:
+    async def test_export_lists_all_tasks_then_conversations_of_owner(self, backend: Backend) -> None:
         await done(backend, 'a', context='c')
         await submit(backend, message(new='b', context='d'))
         await done(backend, 'x', context='c', owner='/bob')
@@ -64,13 +64,13 @@ class ExportSuite(PortSuite):
         assert await exported(backend, '/bob') == ['x', 'c:']
         assert await exported(backend, '/eve') == []
 
-    async def test_an_export_of_a_context_has_nothing_of_others(self, backend: Backend) -> None:
+    async def test_export_of_context_is_limited_to_context(self, backend: Backend) -> None:
         for task_id, context in (('a', 'c'), ('b', 'd'), ('e', 'c')):
             await done(backend, task_id, context=context)
         assert await exported(backend, context='c') == ['a', 'e', 'c:']
         assert await exported(backend, context='nothing') == []
 
-    async def test_a_task_is_exported_with_its_messages_and_artifacts(self, backend: Backend) -> None:
+    async def test_exported_task_has_messages_and_artifacts(self, backend: Backend) -> None:
         await submit(backend, message('do it', new='t'))
         answer = b'{"messageId":"answer","parts":[{"text":"done"}]}'
         artifact = b'{"artifactId":"a","parts":[{"text":"the result"}]}'
@@ -81,7 +81,7 @@ class ExportSuite(PortSuite):
         assert [text_of(body) for body in exported.task.artifacts or ()] == ['the result']
         assert exported.requests == []
 
-    async def test_a_task_is_exported_with_the_requests_of_its_messages(self, backend: Backend) -> None:
+    async def test_exported_task_has_requests_of_its_messages(self, backend: Backend) -> None:
         await submit(backend, replace(message('one', new='t'), request=b'{"n":1}'))
         for n, text in ((2, 'two'), (3, 'three')):
             await submit(backend, replace(message(text, to='t'), request=b'{"n":%d}' % n))
@@ -90,7 +90,7 @@ class ExportSuite(PortSuite):
         assert isinstance(exported, ExportedTask)
         assert exported.requests == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
 
-    async def test_a_conversation_is_exported_with_its_messages_usage_and_branches(self, backend: Backend) -> None:
+    async def test_exported_conversation_has_messages_usage_and_branches(self, backend: Backend) -> None:
         await done(backend, 't', context='c', usage=RunUsage(requests=3))
         store = backend.conversations(OWNER)
         record = await record_of(store, 'c')
@@ -102,13 +102,13 @@ class ExportSuite(PortSuite):
         assert said(conversation.messages) == ['t', 'u', 'done']
         assert [said(branch) for branch in conversation.branches] == [['t', 'done']]
 
-    async def test_many_tasks_and_conversations_are_exported_batch_by_batch(self, backend: Backend) -> None:
+    async def test_export_of_several_batches_is_complete(self, backend: Backend) -> None:
         names = [f't{n:04d}' for n in range(501)]
         for name in names:
             await done(backend, name)
         assert await exported(backend) == [*names, *(f'context of {name}:' for name in names)]
 
-    async def test_a_task_that_ends_while_it_is_exported_is_exported_once(self, backend: Backend) -> None:
+    async def test_task_ending_during_export_is_exported_once(self, backend: Backend) -> None:
         await done(backend, 'b')
         await done(backend, 'd', state='input-required')
         await backend.housekeeping.sweep(Retention(), at=AT)
@@ -125,7 +125,7 @@ class ExportSuite(PortSuite):
                     await backend.housekeeping.sweep(Retention(), at=AT)
         assert sorted(names) == ['a', 'b', 'c', 'd']
 
-    async def test_what_goes_while_it_is_exported_is_left_out(self, backend: Backend) -> None:
+    async def test_export_leaves_out_data_erased_meanwhile(self, backend: Backend) -> None:
         for name in 'abc':
             await done(backend, name, context=name)
         lines: list[str] = []
@@ -139,7 +139,7 @@ class ExportSuite(PortSuite):
                     await erase(backend, context='b')
         assert lines == ['a', 'c', 'a:', 'c:']
 
-    async def test_an_owner_is_erased_with_all_that_it_has_and_with_nothing_else(self, backend: Backend) -> None:
+    async def test_erasing_owner_deletes_exactly_its_own_data(self, backend: Backend) -> None:
         await done(backend, 'a', context='c')
         await done(backend, 'b', context='d', artifacts=[('x', b'{"artifactId":"x","parts":[]}')])
         await done(backend, 'x', context='c', owner='/bob')
@@ -150,7 +150,7 @@ class ExportSuite(PortSuite):
         assert await conversation(backend, 'c', '/bob') == ['x', 'done']
         assert not await erase(backend)
 
-    async def test_a_context_is_erased_with_nothing_that_another_one_shares(self, backend: Backend) -> None:
+    async def test_erasing_context_keeps_messages_shared_with_fork(self, backend: Backend) -> None:
         await done(backend, 'a', context='c')
         await done(backend, 'b', context='d')
         await backend.conversations(OWNER).fork('c', new_conversation_id='fork')
@@ -158,7 +158,7 @@ class ExportSuite(PortSuite):
         assert await exported(backend) == ['b', 'd:', 'fork:']
         assert await conversation(backend, 'fork') == ['a', 'done']
 
-    async def test_model_messages_that_no_conversation_has_go_with_their_owner(self, backend: Backend) -> None:
+    async def test_erasing_owner_deletes_orphaned_model_messages(self, backend: Backend) -> None:
         record = ConversationRecord(conversation_id='c', head_id=None)
         entries = [ConversationEntry(id=f'e{n}', parent_id=None, message=turn('hi', '.')[0]) for n in range(501)]
         others = [replace(each, id=f'a{each.id}') for each in entries]  # more than a batch, and first in each index
@@ -170,7 +170,7 @@ class ExportSuite(PortSuite):
             await backend.conversations(OWNER).read_entry('e0')
         assert await backend.conversations('/bob').read_entry('e0') == entries[0]
 
-    async def test_what_there_is_much_of_is_erased_in_many_small_steps(self, backend: Backend) -> None:
+    async def test_erasing_owner_with_many_rows_takes_several_batches(self, backend: Backend) -> None:
         await submit(backend, message(new='long', context='c'))
         claimed = await claim_one(backend, 'long')
         await backend.queue.emit(claimed, [chunk(n, '.') for n in range(2, 1201)])
@@ -183,7 +183,7 @@ class ExportSuite(PortSuite):
         assert len(batches) > 1
         assert sum(batches, Erased()) == Erased(tasks=121, items=122, events=1441, conversations=121, entries=840)
 
-    async def test_tasks_of_many_messages_are_erased_in_several_steps(self, backend: Backend) -> None:
+    async def test_erasing_tasks_with_many_messages_takes_several_batches(self, backend: Backend) -> None:
         for name in 'abc':
             said_much = [(f'{n}', b'{"parts":[]}') for n in range(300)]
             await done(backend, name, context='c', history=said_much)
@@ -193,9 +193,7 @@ class ExportSuite(PortSuite):
         assert steps == [2, 1, 0]
 
     @pytest.mark.parametrize('state', ['submitted', 'working'])
-    async def test_nothing_is_erased_while_a_task_of_it_is_queued_or_runs(
-        self, backend: Backend, state: TaskState
-    ) -> None:
+    async def test_erasing_owner_with_live_task_is_refused(self, backend: Backend, state: TaskState) -> None:
         await done(backend, 'a', context='c')
         await submit(backend, message(new='t', context='d'))
         if state == 'working':
@@ -205,9 +203,7 @@ class ExportSuite(PortSuite):
         assert await exported(backend) == ['a', 't', 'c:']
         assert (await erase(backend, context='c')).tasks == 1
 
-    async def test_the_readers_of_waiting_tasks_that_are_erased_are_told_that_they_are_over(
-        self, backend: Backend
-    ) -> None:
+    async def test_erasing_owner_sends_canceled_to_subscribers(self, backend: Backend) -> None:
         await done(backend, 't', state='input-required')
         reader = backend.events.subscribe('t', lambda: None)
         reader.start(2)
@@ -216,7 +212,7 @@ class ExportSuite(PortSuite):
             assert [(event.n, event.state) for event in await reader.next()] == [(3, 'canceled')]
         reader.close()
 
-    async def test_what_was_not_erased_is_there_after_the_store_was_compacted(self, backend: Backend) -> None:
+    async def test_compacting_store_keeps_tasks_and_conversations(self, backend: Backend) -> None:
         await done(backend, 't', context='c')
         await done(backend, 'x', owner='/bob')
         await erase(backend, '/bob')
@@ -224,7 +220,7 @@ class ExportSuite(PortSuite):
         assert await exported(backend) == ['t', 'c:']
         assert await conversation(backend, 'c') == ['t', 'done']
 
-    async def test_what_was_erased_can_begin_anew(self, backend: Backend) -> None:
+    async def test_erased_task_and_context_ids_can_be_reused(self, backend: Backend) -> None:
         await done(backend, 't', context='c')
         await erase(backend)
         assert not (await submit(backend, message('do t', new='t', context='c'))).replayed

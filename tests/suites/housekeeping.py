@@ -67,7 +67,7 @@ async def done(backend: Backend, task_id: str, *, at: int = AT, context: str | N
 class RetentionSuite(PortSuite):
     """Tests of deletion by age, by number and on demand."""
 
-    async def test_the_events_of_a_finished_task_go_first_and_the_task_stays_whole(self, backend: Backend) -> None:
+    async def test_sweep_deletes_old_events_and_leaves_task_unchanged(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t'))
         claimed = await claim_one(backend, 't')
         await backend.queue.emit(claimed, [chunk(2, 'Hel', append=False), chunk(3, 'lo')])
@@ -80,7 +80,7 @@ class RetentionSuite(PortSuite):
         assert not await backend.events.has('t', 0)
         assert await backend.reader.load('t', OWNER) == before
 
-    async def test_a_finished_task_goes_after_its_time_and_its_conversation_stays(self, backend: Backend) -> None:
+    async def test_sweep_deletes_old_task_and_keeps_conversation(self, backend: Backend) -> None:
         await done(backend, 't', context='c', messages=turn('hi', 'hello'))
         await sweep(backend, AT + 100 * SECOND)
         assert await task_ids(backend) == ['t']
@@ -90,19 +90,19 @@ class RetentionSuite(PortSuite):
         with pytest.raises(TaskNotFoundError):
             await submit(backend, message('more', to='t'))
 
-    async def test_a_message_whose_task_has_gone_is_a_new_one(self, backend: Backend) -> None:
+    async def test_repeated_message_of_swept_task_creates_new_task(self, backend: Backend) -> None:
         await done(backend, 't', context='c')
         await sweep(backend, AT + 100 * SECOND + 1)
         accepted = await submit(backend, message(new='u', context='c', message_id='message hello for t'))
         assert (accepted.header.id, accepted.replayed) == ('u', False)
 
-    async def test_over_their_number_the_oldest_finished_tasks_go(self, backend: Backend) -> None:
+    async def test_sweep_deletes_oldest_finished_tasks_over_max_tasks(self, backend: Backend) -> None:
         for n in range(5):
             await done(backend, f't{n}', at=AT + n)
         await sweep(backend, AT + 5, Retention(max_tasks=2))
         assert await task_ids(backend) == ['t3', 't4']
 
-    async def test_a_sweep_says_what_goes_before_its_time_because_of_a_number(self, backend: Backend) -> None:
+    async def test_sweep_reports_tasks_and_contexts_deleted_before_expiry(self, backend: Backend) -> None:
         for n in range(5):
             await done(backend, f't{n}', context=f'c{n}', at=AT + n * SECOND, messages=turn('hi', '.'))
         span = timedelta(seconds=3)
@@ -111,7 +111,7 @@ class RetentionSuite(PortSuite):
         assert (swept.over, swept.full) == ({'tasks': 2, 'contexts': 2}, False)
         assert await task_ids(backend) == ['t4']
 
-    async def test_a_batch_of_a_sweep_is_full_while_more_is_due(self, backend: Backend) -> None:
+    async def test_sweep_batch_is_full_while_more_rows_are_due(self, backend: Backend) -> None:
         for n in range(120):
             await done(backend, f't{n}')
         full: list[bool] = []
@@ -122,7 +122,7 @@ class RetentionSuite(PortSuite):
         assert await task_ids(backend) == []
 
     @pytest.mark.parametrize('state', ['submitted', 'working', 'input-required', 'auth-required'])
-    async def test_a_task_that_has_not_ended_stays_with_its_events(self, backend: Backend, state: TaskState) -> None:
+    async def test_sweep_keeps_unfinished_task_and_its_events(self, backend: Backend, state: TaskState) -> None:
         await done(backend, 'done')
         await submit(backend, message(new='t', context='c'))
         if state == 'working':
@@ -135,7 +135,7 @@ class RetentionSuite(PortSuite):
         assert await state_of(backend, 't') == state
         assert await backend.events.has('t', 0)
 
-    async def test_a_conversation_goes_after_its_time_unless_a_task_of_it_lives(self, backend: Backend) -> None:
+    async def test_sweep_deletes_idle_conversations_without_unfinished_tasks(self, backend: Backend) -> None:
         for context in ('idle', 'used', 'waiting'):
             await done(backend, f'first in {context}', context=context, messages=turn('hi', context))
         await submit(backend, message(new='again', context='waiting'))
@@ -147,7 +147,7 @@ class RetentionSuite(PortSuite):
         assert await conversation(backend, 'used') == ['hi', 'used', 'more', 'used']
         assert await conversation(backend, 'waiting') == ['hi', 'waiting']
 
-    async def test_over_their_number_the_conversations_unused_for_longest_go(self, backend: Backend) -> None:
+    async def test_sweep_deletes_least_recently_used_conversations_over_limit(self, backend: Backend) -> None:
         for n in range(4):
             await done(backend, f't{n}', at=AT + n, context=f'c{n}', messages=turn('hi', '.'))
         await done(backend, 'again', at=AT + 9, context='c0', messages=turn('again', '.'))
@@ -155,7 +155,7 @@ class RetentionSuite(PortSuite):
         records = await backend.conversations(OWNER).list_conversations()
         assert [record.conversation_id for record in records] == ['c0', 'c3']
 
-    async def test_a_task_that_waits_too_long_fails_and_tells_its_readers(self, backend: Backend) -> None:
+    async def test_expired_interrupted_task_fails_with_event_for_subscribers(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t', context='c'))
         await run(
             backend, 't', 'input-required', messages=turn('hi', 'which?'), status_message=b'{"parts":[{"text":"?"}]}'
@@ -179,7 +179,7 @@ class RetentionSuite(PortSuite):
         assert await conversation(backend, 'c') == []
         reader.close()
 
-    async def test_a_sweep_takes_many_small_steps(self, backend: Backend) -> None:
+    async def test_sweep_of_many_rows_takes_several_batches(self, backend: Backend) -> None:
         await submit(backend, message(new='long'))
         claimed = await claim_one(backend, 'long')
         await backend.queue.emit(claimed, [chunk(n, '.') for n in range(2, 1201)])
@@ -189,7 +189,7 @@ class RetentionSuite(PortSuite):
         assert await sweep(backend, AT + 1001 * SECOND) > 1
         assert await task_ids(backend) == []
 
-    async def test_over_their_number_tasks_go_with_their_events_however_many_those_are(self, backend: Backend) -> None:
+    async def test_sweep_over_max_tasks_deletes_long_event_logs(self, backend: Backend) -> None:
         await submit(backend, message(new='long'))
         claimed = await claim_one(backend, 'long')
         await backend.queue.emit(claimed, [chunk(n, '.') for n in range(2, 1201)])
@@ -199,11 +199,11 @@ class RetentionSuite(PortSuite):
         assert await task_ids(backend) == ['newer']
         assert [event.n for event in await events(backend, 'newer')] == [1, 2]
 
-    async def test_an_empty_store_has_nothing_to_sweep(self, backend: Backend) -> None:
+    async def test_sweep_of_empty_store_deletes_no_rows(self, backend: Backend) -> None:
         assert not await backend.housekeeping.sweep(Retention(), at=AT)
 
     @pytest.mark.parametrize('state', ['completed', 'failed', 'canceled', 'input-required'])
-    async def test_a_task_is_erased_with_all_that_belongs_to_it(self, backend: Backend, state: TaskState) -> None:
+    async def test_erased_task_leaves_no_events_or_message_ids(self, backend: Backend, state: TaskState) -> None:
         await submit(backend, message(new='t', context='c', message_id='m'))
         await run(backend, 't', state, messages=turn('hi', 'hello'))
         assert await backend.housekeeping.erase_task('t', OWNER, at=AT)
@@ -215,7 +215,7 @@ class RetentionSuite(PortSuite):
         assert [event.n for event in await events(backend, 't')] == [1, 2]
 
     @pytest.mark.parametrize('state', ['submitted', 'working'])
-    async def test_a_task_that_is_queued_or_runs_is_not_erased(self, backend: Backend, state: TaskState) -> None:
+    async def test_erasing_queued_or_running_task_is_refused(self, backend: Backend, state: TaskState) -> None:
         await submit(backend, message(new='t', context='c'))
         if state == 'working':
             await claim_one(backend, 't')
@@ -225,7 +225,7 @@ class RetentionSuite(PortSuite):
             await erase(backend, context='c')
         assert await state_of(backend, 't') == state
 
-    async def test_a_context_is_erased_with_its_tasks_or_not_at_all(self, backend: Backend) -> None:
+    async def test_context_is_erased_completely_or_not_at_all(self, backend: Backend) -> None:
         for task_id in 'ab':
             await done(backend, task_id, context='c', messages=turn('hi', task_id))
         await done(backend, 'elsewhere', messages=turn('hi', 'x'))
@@ -240,7 +240,7 @@ class RetentionSuite(PortSuite):
         assert await conversation(backend, 'context of elsewhere') == ['hi', 'x']
         assert not await erase(backend, context='c')
 
-    async def test_only_their_owner_erases_tasks_and_contexts(self, backend: Backend) -> None:
+    async def test_erasing_by_another_owner_deletes_nothing(self, backend: Backend) -> None:
         await done(backend, 't', context='c', messages=turn('hi', 'hello'))
         assert not await backend.housekeeping.erase_task('t', '/bob', at=AT)
         assert not await erase(backend, '/bob', 'c')
@@ -249,9 +249,7 @@ class RetentionSuite(PortSuite):
         assert await backend.housekeeping.erase_task('t', None, at=AT)
         assert await erase(backend, context='c')
 
-    async def test_the_readers_of_a_waiting_task_that_is_erased_are_told_that_it_is_over(
-        self, backend: Backend
-    ) -> None:
+    async def test_erasing_interrupted_task_sends_canceled_to_subscribers(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await run(backend, 't', 'input-required')
         reader = backend.events.subscribe('t', lambda: None)
@@ -262,7 +260,7 @@ class RetentionSuite(PortSuite):
 
     @pytest.mark.parametrize('slot', [None, Slot('holder', LEASE)])
     @pytest.mark.parametrize('context', [None, 'c'])
-    async def test_messages_are_refused_while_their_owner_or_their_context_is_erased(
+    async def test_erasure_of_owner_or_context_refuses_messages(
         self, backend: Backend, context: str | None, slot: Slot | None
     ) -> None:
         await submit(backend, message(new='running', context='c'), slot=Slot('holder', LEASE))
@@ -287,9 +285,7 @@ class RetentionSuite(PortSuite):
             await submit(backend, sent, slot=slot)
 
     @pytest.mark.parametrize('swept', [False, True])
-    async def test_an_erasure_without_an_end_refuses_messages_for_a_time_only(
-        self, backend: Backend, swept: bool
-    ) -> None:
+    async def test_unfinished_erasure_refuses_messages_only_until_expiry(self, backend: Backend, swept: bool) -> None:
         await backend.housekeeping.set_erasing(OWNER, None, until=AT)
         await backend.housekeeping.set_erasing(OWNER, None, until=AT + SECOND)
         await sweep(backend, AT + SECOND - 1)

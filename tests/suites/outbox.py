@@ -39,7 +39,7 @@ __all__ = (
 class OutboxSuite(PortSuite):
     """Tests of deliveries, from the commit of the events to the deletion."""
 
-    async def test_all_events_are_delivered_in_order_to_each_configuration(self, backend: Backend) -> None:
+    async def test_each_webhook_gets_all_events_in_order(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await register(backend, 'a', 'b')
         claimed = await claim_one(backend, 't')
@@ -48,9 +48,7 @@ class OutboxSuite(PortSuite):
         heard = ['1 working', '2 whole', '3 completed']
         assert await told(backend) == {'a': heard, 'b': heard}
 
-    async def test_a_configuration_that_comes_with_a_message_hears_of_all_that_it_leads_to(
-        self, backend: Backend
-    ) -> None:
+    async def test_webhook_gets_events_after_its_message(self, backend: Backend) -> None:
         await submit(backend, with_config(message(new='t'), 'a'))
         await run(backend, 't', 'input-required')
         await submit(backend, with_config(message('more', to='t'), 'b'))
@@ -58,7 +56,7 @@ class OutboxSuite(PortSuite):
         rest = ['3 working', '4 completed']
         assert await told(backend) == {'a': ['1 working', '2 input-required', *rest], 'b': rest}
 
-    async def test_a_message_with_one_too_many_is_refused_and_stores_nothing(self, backend: Backend) -> None:
+    async def test_message_with_push_config_over_limit_is_refused(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await register(backend, *'0123456789')
         await run(backend, 't', 'input-required')
@@ -67,7 +65,7 @@ class OutboxSuite(PortSuite):
         task = await load(backend, 't')
         assert task.header.state == 'input-required'
 
-    async def test_each_takes_what_it_wants(self, backend: Backend) -> None:
+    async def test_webhook_gets_statuses_artifacts_or_chunks_as_configured(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         takes: tuple[Takes, ...] = ('statuses', 'artifacts', 'chunks')
         for take in takes:
@@ -82,7 +80,7 @@ class OutboxSuite(PortSuite):
             'chunks': ['1 working', '2 one ', '3 two', '4 ', '5 completed'],
         }
 
-    async def test_an_artifact_that_ends_with_its_task_is_told_as_it_is_kept(self, backend: Backend) -> None:
+    async def test_webhook_gets_final_artifact_as_stored(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await register(backend, 'c')
         claimed = await claim_one(backend, 't')
@@ -93,7 +91,7 @@ class OutboxSuite(PortSuite):
         )
         assert await told(backend) == {'c': ['1 working', '3 the end', '4 completed']}
 
-    async def test_what_others_do_to_a_task_is_told_too(self, backend: Backend) -> None:
+    async def test_webhook_is_notified_of_cancel_and_expiry(self, backend: Backend) -> None:
         for task_id in ('queued', 'waits'):
             await submit(backend, message(new=task_id))
             await register(backend, task_id, task_id=task_id)
@@ -105,14 +103,14 @@ class OutboxSuite(PortSuite):
             'waits': ['1 working', '2 input-required', '3 failed'],
         }
 
-    async def test_the_question_after_a_part_of_an_answer_is_told_too(self, backend: Backend) -> None:
+    async def test_webhook_is_notified_of_question_after_partial_answer(self, backend: Backend) -> None:
         await pause(backend)
         await register(backend, 'c')
         waiting = await asked(backend)
         await submit(backend, answering(waiting, 'one', rest=b'{"messageId":"r","parts":[]}'))
         assert await told(backend) == {'c': [f'{waiting.number + 1} input-required']}
 
-    async def test_a_write_that_is_refused_tells_nobody(self, backend: Backend) -> None:
+    async def test_refused_write_notifies_no_webhook(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't')
         await register(backend, 'c')
@@ -121,7 +119,7 @@ class OutboxSuite(PortSuite):
             await backend.queue.finish(claimed, ending(claimed))
         assert await told(backend) == {'c': ['2 canceled']}
 
-    async def test_what_is_leased_is_nobody_elses_until_the_lease_ends(self, backend: Backend) -> None:
+    async def test_leased_delivery_is_exclusive_until_lease_expires(self, backend: Backend) -> None:
         await finished(backend)
         [first] = await lease(backend, lease=OVER)
         [again] = await lease(backend)
@@ -135,14 +133,14 @@ class OutboxSuite(PortSuite):
         await outbox_of(backend).done(again)
         assert await told(backend) == {'c': ['2 completed']}
 
-    async def test_everything_of_a_delivery_is_as_it_was_registered(self, backend: Backend) -> None:
+    async def test_delivery_has_task_owner_and_config_as_registered(self, backend: Backend) -> None:
         await finished(backend)
         [delivery] = await lease(backend)
         assert (delivery.task_id, delivery.owner, delivery.config) == ('t', OWNER, config())
         assert delivery.id.isascii()
         assert delivery.id.isprintable()
 
-    async def test_what_failed_is_tried_again_at_its_time_and_before_what_follows(self, backend: Backend) -> None:
+    async def test_failed_delivery_is_retried_before_following_deliveries(self, backend: Backend) -> None:
         await finished(backend)
         [first] = await lease(backend)
         await outbox_of(backend).failed(first, at=AT, pause=OVER, error='HTTP 500')
@@ -153,7 +151,7 @@ class OutboxSuite(PortSuite):
         nothing = await outbox_of(backend).lease(lease=LEASE, limit=1, held={})
         assert (list(nothing.deliveries), nothing.wait) == ([], None)
 
-    async def test_what_failed_waits_for_its_time_and_what_follows_waits_with_it(self, backend: Backend) -> None:
+    async def test_failed_delivery_delays_following_deliveries_until_retry(self, backend: Backend) -> None:
         await finished(backend)
         [first] = await lease(backend)
         await outbox_of(backend).failed(first, at=AT, pause=LEASE, error='HTTP 500')
@@ -162,7 +160,7 @@ class OutboxSuite(PortSuite):
         assert waiting.wait is not None
         assert 0 < waiting.wait <= LEASE
 
-    async def test_what_is_handed_back_may_be_tried_at_once(self, backend: Backend) -> None:
+    async def test_released_delivery_can_be_leased_at_once(self, backend: Backend) -> None:
         await finished(backend)
         [first] = await lease(backend)
         await outbox_of(backend).release(first)
@@ -172,7 +170,7 @@ class OutboxSuite(PortSuite):
             await late
         assert await lease(backend) == []
 
-    async def test_what_is_given_up_is_dead_and_the_next_one_goes_on(self, backend: Backend) -> None:
+    async def test_dead_delivery_does_not_block_next_delivery(self, backend: Backend) -> None:
         await finished(backend)
         [first] = await lease(backend)
         await fail(backend, first)
@@ -190,7 +188,7 @@ class OutboxSuite(PortSuite):
             error='HTTP 500',
         )
 
-    async def test_a_dead_one_is_retried_as_if_it_were_new(self, backend: Backend) -> None:
+    async def test_retried_dead_delivery_starts_without_failures(self, backend: Backend) -> None:
         heard: list[str] = []
         stop = outbox_of(backend).listen(lambda: heard.append('due'))
         await finished(backend)
@@ -208,7 +206,7 @@ class OutboxSuite(PortSuite):
         with pytest.raises(UnsupportedOperationError):
             await outbox_of(backend).retry('no such delivery')
 
-    async def test_dead_ones_are_listed_by_owner_and_page(self, backend: Backend) -> None:
+    async def test_dead_deliveries_are_listed_by_owner_and_page(self, backend: Backend) -> None:
         for n, (task_id, owner) in enumerate((('t', OWNER), ('u', '/bob'), ('v', OWNER))):
             await submit(backend, message(new=task_id, owner=owner))
             await configs_of(backend).create(task_id, owner, config(task_id), limit=1)
@@ -222,7 +220,7 @@ class OutboxSuite(PortSuite):
         [first, *_] = everything
         assert list(await outbox.dead(limit=1, after=(first.at, first.id))) == [everything[1]]
 
-    async def test_what_is_stored_while_something_is_delivered_is_not_forgotten(self, backend: Backend) -> None:
+    async def test_events_stored_during_delivery_are_not_lost(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await register(backend, 'c')
         claimed = await claim_one(backend, 't')
@@ -238,13 +236,13 @@ class OutboxSuite(PortSuite):
         heard += (await told(backend)).get('c', [])
         assert heard == ['1 working', *(f'{n} whole' for n in range(2, 32))]
 
-    async def test_no_more_are_leased_than_asked_for(self, backend: Backend) -> None:
+    async def test_lease_of_deliveries_respects_limit(self, backend: Backend) -> None:
         for name in 'abc':
             await canceled(backend, f'/{name}', name)
         assert [delivery.config.id for delivery in await lease(backend, limit=2)] == ['a', 'b']
         assert [delivery.config.id for delivery in await lease(backend, limit=2)] == ['c']
 
-    async def test_no_owner_gets_more_than_are_left_for_others(self, backend: Backend) -> None:
+    async def test_owner_leases_only_its_share_of_deliveries(self, backend: Backend) -> None:
         await canceled(backend, '/bob', *(f'b{n}' for n in range(20)))
         await canceled(backend, '/cid', 'c')
         assert [delivery.config.id for delivery in await lease(backend, limit=8)] == ['b0', 'b1', 'b2', 'b3', 'c']
@@ -256,9 +254,7 @@ class OutboxSuite(PortSuite):
         assert [delivery.config.id for delivery in await lease(backend, limit=1)] == ['b5']
 
     @pytest.mark.parametrize('owners', [2, 12])
-    async def test_those_who_wait_behind_owners_that_have_enough_get_theirs(
-        self, backend: Backend, owners: int
-    ) -> None:
+    async def test_owner_behind_saturated_owners_gets_its_delivery(self, backend: Backend, owners: int) -> None:
         greedy = [f'/{n:02}' for n in range(owners)]
         for owner in greedy:
             await canceled(backend, owner, *(f'{owner} {n}' for n in range(3)))
@@ -267,7 +263,7 @@ class OutboxSuite(PortSuite):
             'z'
         ]
 
-    async def test_senders_who_ask_at_once_get_different_ones(self, backend: Backend) -> None:
+    async def test_concurrent_senders_lease_different_deliveries(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await register(backend, *'abcdef')
         await backend.queue.cancel('t', OWNER, at=AT)
@@ -276,7 +272,7 @@ class OutboxSuite(PortSuite):
         got += [delivery.config.id for delivery in await lease(backend)]
         assert sorted(got) == [*'abcdef']
 
-    async def test_one_that_is_deleted_while_it_is_sent_is_told_nothing_more(self, backend: Backend) -> None:
+    async def test_webhook_deleted_during_delivery_gets_no_more_events(self, backend: Backend) -> None:
         await finished(backend)
         [first] = await lease(backend)
         await configs_of(backend).delete('t', OWNER, 'c')
@@ -285,14 +281,14 @@ class OutboxSuite(PortSuite):
         assert await lease(backend) == []
         assert list(await outbox_of(backend).dead()) == []
 
-    async def test_one_that_is_replaced_gets_what_waits_for_it(self, backend: Backend) -> None:
+    async def test_replaced_push_config_gets_pending_deliveries(self, backend: Backend) -> None:
         await finished(backend)
         await register(backend, 'c', body=b'new')
         [first] = await lease(backend)
         assert first.config.body == b'new'
         assert in_short(first.event) == '1 working'
 
-    async def test_listeners_hear_of_a_webhook_whose_task_may_have_gone_on_meanwhile(self, backend: Backend) -> None:
+    async def test_registering_webhook_hints_delivery_listeners(self, backend: Backend) -> None:
         heard: list[str] = []
         await submit(backend, message(new='t'))
         stop = outbox_of(backend).listen(lambda: heard.append('due'))
@@ -300,7 +296,7 @@ class OutboxSuite(PortSuite):
         stop()
         assert heard
 
-    async def test_listeners_hear_when_something_may_be_due(self, backend: Backend) -> None:
+    async def test_delivery_listeners_are_hinted_only_of_tasks_with_webhooks(self, backend: Backend) -> None:
         heard: list[str] = []
         stop = outbox_of(backend).listen(lambda: heard.append('due'))
         await submit(backend, message(new='other'))
@@ -319,7 +315,7 @@ class OutboxSuite(PortSuite):
 class PendingDeliverySuite(PortSuite):
     """Tests of ended tasks whose webhooks have not been notified yet."""
 
-    async def test_it_stays_until_they_have_been_told_however_old_it_is(self, backend: Backend) -> None:
+    async def test_task_is_kept_until_its_webhooks_are_notified(self, backend: Backend) -> None:
         await finished(backend)
         keep = Retention(tasks=timedelta(seconds=1))
         for heard in ('1 working', '2 completed'):
@@ -331,7 +327,7 @@ class PendingDeliverySuite(PortSuite):
         await sweep(backend, keep, at=AT + 10_000)
         assert await task_ids(backend) == []
 
-    async def test_it_stays_however_many_there_are_and_takes_nobodys_place(self, backend: Backend) -> None:
+    async def test_tasks_with_pending_deliveries_are_outside_max_tasks(self, backend: Backend) -> None:
         for n in range(60):
             await submit(backend, with_config(message(new=f'untold {n}'), 'c'))
             await backend.queue.cancel(f'untold {n}', OWNER, at=AT + n)
@@ -343,14 +339,14 @@ class PendingDeliverySuite(PortSuite):
         assert [task for task in tasks if task.startswith('other')] == ['other 58', 'other 59']
         assert len(tasks) == 62
 
-    async def test_it_stays_while_something_is_to_be_tried_again(self, backend: Backend) -> None:
+    async def test_task_is_kept_while_delivery_awaits_retry(self, backend: Backend) -> None:
         await finished(backend)
         [first] = await lease(backend)
         await outbox_of(backend).failed(first, at=AT, pause=LEASE, error='HTTP 500')
         await sweep(backend, Retention(tasks=timedelta(seconds=1)), at=AT + 10_000)
         assert await task_ids(backend) == ['t']
 
-    async def test_it_goes_with_what_was_given_up_unless_that_is_retried(self, backend: Backend) -> None:
+    async def test_task_with_only_dead_deliveries_is_swept(self, backend: Backend) -> None:
         for task_id in 'tu':
             await submit(backend, with_config(message(new=task_id), task_id))
             await backend.queue.cancel(task_id, OWNER, at=AT)
@@ -364,7 +360,7 @@ class PendingDeliverySuite(PortSuite):
         with pytest.raises(UnsupportedOperationError):
             await outbox_of(backend).retry(first.id)
 
-    async def test_it_stays_no_longer_than_a_task_may_wait_for_its_client(self, backend: Backend) -> None:
+    async def test_task_with_pending_delivery_is_swept_after_waiting_time(self, backend: Backend) -> None:
         await finished(backend)
         keep = Retention(tasks=timedelta(seconds=1), waiting=timedelta(seconds=100))
         await sweep(backend, keep, at=AT + 100_000)

@@ -217,9 +217,7 @@ async def lived(*places: tuple[Backend, str]) -> AsyncGenerator[list[dict[str, A
 class OwnerSuite(PortSuite):
     """Tests of two owners with the same names."""
 
-    async def test_an_owner_sees_the_same_beside_another_one_with_the_same_names(
-        self, make_backend: MakeBackend
-    ) -> None:
+    async def test_owner_is_isolated_from_owner_with_same_ids(self, make_backend: MakeBackend) -> None:
         alone: dict[str, list[Any]] = {}
         for owners in (*((owner,) for owner in OWNERS), OWNERS, OWNERS[::-1]):
             backend = make_backend()

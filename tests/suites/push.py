@@ -127,7 +127,7 @@ async def fail(backend: Backend, delivery: Delivery, *, at: int = AT) -> None:
 class PushConfigSuite(PortSuite):
     """Tests of configurations."""
 
-    async def test_a_configuration_is_read_as_it_was_written(self, backend: Backend) -> None:
+    async def test_push_config_is_read_as_written(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         first, second = config('a', 'statuses', b'\x00\xff'), config('b', 'chunks')
         for webhook in (first, second):
@@ -136,7 +136,7 @@ class PushConfigSuite(PortSuite):
         assert await configs_of(backend).get('t', OWNER, 'b') == second
         assert await configs_of(backend).get('t', OWNER, None) == first
 
-    async def test_one_of_the_same_id_is_replaced_also_when_there_may_be_no_more(self, backend: Backend) -> None:
+    async def test_push_config_at_limit_can_be_replaced(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await register(backend, 'a')
         await configs_of(backend).create('t', OWNER, config('a', body=b'new'), limit=1)
@@ -144,7 +144,7 @@ class PushConfigSuite(PortSuite):
             await configs_of(backend).create('t', OWNER, config('b'), limit=1)
         assert list(await configs_of(backend).list('t', OWNER)) == [config('a', body=b'new')]
 
-    async def test_what_is_deleted_is_gone_and_may_be_deleted_again(self, backend: Backend) -> None:
+    async def test_deleting_push_config_is_idempotent(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await register(backend, 'a', 'b')
         for _ in range(2):
@@ -153,7 +153,7 @@ class PushConfigSuite(PortSuite):
         with pytest.raises(TaskNotFoundError):
             await configs_of(backend).get('t', OWNER, 'a')
 
-    async def test_who_was_to_be_told_of_a_dead_letter_is_told_of_its_retry(self, backend: Backend) -> None:
+    async def test_retried_dead_letter_keeps_push_configs(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await register(backend, 'a')
         await register(backend, 'b', takes='statuses')
@@ -165,7 +165,9 @@ class PushConfigSuite(PortSuite):
         assert await told(backend) == {'a': ['1 working', '2 completed'], 'b': ['1 working', '2 completed']}
 
     @pytest.mark.parametrize(('task_id', 'owner'), [('t', '/bob'), ('no such task', OWNER)])
-    async def test_for_others_there_is_nothing(self, backend: Backend, task_id: str, owner: str) -> None:
+    async def test_push_configs_of_another_owner_are_not_found(
+        self, backend: Backend, task_id: str, owner: str
+    ) -> None:
         await submit(backend, message(new='t'))
         await register(backend, 'c')
         configs = configs_of(backend)
@@ -180,7 +182,7 @@ class PushConfigSuite(PortSuite):
         assert list(await configs.list('t', OWNER)) == [config()]
 
     @pytest.mark.parametrize('way', ['erase_task', 'erase', 'sweep'])
-    async def test_they_go_with_their_task_and_what_was_not_told_with_them(self, backend: Backend, way: str) -> None:
+    async def test_push_configs_and_deliveries_are_deleted_with_task(self, backend: Backend, way: str) -> None:
         await submit(backend, message(new='t'))
         await register(backend, 'c')
         await run(backend, 't')

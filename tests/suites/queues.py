@@ -30,7 +30,7 @@ async def counts(backend: Backend, at: int = AT) -> dict[str, object]:
 class QueuesSuite(PortSuite):
     """Tests of the counts of a queue."""
 
-    async def test_the_queue_counts_tasks_that_have_not_ended(self, backend: Backend) -> None:
+    async def test_queue_counts_unfinished_tasks_by_state(self, backend: Backend) -> None:
         for n in range(3):
             await submit(backend, message(new=f'submitted {n}', at=AT + n))
         for name in ('answered', 'asks', 'signs'):
@@ -63,7 +63,7 @@ class QueuesSuite(PortSuite):
         )
         assert await backend.housekeeping.queues(at=AT + MINUTE, every=True) == [found]
 
-    async def test_work_counts_for_five_minutes(self, backend: Backend) -> None:
+    async def test_queue_counts_recent_work_for_five_minutes(self, backend: Backend) -> None:
         for n in range(3):
             await submit(backend, message(new=f't{n}', at=AT + n * MINUTE))
             await run(backend, f't{n}', at=AT + n * 2 * MINUTE)
@@ -72,11 +72,11 @@ class QueuesSuite(PortSuite):
         assert await backend.housekeeping.sweep(Retention(), at=AT + 5 * MINUTE)  # files them, and deletes events
         assert [await counts(backend, at=AT + n * MINUTE) for n in (5, 6, 7, 8)] == found
 
-    async def test_an_empty_queue_counts_nothing(self, backend: Backend) -> None:
+    async def test_empty_queue_has_no_counts(self, backend: Backend) -> None:
         assert await counts(backend) == {'namespace': 'agent'}
         assert await backend.housekeeping.queues(at=AT, every=True) == []
 
-    async def test_an_answered_task_waits_since_its_answer(self, backend: Backend) -> None:
+    async def test_waiting_time_of_answered_task_starts_at_answer(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await run(backend, 't', 'input-required', at=AT)
         await submit(backend, message('yes', to='t', at=AT + 7))
@@ -84,7 +84,7 @@ class QueuesSuite(PortSuite):
         await claim_one(backend, 't', lease=OVER)
         assert 'oldest' not in await counts(backend)
 
-    async def test_a_paused_queue_accepts_tasks_and_lets_none_be_claimed(self, backend: Backend) -> None:
+    async def test_paused_queue_accepts_tasks_but_allows_no_claims(self, backend: Backend) -> None:
         await submit(backend, message(new='running'))
         running = await claim_one(backend, 'running')
         for name in ('lost', 'released'):
@@ -115,7 +115,7 @@ class QueuesSuite(PortSuite):
 class OwnerLimitSuite(PortSuite):
     """Tests of a limit of running tasks for each owner."""
 
-    async def test_an_owner_at_its_limit_leaves_the_other_slots_to_others(self, backend: Backend) -> None:
+    async def test_running_limit_leaves_slots_to_other_owners(self, backend: Backend) -> None:
         for n in range(5):
             await submit(backend, message(new=f'ann {n}', owner='/ann'))
         for owner in ('/bob', '/cid'):
@@ -127,7 +127,7 @@ class OwnerLimitSuite(PortSuite):
         await submit(backend, message(new='/bob 1', owner='/bob'))
         assert sorted(await claim_limited(backend, 2, limit=4)) == ['/bob 1', 'ann 2']
 
-    async def test_a_task_that_waits_gives_its_place_to_the_next(self, backend: Backend) -> None:
+    async def test_interrupted_or_released_task_frees_slot_of_owner(self, backend: Backend) -> None:
         for n in range(4):
             await submit(backend, message(new=f't{n}'))
         first = await claim_limited(backend, 2, limit=4)
@@ -137,14 +137,14 @@ class OwnerLimitSuite(PortSuite):
         await submit(backend, message('yes', to='t0', at=AT + 5))
         assert await claim_limited(backend, 0, limit=4) == {}
 
-    async def test_a_lost_task_has_its_place(self, backend: Backend) -> None:
+    async def test_lost_task_keeps_its_place_in_running_limit(self, backend: Backend) -> None:
         for n in range(3):
             await submit(backend, message(new=f't{n}'))
         await claim_limited(backend, 2, limit=2)
         await expire(backend, 't0')
         assert sorted(await claim_limited(backend, 1, limit=4, holder='other')) == ['t0']
 
-    async def test_a_message_of_an_owner_at_its_limit_waits(self, backend: Backend) -> None:
+    async def test_message_of_owner_at_running_limit_is_queued(self, backend: Backend) -> None:
         slot = Slot('holder', LEASE, owner_limit=1)
         [begun, waits, other] = [
             await submit(backend, message(new=name, owner=f'/{name[0]}'), slot=slot) for name in ('a0', 'a1', 'b0')
@@ -157,7 +157,7 @@ class OwnerLimitSuite(PortSuite):
         await backend.queue.finish(begun.claim, ending(begun.claim))
         assert sorted(await claim_limited(backend, 1, limit=4, most=1)) == ['a1']
 
-    async def test_workers_that_claim_at_once_keep_the_limit_together(self, backend: Backend) -> None:
+    async def test_concurrent_workers_keep_running_limit_of_owner(self, backend: Backend) -> None:
         for n in range(12):
             await submit(backend, message(new=f't{n}', owner='/ann' if n % 2 else '/bob'))
         claims = [claim_limited(backend, 0, limit=6, holder=f'holder {n}') for n in range(6)]

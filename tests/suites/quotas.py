@@ -42,14 +42,14 @@ def limited(sent: Submission, limit: int) -> Submission:
 class QuotaSuite(PortSuite):
     """Tests of `QuotaStore`, and of the charges in `TaskQueue`."""
 
-    async def test_the_sums_of_charges_stay_numbers_of_64_bits(self, backend: Backend) -> None:
+    async def test_charge_sums_stop_before_64_bit_overflow(self, backend: Backend) -> None:
         near = CHARGE._replace(requests=2**62 - 1, tokens=2**63 - 2001, cost=2**62)
         largest = CHARGE._replace(requests=2**53, tokens=2**53, cost=2**53)
         for charge in (near, largest, largest):
             await backend.quotas.charge([charge])
         assert await spent(backend) == [(2**62 - 1 + 2**53, 2**63 - 2001, 2**62)]
 
-    async def test_a_bucket_gives_what_it_holds_and_then_one_after_the_other(self, backend: Backend) -> None:
+    async def test_rate_limit_allows_burst_then_steady_rate(self, backend: Backend) -> None:
         async def take(at: int) -> int:
             return await backend.quotas.take(BUCKET, at=AT + at)
 
@@ -57,16 +57,16 @@ class QuotaSuite(PortSuite):
         assert [await take(400), await take(999), await take(1000), await take(1000)] == [600, 1, 0, 1000]
         assert [await take(10**6) for _ in range(4)] == [0, 0, 0, 1000]
 
-    async def test_buckets_are_apart_by_subject_and_name(self, backend: Backend) -> None:
+    async def test_rate_limits_are_separate_per_subject_and_operation(self, backend: Backend) -> None:
         for bucket in (BUCKET, BUCKET._replace(subject='/bob'), BUCKET._replace(name='GetTask')):
             assert [await backend.quotas.take(bucket, at=AT) for _ in range(4)] == [0, 0, 0, 1000]
 
-    async def test_a_bucket_follows_what_is_set_now(self, backend: Backend) -> None:
+    async def test_rate_limit_follows_changed_burst_setting(self, backend: Backend) -> None:
         assert [await backend.quotas.take(BUCKET, at=AT) for _ in range(3)] == [0, 0, 0]
         larger = BUCKET._replace(burst=4)
         assert [await backend.quotas.take(larger, at=AT) for _ in range(2)] == [0, 1000]
 
-    async def test_whoever_takes_at_once_no_more_is_taken_than_there_is(self, backend: Backend) -> None:
+    async def test_concurrent_requests_never_exceed_rate_limit_burst(self, backend: Backend) -> None:
         waits = await asyncio.gather(*(backend.quotas.take(BUCKET, at=AT) for _ in range(20)))
         assert waits.count(0) == 3
 
@@ -74,7 +74,7 @@ class QuotaSuite(PortSuite):
     @given(
         interval=st.integers(1, 10**7), burst=st.integers(1, 5), pauses=st.lists(st.integers(0, 20_000), max_size=20)
     )
-    async def test_a_bucket_gives_as_one_that_is_filled_drop_by_drop(
+    async def test_rate_limit_matches_token_bucket_model(
         self, backend: Backend, interval: int, burst: int, pauses: Sequence[int]
     ) -> None:
         # An owner of its own for each example.
@@ -88,7 +88,7 @@ class QuotaSuite(PortSuite):
             assert wait == max(0, -(-(bucket.interval - held) // 1000))
             held -= bucket.interval if wait == 0 else 0
 
-    async def test_charges_add_up_until_they_are_forgotten(self, backend: Backend) -> None:
+    async def test_usage_charges_add_up_until_expiry(self, backend: Backend) -> None:
         later = CHARGE._replace(until=AT + MINUTE + 1000)
         await backend.quotas.charge([later, CHARGE])
         await backend.quotas.charge([CHARGE, CHARGE._replace(subject='/bob'), CHARGE._replace(window=MINUTE * 60)])
@@ -99,17 +99,17 @@ class QuotaSuite(PortSuite):
         assert await spent(backend, at=CHARGE.until) == [(1, 20, 300)]
         assert await spent(backend, at=later.until) == []
 
-    async def test_nothing_is_lost_of_what_is_charged_at_once(self, backend: Backend) -> None:
+    async def test_concurrent_usage_charges_are_all_counted(self, backend: Backend) -> None:
         await asyncio.gather(*(backend.quotas.charge([CHARGE]) for _ in range(20)))
         assert await spent(backend) == [(20, 400, 6000)]
 
     @pytest.mark.parametrize('state', ['completed', 'canceled', 'failed', 'input-required'])
-    async def test_what_a_run_used_is_charged_when_it_ends(self, backend: Backend, state: TaskState) -> None:
+    async def test_usage_of_run_is_charged_at_its_end(self, backend: Backend, state: TaskState) -> None:
         await submit(backend, message(new='t'))
         await run(backend, 't', state, charges=[CHARGE])
         assert await spent(backend) == [(1, 20, 300)]
 
-    async def test_a_run_pays_for_its_failed_tries_once(self, backend: Backend) -> None:
+    async def test_failed_tries_of_run_are_charged_once(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't')
         for _ in range(2):  # a repeated release, as after a commit without an answer, changes nothing
@@ -121,7 +121,7 @@ class QuotaSuite(PortSuite):
         await backend.queue.finish(again, ending(again, charges=[CHARGE._replace(requests=3, tokens=50)]))
         assert await spent(backend) == [(3, 50, 300)]
 
-    async def test_each_run_of_a_task_is_charged(self, backend: Backend) -> None:
+    async def test_each_run_of_task_is_charged(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t'))
         claimed = await claim_one(backend, 't')
         await submit(backend, message('two', to='t'))
@@ -129,7 +129,7 @@ class QuotaSuite(PortSuite):
         await backend.queue.finish(following, ending(following, charges=[CHARGE]))
         assert await spent(backend) == [(2, 40, 600)]
 
-    async def test_a_holder_that_lost_its_task_charges_nothing(self, backend: Backend) -> None:
+    async def test_finish_after_forced_cancel_charges_nothing(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't')
         await backend.queue.cancel('t', OWNER, at=AT, force=True)
@@ -137,9 +137,7 @@ class QuotaSuite(PortSuite):
             await backend.queue.finish(claimed, ending(claimed, charges=[CHARGE]))
         assert await spent(backend) == []
 
-    async def test_a_run_that_was_ended_over_its_head_is_charged_once_however_often_that_is_said(
-        self, backend: Backend
-    ) -> None:
+    async def test_repeated_settling_of_force_canceled_run_charges_once(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't')
         await backend.quotas.settle('t', claimed.run, [CHARGE])
@@ -153,15 +151,13 @@ class QuotaSuite(PortSuite):
         assert await spent(backend) == [(3, 30, 300)]
 
     @pytest.mark.parametrize('state', ['completed', 'failed', 'input-required'])
-    async def test_a_run_that_has_charged_for_itself_is_charged_no_more(
-        self, backend: Backend, state: TaskState
-    ) -> None:
+    async def test_settling_charged_run_adds_nothing(self, backend: Backend, state: TaskState) -> None:
         await submit(backend, message(new='t'))
         claimed = await run(backend, 't', state, charges=[CHARGE])
         await backend.quotas.settle('t', claimed.run, [CHARGE])
         assert await spent(backend) == [(1, 20, 300)]
 
-    async def test_whoever_goes_on_with_a_task_charges_for_what_was_run_before(self, backend: Backend) -> None:
+    async def test_settling_charges_only_canceled_run_of_task(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t'))
         claimed = await claim_one(backend, 't')
         await submit(backend, message('two', to='t'))
@@ -173,7 +169,7 @@ class QuotaSuite(PortSuite):
         assert await spent(backend) == [(2, 40, 600)]
 
     @pytest.mark.parametrize('gone', ['erased', 'swept'])
-    async def test_a_charge_is_not_repeated_after_its_task_is_gone(self, backend: Backend, gone: str) -> None:
+    async def test_settling_after_task_deletion_charges_nothing(self, backend: Backend, gone: str) -> None:
         lasting = CHARGE._replace(until=AT + 60 * 24 * 60 * MINUTE)
         await submit(backend, message(new='ended'))
         ended = await run(backend, 'ended', charges=[lasting])
@@ -192,7 +188,7 @@ class QuotaSuite(PortSuite):
         await backend.quotas.settle('taken', taken.run, [lasting])
         assert await spent(backend) == [(2, 40, 600)]
 
-    async def test_an_owner_has_no_more_tasks_than_it_may(self, backend: Backend) -> None:
+    async def test_task_quota_limits_unfinished_tasks_of_owner(self, backend: Backend) -> None:
         for task_id in 'ab':
             await submit(backend, limited(message(new=task_id), 2))
         await claim_one(backend, 'a')
@@ -206,7 +202,7 @@ class QuotaSuite(PortSuite):
         await backend.queue.cancel('b', OWNER, at=AT)
         await submit(backend, limited(message(new='c'), 2))
 
-    async def test_a_task_that_waits_for_its_client_is_none_until_it_goes_on(self, backend: Backend) -> None:
+    async def test_interrupted_task_is_outside_task_quota_until_answered(self, backend: Backend) -> None:
         await submit(backend, message(new='paused'))
         await run(backend, 'paused', 'input-required')
         await submit(backend, limited(message(new='t'), 1))
@@ -217,12 +213,12 @@ class QuotaSuite(PortSuite):
         await submit(backend, limited(message('answer', to='paused'), 1))
         assert await state_of(backend, 'paused') == 'working'
 
-    async def test_whoever_sends_at_once_no_more_tasks_are_made_than_there_may_be(self, backend: Backend) -> None:
+    async def test_concurrent_messages_never_exceed_task_quota(self, backend: Backend) -> None:
         sent = [submit(backend, limited(message(new=f't{n}'), 3)) for n in range(10)]
         outcomes = await asyncio.gather(*sent, return_exceptions=True)
         assert sum(isinstance(outcome, QuotaExceededError) for outcome in outcomes) == 7
 
-    async def test_full_buckets_and_what_is_forgotten_are_swept_and_nothing_else(self, backend: Backend) -> None:
+    async def test_sweep_deletes_only_full_buckets_and_expired_charges(self, backend: Backend) -> None:
         await backend.quotas.take(BUCKET, at=AT)
         await backend.quotas.take(BUCKET._replace(subject='/bob'), at=AT)
         await backend.quotas.take(BUCKET._replace(subject='/bob'), at=AT)

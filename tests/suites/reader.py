@@ -61,7 +61,7 @@ async def some(backend: Backend) -> None:
 class TaskReaderSuite(PortSuite):
     """Tests of `TaskReader`: tasks of one owner, with the requested history, in pages without gap or overlap."""
 
-    async def test_a_task_is_read_by_its_owner_or_one_who_may_read_all(self, backend: Backend) -> None:
+    async def test_task_of_another_owner_is_not_readable(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         assert await backend.reader.load('t', '/bob') is None
         assert await backend.reader.load('nowhere', None) is None
@@ -70,7 +70,7 @@ class TaskReaderSuite(PortSuite):
     @pytest.mark.parametrize(
         ('length', 'history'), [(None, ['one', 'two', 'three']), (0, None), (1, ['three']), (2, ['two', 'three'])]
     )
-    async def test_as_much_history_is_read_as_asked_for_the_newest_of_it(
+    async def test_history_length_limits_history_to_newest_messages(
         self, backend: Backend, length: int | None, history: list[str] | None
     ) -> None:
         await submit(backend, message('one', new='t'))
@@ -81,7 +81,7 @@ class TaskReaderSuite(PortSuite):
     @pytest.mark.parametrize(
         ('size', 'pages'), [(None, ['cba']), (0, ['c', 'b', 'a']), (17_000, ['cb', 'a']), (30_000, ['cba'])]
     )
-    async def test_a_page_ends_before_it_has_too_many_bytes_with_one_task_at_least(
+    async def test_list_page_exceeds_byte_limit_only_for_first_task(
         self, backend: Backend, size: int | None, pages: list[str]
     ) -> None:
         for n, task_id in enumerate('abc'):
@@ -98,9 +98,7 @@ class TaskReaderSuite(PortSuite):
         assert ids == pages
 
     @pytest.mark.parametrize('artifacts', [True, False])
-    async def test_artifacts_count_for_the_bytes_of_a_page_if_they_are_in_it(
-        self, backend: Backend, artifacts: bool
-    ) -> None:
+    async def test_list_byte_limit_counts_only_included_artifacts(self, backend: Backend, artifacts: bool) -> None:
         body = b'{"artifactId":"a","parts":[{"text":"%s"}]}' % (b'x' * 1000)
         for task_id in 'ab':
             await submit(backend, message(new=task_id))
@@ -109,7 +107,7 @@ class TaskReaderSuite(PortSuite):
         query = TaskQuery(owner=OWNER, max_bytes=1500, include_artifacts=artifacts)
         assert len((await backend.reader.list(query)).tasks) == (1 if artifacts else 2)
 
-    async def test_artifacts_are_read_as_they_are_so_far_and_only_if_asked_for(self, backend: Backend) -> None:
+    async def test_artifacts_of_running_task_are_read_as_streamed(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't')
         assert texts((await load(backend)).artifacts) == []
@@ -123,9 +121,7 @@ class TaskReaderSuite(PortSuite):
         await backend.queue.finish(claimed, ending(claimed, after=5, artifacts=[('a', final)]))
         assert (await load(backend)).artifacts == [final]
 
-    async def test_the_next_turn_of_a_task_adds_its_artifacts_and_replaces_those_with_the_same_id(
-        self, backend: Backend
-    ) -> None:
+    async def test_next_turn_adds_artifacts_and_replaces_same_ids(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t'))
         await submit(backend, message('two', to='t'))
         first = await claim_one(backend, 't')
@@ -142,7 +138,7 @@ class TaskReaderSuite(PortSuite):
         await backend.queue.finish(second, ending(second, after=2, artifacts=results))
         assert texts((await load(backend)).artifacts) == ['other', 'the second', 'third']
 
-    async def test_a_turn_that_fails_keeps_what_it_streamed_when_its_task_goes_on(self, backend: Backend) -> None:
+    async def test_failed_turn_keeps_streamed_artifacts_when_task_continues(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t'))
         await submit(backend, message('two', to='t'))
         first = await claim_one(backend, 't')
@@ -167,7 +163,7 @@ class TaskReaderSuite(PortSuite):
             (TaskQuery(owner=OWNER, since=AT + 5), ''),
         ],
     )
-    async def test_tasks_are_listed_newest_first_as_far_as_they_match(
+    async def test_list_returns_matching_tasks_newest_first(
         self, backend: Backend, query: TaskQuery, expected: str
     ) -> None:
         await some(backend)
@@ -175,14 +171,14 @@ class TaskReaderSuite(PortSuite):
         assert ''.join(task.header.id for task in page.tasks) == expected
         assert (page.next, page.total) == (None, len(expected))
 
-    async def test_the_tasks_of_a_context_are_those_of_its_owner(self, backend: Backend) -> None:
+    async def test_context_filter_lists_only_tasks_of_owner(self, backend: Backend) -> None:
         await some(backend)
         for owner, expected in ((OWNER, 'b'), ('/bob', 'd'), ('/carol', '')):
             page = await backend.reader.list(TaskQuery(owner=owner, context_id='odd'))
             assert (''.join(task.header.id for task in page.tasks), page.total) == (expected, len(expected))
 
     @pytest.mark.parametrize('size', [1, 2, 3, 4, 5])
-    async def test_pages_follow_each_other_without_gap_or_overlap(self, backend: Backend, size: int) -> None:
+    async def test_list_pages_have_no_gap_or_overlap(self, backend: Backend, size: int) -> None:
         await some(backend)
         pages: list[str] = []
         query = TaskQuery(owner=None, page_size=size)
@@ -196,14 +192,14 @@ class TaskReaderSuite(PortSuite):
         assert ''.join(pages) == 'edcba'
         assert all(len(page) == size for page in pages[:-1])
 
-    async def test_tasks_of_the_same_moment_are_all_listed(self, backend: Backend) -> None:
+    async def test_list_pages_include_all_tasks_with_equal_timestamp(self, backend: Backend) -> None:
         for n in range(7):
             await submit(backend, message(new=f't{n}'))
         first = await backend.reader.list(TaskQuery(owner=None, page_size=4))
         rest = await backend.reader.list(TaskQuery(owner=None, page_size=4, before=first.next))
         assert {task.header.id for task in (*first.tasks, *rest.tasks)} == {f't{n}' for n in range(7)}
 
-    async def test_a_list_holds_as_much_of_its_tasks_as_asked_for(self, backend: Backend) -> None:
+    async def test_list_includes_requested_history_and_artifacts(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t'))
         answer = ('', b'{"parts":[{"text":"two"}]}')
         await run(backend, 't', history=[answer], artifacts=[('a', b'{"artifactId":"a","parts":[{"text":"it"}]}')])
@@ -294,7 +290,7 @@ class TotalsSuite(PortSuite):
     orders = 25
     """Orders to try, each of at most 40 steps; more find more, and take longer."""
 
-    def test_the_total_of_a_list_is_the_number_of_its_tasks(self, make_backend: MakeBackend) -> None:
+    def test_list_total_equals_number_of_matching_tasks(self, make_backend: MakeBackend) -> None:
         @settings(max_examples=self.orders, deadline=None, database=None)
         @given(st.lists(STEP, min_size=20, max_size=40))
         def try_order(steps: list[tuple[str, int]]) -> None:

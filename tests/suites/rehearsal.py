@@ -16,7 +16,7 @@ __all__ = ('RehearsalSuite',)
 class RehearsalSuite(PortSuite):
     """Tests of `TaskQueue.rehearsal`."""
 
-    async def test_a_rehearsed_message_is_answered_and_not_stored(self, backend: Backend) -> None:
+    async def test_rehearsed_message_is_answered_but_not_stored(self, backend: Backend) -> None:
         heard: list[str | None] = []
         stop = backend.listen(heard.append, heard.append)
         rehearsal = backend.queue.rehearsal()
@@ -29,7 +29,7 @@ class RehearsalSuite(PortSuite):
         assert [each for each in heard if each is not None] == ['t']
         stop()
 
-    async def test_a_rehearsed_cancel_ends_nothing(self, backend: Backend) -> None:
+    async def test_rehearsed_cancel_leaves_task_unchanged(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         rehearsal = WrappedQueue(backend.queue).rehearsal()
         assert (await rehearsal.cancel('t', OWNER, at=AT)).state == 'canceled'
@@ -38,7 +38,7 @@ class RehearsalSuite(PortSuite):
         with pytest.raises(TaskNotCancelableError):
             await rehearsal.cancel('t', OWNER, at=AT)
 
-    async def test_a_rehearsed_claim_takes_nothing(self, backend: Backend) -> None:
+    async def test_rehearsed_claim_leaves_tasks_queued(self, backend: Backend) -> None:
         for task_id in 'ab':
             await submit(backend, message(new=task_id))
         rehearsal = backend.queue.rehearsal()
@@ -47,7 +47,7 @@ class RehearsalSuite(PortSuite):
             assert [each.header.id for each in claims] == ['a', 'b']
         assert [each.attempt for each in await claim(backend)] == [1, 1]
 
-    async def test_rehearsed_writes_of_a_run_change_nothing(self, backend: Backend) -> None:
+    async def test_rehearsed_writes_leave_run_unchanged(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't')
         rehearsal = backend.queue.rehearsal()

@@ -65,7 +65,7 @@ class BreaksOff(Sequence[Any]):
 class RunSuite(PortSuite):
     """Tests of the writes of a run."""
 
-    async def test_a_finished_run_is_stored_whole(self, backend: Backend) -> None:
+    async def test_finished_run_stores_state_events_artifacts_and_conversation(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t'))
         claimed = await claim_one(backend, 't')
         finish = ending(
@@ -101,7 +101,7 @@ class RunSuite(PortSuite):
         assert record.usage == RunUsage(requests=1, input_tokens=10)
         assert await conversation(backend, 'context of t') == ['hi', 'all of it']
 
-    async def test_the_next_run_of_a_context_continues_it(self, backend: Backend) -> None:
+    async def test_next_task_of_context_continues_its_conversation(self, backend: Backend) -> None:
         await submit(backend, message('one', new='a', context='c'))
         await submit(backend, message('two', new='b', context='c'))
         await run(backend, 'a', messages=turn('one', '1'), usage=RunUsage(requests=1))
@@ -113,7 +113,7 @@ class RunSuite(PortSuite):
         record = await record_of(backend.conversations(OWNER), 'c')
         assert record.usage == RunUsage(requests=3)
 
-    async def test_emitted_events_are_stored_before_anybody_reads_them(self, backend: Backend) -> None:
+    async def test_emitted_events_update_task_and_reach_subscribers(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't')
         subscription = backend.events.subscribe('t', lambda: None)
@@ -125,9 +125,7 @@ class RunSuite(PortSuite):
         assert [event.n for event in await subscription.next()] == [2, 3]
         subscription.close()
 
-    async def test_an_emitted_status_replaces_the_one_before_whose_message_moves_into_the_history(
-        self, backend: Backend
-    ) -> None:
+    async def test_new_status_moves_previous_status_message_to_history(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t'))
         claimed = await claim_one(backend, 't')
         for n, note in enumerate((b'{"parts":[{"text":"first"}]}', b'{"parts":[{"text":"second"}]}'), 2):
@@ -139,9 +137,7 @@ class RunSuite(PortSuite):
         await backend.queue.finish(claimed, ending(claimed, after=3, history=[('', b'{"parts":[{"text":"done"}]}')]))
         assert await history(backend, 't') == ['hi', 'first', 'second', 'done']
 
-    async def test_the_message_of_a_note_for_readers_of_live_text_is_only_in_the_history(
-        self, backend: Backend
-    ) -> None:
+    async def test_live_note_goes_only_to_history(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t'))
         claimed = await claim_one(backend, 't')
         told, body = b'{"parts":[{"text":"told"}]}', b'{"parts":[{"text":"note"}]}'
@@ -155,7 +151,7 @@ class RunSuite(PortSuite):
         await backend.queue.finish(claimed, ending(claimed, after=3))
         assert await history(backend, 't') == ['hi', 'note', 'told']
 
-    async def test_a_claim_that_was_taken_away_writes_nothing(self, backend: Backend) -> None:
+    async def test_stale_claim_writes_nothing(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         stale = await claim_one(backend, 't', 'lost', lease=OVER)
         [valid] = await claim(backend, 'other')
@@ -168,7 +164,7 @@ class RunSuite(PortSuite):
         assert await conversation(backend, 'context of t') == []
         await backend.queue.finish(valid, ending(valid))
 
-    async def test_a_run_cannot_end_twice(self, backend: Backend) -> None:
+    async def test_run_cannot_end_twice(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await run(backend, 't', messages=turn('hi', 'once'))
         for state in ('completed', 'failed'):
@@ -179,7 +175,7 @@ class RunSuite(PortSuite):
         assert [event.n for event in await events(backend, 't')] == [1, 2]
         assert await conversation(backend, 'context of t') == ['hi', 'once']
 
-    async def test_a_write_that_is_repeated_because_its_answer_was_lost_is_stored_once(self, backend: Backend) -> None:
+    async def test_repeated_write_of_run_is_stored_once(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t', context='c'))
         first = await claim_one(backend, 't')
         for _ in range(2):
@@ -194,7 +190,7 @@ class RunSuite(PortSuite):
         assert [event.n for event in await events(backend, 't')] == [1, 2, 3, 4]
         assert await conversation(backend, 'c') == ['one', '1', 'two', '2']
 
-    async def test_only_the_end_that_was_stored_is_taken_for_its_repetition(self, backend: Backend) -> None:
+    async def test_only_identical_end_of_run_counts_as_repetition(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t', context='c'))
         first = await claim_one(backend, 't')
         await submit(backend, message('two', to='t'))
@@ -213,7 +209,7 @@ class RunSuite(PortSuite):
         assert [event.n for event in await events(backend, 't')] == [1, 2]
         assert await conversation(backend, 'c') == ['one', '1']
 
-    async def test_a_run_that_completes_goes_on_with_a_message_that_came_meanwhile(self, backend: Backend) -> None:
+    async def test_completed_run_continues_with_message_received_meanwhile(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t', context='c'))
         first = await claim_one(backend, 't')
         await submit(backend, message('two', to='t'))
@@ -241,7 +237,7 @@ class RunSuite(PortSuite):
         assert await history(backend, 't') == ['one', 'two', '1']
         assert await conversation(backend, 'c') == ['one', '1', 'two', '2']
 
-    async def test_a_run_is_told_of_the_request_that_sent_its_message(self, backend: Backend) -> None:
+    async def test_each_run_gets_request_of_its_message(self, backend: Backend) -> None:
         await submit(backend, replace(message('one', new='t'), request=b'{"n":1}'))
         await submit(backend, replace(message('two', to='t'), request=b'{"n":2}'))
         await submit(backend, message('three', to='t'))
@@ -259,7 +255,7 @@ class RunSuite(PortSuite):
             None,
         ]
 
-    async def test_messages_that_came_before_the_first_run_are_run_one_by_one(self, backend: Backend) -> None:
+    async def test_messages_before_first_run_are_run_in_order(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t'))
         await submit(backend, message('two', to='t'))
         await submit(backend, message('three', to='t'))
@@ -272,7 +268,7 @@ class RunSuite(PortSuite):
         assert await state_of(backend, 't') == 'completed'
 
     @pytest.mark.parametrize('state', ['failed', 'rejected'])
-    async def test_a_run_that_fails_leaves_its_context_as_it_was(self, backend: Backend, state: Any) -> None:
+    async def test_failed_run_leaves_conversation_unchanged(self, backend: Backend, state: Any) -> None:
         await submit(backend, message('one', new='a', context='c'))
         await submit(backend, message('two', new='b', context='c'))
         await run(backend, 'a', messages=turn('one', '1'))
@@ -284,12 +280,12 @@ class RunSuite(PortSuite):
         task = await load(backend, 'b')
         assert (task.header.state, task.header.status_message) == (state, b'{"parts":[]}')
 
-    async def test_a_canceled_run_leaves_what_it_did_in_its_context(self, backend: Backend) -> None:
+    async def test_canceled_run_keeps_its_messages_in_conversation(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t', context='c'))
         await run(backend, 't', 'canceled', messages=turn('one', 'half of'))
         assert await conversation(backend, 'c') == ['one', 'half of']
 
-    async def test_the_messages_of_a_waiting_task_stay_with_it_until_it_ends(self, backend: Backend) -> None:
+    async def test_interrupted_task_joins_conversation_at_its_end(self, backend: Backend) -> None:
         await submit(backend, message('zero', new='before', context='c'))
         await run(backend, 'before', messages=turn('zero', '0'))
         await submit(backend, message('one', new='a', context='c'))
@@ -313,9 +309,7 @@ class RunSuite(PortSuite):
             *('zero', '0', 'two', '2', 'one', 'which?', 'this', 'sign in', 'signed in', 'thanks')
         ]
 
-    async def test_a_message_that_came_before_the_task_began_to_wait_is_run_when_it_goes_on(
-        self, backend: Backend
-    ) -> None:
+    async def test_message_sent_before_interruption_runs_after_answer(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t'))
         claimed = await claim_one(backend, 't')
         await submit(backend, message('two', to='t'))
@@ -329,7 +323,7 @@ class RunSuite(PortSuite):
         await backend.queue.finish(following, ending(following))
         assert await state_of(backend, 't') == 'completed'
 
-    async def test_a_lost_run_of_a_resumed_task_goes_on_from_where_the_context_was(self, backend: Backend) -> None:
+    async def test_lost_resumed_run_restarts_with_answer(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t', context='c'))
         await run(backend, 't', 'input-required', messages=turn('one', 'which?'))
         await submit(backend, message('this', to='t'))
@@ -339,7 +333,7 @@ class RunSuite(PortSuite):
         assert said(again.own_messages or ()) == ['one', 'which?']
 
     @pytest.mark.parametrize('state', ['failed', 'canceled', 'input-required'])
-    async def test_a_run_without_a_result_leaves_what_its_readers_have_seen(self, backend: Backend, state: Any) -> None:
+    async def test_run_without_result_keeps_streamed_artifacts(self, backend: Backend, state: Any) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't')
         await backend.queue.emit(claimed, [chunk(2, 'Hel', append=False), chunk(3, 'lo')])
@@ -347,7 +341,7 @@ class RunSuite(PortSuite):
         task = await load(backend, 't')
         assert [text_of(body) for body in task.artifacts or ()] == ['Hello']
 
-    async def test_metadata_stays_until_it_is_replaced(self, backend: Backend) -> None:
+    async def test_task_metadata_stays_until_replaced(self, backend: Backend) -> None:
         seen: list[bytes | None] = []
         await submit(backend, message(new='t'))
         for metadata in (None, b'{"cost":1}', None, b'{"cost":2}'):
@@ -357,7 +351,7 @@ class RunSuite(PortSuite):
             await submit(backend, message(f'answer {len(seen)}', to='t'))
         assert seen == [None, b'{"cost":1}', b'{"cost":1}', b'{"cost":2}']
 
-    async def test_metadata_of_a_run_is_there_for_the_one_that_follows_it(self, backend: Backend) -> None:
+    async def test_next_run_gets_metadata_of_previous_run(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't')
         for n, (metadata, kept) in enumerate([(b'{"cost":1}', b'{"cost":1}'), (None, b'{"cost":1}')]):
@@ -366,7 +360,7 @@ class RunSuite(PortSuite):
             assert following.header.metadata == kept
             claimed = following
 
-    async def test_what_a_run_writes_stays_as_it_was_whoever_changes_it_later(self, backend: Backend) -> None:
+    async def test_mutating_values_after_write_does_not_change_store(self, backend: Backend) -> None:
         await submit(backend, message(new='t', context='c'))
         claimed = await claim_one(backend, 't')
         events = [chunk(2, 'it', append=False)]
@@ -383,7 +377,7 @@ class RunSuite(PortSuite):
         record = await record_of(backend.conversations(OWNER), 'c')
         assert record.usage == RunUsage(requests=1)
 
-    async def test_a_write_that_breaks_off_leaves_nothing_behind(self, backend: Backend) -> None:
+    async def test_failing_write_is_rolled_back(self, backend: Backend) -> None:
         await submit(backend, message(new='t', context='c'))
         claimed = await claim_one(backend, 't')
         before = await backend.reader.load('t', OWNER)

@@ -545,7 +545,7 @@ class ScheduleSuite(PortSuite):
     examples = 40
     """Schedules to try, each of at most 40 steps; more find more, and take longer."""
 
-    def test_whatever_happens_the_queue_keeps_its_promises(self, make_backend: MakeBackend) -> None:
+    def test_random_schedule_of_task_queue_matches_model(self, make_backend: MakeBackend) -> None:
         class Made(Schedule):
             def __init__(self) -> None:
                 backend = make_backend()

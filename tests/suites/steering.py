@@ -52,7 +52,7 @@ async def unread(backend: Backend, claimed: Claim, after: int | None = None) -> 
 class SteeringSuite(PortSuite):
     """Tests of messages to running tasks."""
 
-    async def test_a_run_finds_the_messages_that_came_meanwhile_in_their_order(self, backend: Backend) -> None:
+    async def test_running_task_reads_unread_messages_in_order(self, backend: Backend) -> None:
         claimed = await begun(backend)
         assert await unread(backend, claimed) == {}
         await submit(backend, message('other', new='u'))
@@ -63,7 +63,7 @@ class SteeringSuite(PortSuite):
         assert [*await unread(backend, claimed, inbox['two'])] == ['three']
         assert await unread(backend, claimed, inbox['three']) == {}
 
-    async def test_unread_messages_have_the_requests_of_their_senders(self, backend: Backend) -> None:
+    async def test_unread_message_keeps_request_of_its_sender(self, backend: Backend) -> None:
         first = replace(message('one', new='t'), request=b'{"call":{"caller":"ann"}}')
         await submit(backend, first)
         await claim_one(backend, 't')
@@ -76,7 +76,7 @@ class SteeringSuite(PortSuite):
             ('three', None),
         ]
 
-    async def test_a_message_that_entered_a_run_is_read_when_the_run_ends(self, backend: Backend) -> None:
+    async def test_message_taken_into_run_is_not_run_again(self, backend: Backend) -> None:
         claimed = await begun(backend, 'two', 'three')
         taken = (await unread(backend, claimed))['two']
         following = await next_run(backend, claimed, ending(claimed, taken=taken))
@@ -84,14 +84,14 @@ class SteeringSuite(PortSuite):
         assert await backend.queue.finish(following, ending(following)) is None
         assert await state_of(backend, 't') == 'completed'
 
-    async def test_a_task_whose_messages_have_all_entered_its_run_ends(self, backend: Backend) -> None:
+    async def test_task_ends_when_run_has_taken_all_messages(self, backend: Backend) -> None:
         claimed = await begun(backend, 'two')
         taken = (await unread(backend, claimed))['two']
         assert await backend.queue.finish(claimed, ending(claimed, taken=taken, messages=turn('one two', '1'))) is None
         assert await conversation(backend, 'c') == ['one two', '1']
         assert await history(backend, 't') == ['one', 'two']
 
-    async def test_a_message_that_entered_a_run_which_then_waits_is_not_run_again(self, backend: Backend) -> None:
+    async def test_message_taken_into_interrupted_run_is_not_run_again(self, backend: Backend) -> None:
         claimed = await begun(backend, 'two', 'three')
         taken = (await unread(backend, claimed))['two']
         assert await backend.queue.finish(claimed, ending(claimed, 'input-required', taken=taken)) is None
@@ -102,7 +102,7 @@ class SteeringSuite(PortSuite):
         following = await next_run(backend, resumed, ending(resumed))
         assert text_of(following.message) == 'three'
 
-    async def test_a_message_is_unread_until_what_the_run_did_with_it_is_stored(self, backend: Backend) -> None:
+    async def test_message_read_by_lost_run_stays_unread(self, backend: Backend) -> None:
         claimed = await begun(backend, 'two')
         await unread(backend, claimed)
         await expire(backend, 't')
@@ -111,7 +111,7 @@ class SteeringSuite(PortSuite):
         assert [*await unread(backend, again)] == ['two']
 
     @pytest.mark.parametrize('state', ['failed', 'rejected'])
-    async def test_a_run_that_fails_hands_on_what_is_unread(self, backend: Backend, state: TaskState) -> None:
+    async def test_unread_message_is_run_after_failed_run(self, backend: Backend, state: TaskState) -> None:
         claimed = await begun(backend, 'two')
         why = b'{"parts":[{"text":"It broke."}]}'
         end = ending(claimed, state, messages=turn('one', 'never'), status_message=why, failure='internal')
@@ -129,7 +129,7 @@ class SteeringSuite(PortSuite):
         ('state', 'how'),
         [('canceled', {}), ('failed', {'last': True}), ('failed', {'failure': 'attempts'})],
     )
-    async def test_a_task_that_must_end_ends_whatever_is_unread(
+    async def test_cancel_or_final_failure_ends_task_despite_unread_messages(
         self, backend: Backend, state: TaskState, how: dict[str, Any]
     ) -> None:
         claimed = await begun(backend, 'two')
@@ -138,7 +138,7 @@ class SteeringSuite(PortSuite):
         assert await claim(backend) == []
         assert await history(backend, 't') == ['one', 'two']
 
-    async def test_a_message_only_for_a_task_that_waits_is_refused_by_one_that_does_not(self, backend: Backend) -> None:
+    async def test_message_requiring_interrupted_task_is_refused_by_live_task(self, backend: Backend) -> None:
         more = replace(message('two', to='t'), only_waiting=True)
         await submit(backend, message('one', new='t'))
         with pytest.raises(UnsupportedOperationError, match='is submitted'):
@@ -151,7 +151,7 @@ class SteeringSuite(PortSuite):
         assert (await submit(backend, more)).replayed  # although the task waits no longer
         assert (accepted.header.state, await history(backend, 't')) == ('working', ['one', 'two'])
 
-    async def test_a_message_for_one_pause_is_refused_by_a_task_that_has_gone_on(self, backend: Backend) -> None:
+    async def test_message_for_earlier_pause_is_refused(self, backend: Backend) -> None:
         claimed = await begun(backend)
         assert await backend.queue.finish(claimed, ending(claimed, 'auth-required')) is None
         late, answer = (replace(message(text, to='t'), pause=2) for text in ('late', 'two'))
@@ -169,7 +169,7 @@ class SteeringSuite(PortSuite):
 class SteeredCheckpointSuite(PortSuite):
     """Tests of messages to running tasks in a durable `TaskQueue`."""
 
-    async def test_a_message_in_a_checkpoint_is_not_given_to_the_next_holder(self, backend: Backend) -> None:
+    async def test_next_holder_gets_only_messages_missing_from_checkpoint(self, backend: Backend) -> None:
         claimed = await begun(backend, 'two', 'three')
         taken = (await unread(backend, claimed))['two']
         await backend.queue.emit(claimed, [], checkpoint=steered(taken))
@@ -179,9 +179,7 @@ class SteeredCheckpointSuite(PortSuite):
         assert (text_of(again.message), again.checkpoint.taken) == ('one', taken)
         assert [*await unread(backend, again, again.checkpoint.taken)] == ['three']
 
-    async def test_a_dead_letter_is_retried_with_what_its_checkpoint_has_and_what_it_lacks(
-        self, backend: Backend
-    ) -> None:
+    async def test_retry_keeps_checkpoint_and_unread_messages(self, backend: Backend) -> None:
         claimed = await begun(backend, 'two', 'three')
         await backend.queue.emit(claimed, [], checkpoint=steered((await unread(backend, claimed))['two']))
         await expire(backend, 't')

@@ -64,7 +64,7 @@ ASK = 'ask', {'what': 'pizza'}
 
 
 @pytest.mark.parametrize('binding', ['JSONRPC', 'HTTP+JSON'])
-async def test_a_script_answers_all_calls(a2a_client: ClientFactory, binding: str) -> None:
+async def test_scripted_answers_cover_all_pending_calls(a2a_client: ClientFactory, binding: str) -> None:
     client = await a2a_client(clerk(DELETE, ASK), binding=binding)
     result = await client.send('Go.', answers=Answers({'delete_file': True, 'ask': 'salami'}))
     assert result.text == 'a.txt is deleted, salami'
@@ -84,22 +84,22 @@ def is_harmless(call: PendingRemoteCall) -> bool:
     ],
     ids=['false', 'reason', 'other arguments', 'function'],
 )
-async def test_answers_to_an_approval(a2a_client: ClientFactory, answer: Any, outcome: str) -> None:
+async def test_scripted_answer_decides_approval(a2a_client: ClientFactory, answer: Any, outcome: str) -> None:
     client = await a2a_client(clerk(DELETE))
     assert (await client.send('Go.', answers=Answers({'delete_file': answer}))).text == outcome
 
 
-async def test_a_sign_in_is_scripted_by_the_name_of_its_tool(a2a_client: ClientFactory) -> None:
+async def test_scripted_sign_in_is_named_by_tool(a2a_client: ClientFactory) -> None:
     client = await a2a_client(clerk(('mail', {})))
     assert (await client.send('Go.', answers=Answers({'mail': True}))).text == 'Lunch?'
 
 
-async def test_a_question_of_the_agent_itself_is_scripted_without_a_tool(a2a_client: ClientFactory) -> None:
+async def test_question_without_tool_is_answered_by_script(a2a_client: ClientFactory) -> None:
     client = await a2a_client(pizzeria())
     assert (await client.send('Go.', answers=Answers(question='Salami'))).text == 'With salami.'
 
 
-async def test_a_stream_has_the_events_after_the_answers_too(a2a_client: ClientFactory) -> None:
+async def test_stream_continues_after_scripted_answer(a2a_client: ClientFactory) -> None:
     client = await a2a_client(clerk(DELETE))
     states = [
         update.task['status']['state']
@@ -143,7 +143,7 @@ async def test_a_stream_has_the_events_after_the_answers_too(a2a_client: ClientF
     ],
     ids=['not scripted', 'misspelt', 'not asked', 'question', 'denial'],
 )
-async def test_a_script_that_does_not_suit_fails_the_test(
+async def test_unsuitable_scripted_answers_raise_assertion_error(
     a2a_client: ClientFactory, agent: Agent[Any, Any], answers: Answers, error: str
 ) -> None:
     client = await a2a_client(agent)
@@ -152,7 +152,7 @@ async def test_a_script_that_does_not_suit_fails_the_test(
     assert str(raised.value) == error
 
 
-async def test_an_agent_without_a_task_must_not_have_been_expected_to_ask(a2a_client: ClientFactory) -> None:
+async def test_unused_answers_fail_if_agent_replies_without_task(a2a_client: ClientFactory) -> None:
     client = await a2a_client(to_a2a(Agent(TestModel()), messages=Messages(reply='message')))
     with pytest.raises(AssertionError, match=r'not asked about ask\. The agent has answered without a task\.'):
         await client.send('Go.', answers=Answers({'ask': 'salami'}))
@@ -169,7 +169,7 @@ async def test_an_agent_without_a_task_must_not_have_been_expected_to_ask(a2a_cl
     )
 
 
-async def test_an_agent_that_asks_forever_fails_the_test(a2a_client: ClientFactory) -> None:
+async def test_endless_questions_fail_after_100_answers(a2a_client: ClientFactory) -> None:
     agent = Agent(FunctionModel(lambda messages, info: ModelResponse(parts=[ToolCallPart('ask', {})])))
 
     @agent.tool_plain
@@ -181,7 +181,7 @@ async def test_an_agent_that_asks_forever_fails_the_test(a2a_client: ClientFacto
         await client.send('Go.', answers=Answers({'ask': 'salami'}))
 
 
-async def test_a_waiting_task_without_a_script_is_returned(a2a_client: ClientFactory) -> None:
+async def test_waiting_task_without_answers_is_returned(a2a_client: ClientFactory) -> None:
     client = await a2a_client(clerk(DELETE))
     task = cast('Task', (await client.send('Go.')).task)
     assert task['status']['state'] == 'input-required'
@@ -201,7 +201,7 @@ def held(release: asyncio.Event) -> Agent:
     return agent
 
 
-async def test_until_waits_for_a_state(a2a_client: ClientFactory) -> None:
+async def test_until_waits_for_task_state(a2a_client: ClientFactory) -> None:
     release = asyncio.Event()
     client = await a2a_client(held(release))
     task = cast('Task', (await client.send('Go.', return_immediately=True)).task)
@@ -210,7 +210,7 @@ async def test_until_waits_for_a_state(a2a_client: ClientFactory) -> None:
     assert (await client.until(task['id'], 'completed', 'failed')).state == 'completed'
 
 
-async def test_until_fails_after_the_end_of_the_task_or_of_the_time(a2a_client: ClientFactory) -> None:
+async def test_until_fails_after_task_end_or_timeout(a2a_client: ClientFactory) -> None:
     client = await a2a_client(held(asyncio.Event()))
     task = cast('Task', (await client.send('Go.', return_immediately=True)).task)
     with pytest.raises(AssertionError, match=r'not become input-required\. .*\. 0\.2 seconds are over\.'):
@@ -222,7 +222,7 @@ async def test_until_fails_after_the_end_of_the_task_or_of_the_time(a2a_client: 
         await client.until(task['id'], 'completed', 'failed')
 
 
-async def test_a_recording_has_the_events_and_the_json(a2a_client: ClientFactory) -> None:
+async def test_recording_has_events_and_json(a2a_client: ClientFactory) -> None:
     client = await a2a_client(Agent(caller()), binding='HTTP+JSON')
     await client.send('Before.')
     recording = record(client)
@@ -329,7 +329,9 @@ async def test_a_recording_has_the_events_and_the_json(a2a_client: ClientFactory
     )
 
 
-async def test_a_recording_of_a_served_agent(a2a_client: ClientFactory, a2a_server: ServerFactory) -> None:
+async def test_recording_includes_requests_to_served_agent(
+    a2a_client: ClientFactory, a2a_server: ServerFactory
+) -> None:
     client = await a2a_client(a2a_server(Agent(TestModel(custom_output_text='Ha!'))))
     recording = record(client)
     await client.send('Tell me a joke.')
@@ -338,14 +340,14 @@ async def test_a_recording_of_a_served_agent(a2a_client: ClientFactory, a2a_serv
     assert sent.answer['result']['task']['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
-async def test_the_override_of_an_agent_reaches_its_app(a2a_client: ClientFactory) -> None:
+async def test_model_override_of_agent_applies_in_app(a2a_client: ClientFactory) -> None:
     agent = Agent('openai:gpt-5.2', defer_model_check=True)
     with agent.override(model=TestModel(custom_output_text='Ha!')):
         client = await a2a_client(agent)
         assert (await client.send('Tell me a joke.')).text == 'Ha!'
 
 
-def test_generated_ids_and_times_are_replaced_in_every_text() -> None:
+def test_dump_replaces_generated_ids_and_times() -> None:
     task, code = '019abc0012345678901234567890abcd', '0123456789abcdef'
     digest = code * 4
     value = {'id': task, 'artifactId': f'{task}.result', 'at': '2026-01-02T03:04:05.678Z', 'n': 1, 'files': [digest]}
@@ -359,7 +361,7 @@ def test_generated_ids_and_times_are_replaced_in_every_text() -> None:
     }
 
 
-async def test_the_client_is_a_context_manager_outside_of_pytest() -> None:
+async def test_client_works_as_context_manager_without_pytest() -> None:
     async with A2ATestClient(clerk(ASK)) as client:
         assert (await client.send('Go.', answers=Answers({'ask': 'salami'}))).text == 'salami'
 
@@ -368,7 +370,7 @@ async def test_the_client_is_a_context_manager_outside_of_pytest() -> None:
 
 
 @pytest.mark.parametrize('way', ['agent', 'mounted', 'http_json'])
-async def test_a_request_to_an_agent_without_an_override_raises_why(a2a_client: ClientFactory, way: str) -> None:
+async def test_request_raises_startup_error_of_agent(a2a_client: ClientFactory, way: str) -> None:
     agent = Agent('unknown:model', name='keyless', defer_model_check=True)
     target: Any = catalogue([to_a2a(agent)]) if way == 'mounted' else agent
     options: Any = {
@@ -385,7 +387,7 @@ async def test_a_request_to_an_agent_without_an_override_raises_why(a2a_client: 
         await client.get('unknown')
 
 
-async def test_other_clients_get_a_refusal_that_they_do_not_repeat() -> None:
+async def test_client_does_not_retry_agent_startup_error() -> None:
     entered: list[int] = []
 
     class Keyless(FunctionToolset[object]):

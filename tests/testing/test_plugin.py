@@ -118,13 +118,13 @@ def run(tmp_path: Path, options: list[str], *sources: str, fork: bool) -> tuple[
 
 
 @pytest.mark.parametrize('runner', RUNNERS)
-def test_the_fixtures_work_with_both_runners_of_async_tests(tmp_path: Path, runner: str) -> None:
+def test_fixtures_work_with_anyio_and_pytest_asyncio(tmp_path: Path, runner: str) -> None:
     sources = [APPROVAL, LIFESPANS, IN_A_FIXTURE, NOT_ASYNC]
     code, output, errors = run(tmp_path, RUNNERS[runner], *sources, fork=True)
     assert (code, errors) == (0, ''), output + errors
     assert output.splitlines()[-1].startswith('7 passed, 1 xfailed')
 
 
-def test_without_a_fixture_the_plugin_imports_nothing_of_the_package(tmp_path: Path) -> None:
+def test_plugin_imports_package_only_if_fixture_is_used(tmp_path: Path) -> None:
     code, output, errors = run(tmp_path, ['-p', 'no:asyncio'], NO_FIXTURE, fork=False)
     assert (code, errors) == (0, ''), output + errors

@@ -79,7 +79,7 @@ EITHER: dict[str, Any] = {
     ],
     ids=[f'{n}' for n in range(1, 20)],
 )
-async def test_a_tool_of_an_mcp_server_gets_only_members_that_its_schema_names(
+async def test_edited_arguments_must_be_named_by_mcp_tool_schema(
     schema: dict[str, Any], proposed: Any, edit: Any, unnamed: str | None
 ) -> None:
     cashier = Cashier(toolset_of(schema), 'amountCents')
@@ -91,7 +91,7 @@ async def test_a_tool_of_an_mcp_server_gets_only_members_that_its_schema_names(
             assert await refused(cashier.director, task, edit) == (-32602, [f'args.{unnamed}'])
 
 
-async def test_the_rule_sees_the_defaults_of_all_schemas_of_the_arguments() -> None:
+async def test_approval_rule_sees_defaults_of_combined_schemas() -> None:
     more = {'properties': {'currency': {'default': 'EUR'}, 'odd': False}}
     schema: dict[str, Any] = {'type': 'object', '$ref': '#/$defs/a', 'allOf': [more, True], '$defs': {'a': AMOUNT}}
     cashier = Cashier(toolset_of(schema), 'amountCents')
@@ -101,7 +101,7 @@ async def test_the_rule_sees_the_defaults_of_all_schemas_of_the_arguments() -> N
     assert cashier.rule_saw[0] == {'amountCents': 4, 'currency': 'EUR'}
 
 
-async def test_patterns_of_names_take_bounded_time() -> None:
+async def test_edit_under_too_many_schema_patterns_is_refused() -> None:
     # A pattern with a counted repetition may take long to compile, so an answer is checked with few of them.
     schema: dict[str, Any] = {'type': 'object', 'patternProperties': {f'^{n}_{{2}}': {} for n in range(1_000)}}
     cashier = Cashier(toolset_of(schema))
@@ -111,7 +111,7 @@ async def test_patterns_of_names_take_bounded_time() -> None:
             await cashier.director.send(answers(task, approve(args={'0__': 1})))
 
 
-async def test_a_server_without_the_tool_checks_the_answer(tmp_path: Path) -> None:
+async def test_server_without_mcp_connection_validates_edited_arguments(tmp_path: Path) -> None:
     store = f'sqlite:///{tmp_path}/cashier.db'
     unreachable = MCPToolset[object]('http://127.0.0.1:9/mcp')
     worker, server = Cashier(pay_nested, backend=store), Cashier(unreachable, backend=store)

@@ -74,7 +74,7 @@ class Forecaster:
 
 
 @covers('data part')
-async def test_the_answer_is_data_that_fits_the_schema_of_the_client() -> None:
+async def test_answer_fits_client_schema() -> None:
     forecaster = Forecaster(PARIS)
     async with serving(forecaster.agent, results=ALLOWED) as client:
         task = await client.send(wanting())
@@ -86,7 +86,7 @@ async def test_the_answer_is_data_that_fits_the_schema_of_the_client() -> None:
 
 
 @covers('data part')
-async def test_whole_numbers_in_a_schema_may_be_those_of_protobuf() -> None:
+async def test_whole_floats_of_protobuf_become_integers_in_schema() -> None:
     name = {'type': 'string', 'minLength': 2.0}  # as the official client writes the integers of metadata
     forecaster = Forecaster({'name': 'Paris'})
     async with serving(forecaster.agent, results=ALLOWED) as client:
@@ -96,7 +96,7 @@ async def test_whole_numbers_in_a_schema_may_be_those_of_protobuf() -> None:
 
 
 @covers('data part')
-async def test_a_message_may_want_a_schema_and_bring_tools() -> None:
+async def test_message_may_combine_schema_and_client_tools() -> None:
     forecaster = Forecaster(PARIS)
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -112,7 +112,7 @@ async def test_a_message_may_want_a_schema_and_bring_tools() -> None:
 
 
 @covers('data part')
-async def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
+async def test_output_violating_schema_is_retried() -> None:
     forecaster = Forecaster({**PARIS, 'celsius': -100}, {'city': 'Paris', 'celsius': float('nan')}, PARIS)
     forecaster.agent = Agent(FunctionModel(forecaster.model), retries=3)
     async with serving(forecaster.agent, results=ALLOWED) as client:
@@ -121,7 +121,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
 
 
 @covers('data part')
-async def test_a_number_that_json_lacks_is_asked_for_again_where_the_schema_has_no_rule() -> None:
+async def test_nan_in_unconstrained_field_is_retried() -> None:
     forecaster = Forecaster({**PARIS, 'more': float('nan')}, {**PARIS, 'more': 1})
     async with serving(forecaster.agent, results=ALLOWED) as client:
         task = await client.send(wanting({**WEATHER, 'additionalProperties': True}))
@@ -130,7 +130,7 @@ async def test_a_number_that_json_lacks_is_asked_for_again_where_the_schema_has_
 
 
 @covers('failed run')
-async def test_a_model_that_never_fits_the_schema_fails_the_task() -> None:
+async def test_task_fails_when_output_never_fits_schema() -> None:
     forecaster = Forecaster({'city': 'Paris'}, {'city': 'Paris'})
     async with serving(forecaster.agent, results=ALLOWED) as client:
         task = await client.send(wanting())
@@ -139,7 +139,7 @@ async def test_a_model_that_never_fits_the_schema_fails_the_task() -> None:
 
 
 @covers('data part')
-async def test_the_output_type_of_the_agent_is_replaced() -> None:
+async def test_client_schema_replaces_output_type_of_agent() -> None:
     forecaster = Forecaster(PARIS, {'name': 'Margherita'}, output_type=Pizza)
     async with serving(forecaster.agent, results=ALLOWED) as client:
         assert data_of(await client.send(wanting())) == PARIS
@@ -148,7 +148,7 @@ async def test_the_output_type_of_the_agent_is_replaced() -> None:
 
 
 @covers('data part')
-async def test_references_of_the_schema_are_replaced() -> None:
+async def test_schema_references_are_inlined() -> None:
     class Stop(BaseModel):
         name: str
 
@@ -167,7 +167,7 @@ async def test_references_of_the_schema_are_replaced() -> None:
     ('title', 'name'),
     [('Wetter für Köln', 'WetterfrKln'), ('x' * 1_000, 'x' * 40), ('日本', 'Answer'), (None, 'Answer')],
 )
-async def test_the_title_of_a_schema_becomes_a_name_that_providers_take(title: str | None, name: str) -> None:
+async def test_schema_title_becomes_valid_tool_name(title: str | None, name: str) -> None:
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         names.append((info.output_tools[0].name, info.output_tools[1].name))
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, PARIS)])
@@ -187,7 +187,7 @@ async def test_the_title_of_a_schema_becomes_a_name_that_providers_take(title: s
 
 
 @covers('data part')
-async def test_the_agent_may_ask_back_and_the_schema_still_holds() -> None:
+async def test_schema_still_applies_after_question() -> None:
     forecaster = Forecaster({'question': 'Which Paris?'}, PARIS, output_type=[str, InputRequired])
     forecaster.tool = 'final_result_InputRequired'
     async with serving(forecaster.agent, results=ALLOWED) as client:
@@ -199,7 +199,7 @@ async def test_the_agent_may_ask_back_and_the_schema_still_holds() -> None:
 
 @covers('data part')
 @pytest.mark.parametrize('other', [False, True])
-async def test_the_schema_holds_after_an_approval_unless_the_answer_has_another(other: bool) -> None:
+async def test_schema_applies_after_approval_unless_replaced(other: bool) -> None:
     agent = Agent(TestModel(custom_output_args={**PARIS, **({'more': 1} if other else {})}), output_type=[Pizza, str])
 
     @agent.tool(requires_approval=True)
@@ -217,7 +217,7 @@ async def test_the_schema_holds_after_an_approval_unless_the_answer_has_another(
     assert part['data']['result'] == {**PARIS, **({'more': 1} if other else {})}
 
 
-async def test_the_schema_holds_for_an_app_that_takes_the_task_over(tmp_path: Path) -> None:
+async def test_schema_is_kept_by_app_taking_over_task(tmp_path: Path) -> None:
     url = f'sqlite:///{tmp_path}/agent.db'
     agent = Agent(TestModel(custom_output_args=PARIS), name='agent')
     agent.tool_plain(requires_approval=True)(look_around)
@@ -233,7 +233,7 @@ def look_around() -> str:
 
 
 @covers('data part')
-async def test_the_schema_of_a_queued_message_waits_for_the_run_of_the_message() -> None:
+async def test_schema_of_queued_message_applies_to_its_own_run() -> None:
     stage = Stage()
 
     async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -266,7 +266,7 @@ async def test_the_schema_of_a_queued_message_waits_for_the_run_of_the_message()
 
 
 @covers('data part')
-async def test_each_message_decides_for_its_own_answer() -> None:
+async def test_schema_applies_only_to_its_own_message() -> None:
     forecaster = Forecaster(PARIS)
     async with serving(forecaster.agent, results=ALLOWED) as client:
         task = await client.send(wanting(contextId='c'))
@@ -278,7 +278,7 @@ async def test_each_message_decides_for_its_own_answer() -> None:
 
 
 @covers('data part')
-async def test_a_client_that_reads_text_gets_the_data_as_text() -> None:
+async def test_text_only_client_gets_data_as_text() -> None:
     async with serving(Forecaster(PARIS).agent, results=ALLOWED) as client:
         task = await client.send(wanting(), acceptedOutputModes=['text/plain'])
         assert json.loads(texts(task)[0]) == PARIS
@@ -286,14 +286,14 @@ async def test_a_client_that_reads_text_gets_the_data_as_text() -> None:
     assert error.code == -32005
 
 
-async def test_an_answer_without_a_task_fits_the_schema_too() -> None:
+async def test_direct_reply_fits_client_schema() -> None:
     async with serving(Forecaster(PARIS).agent, results=ALLOWED, messages=Messages(reply='message')) as client:
         answer = await client.call('SendMessage', {'message': wanting()})
     assert answer['message']['parts'][0]['data'] == {'result': PARIS}
 
 
 @covers('data part')
-async def test_the_text_of_the_model_is_not_streamed_as_the_answer() -> None:
+async def test_stream_with_client_schema_sends_only_data() -> None:
     agent = Agent(TestModel(custom_output_args=PARIS))
     results = Results(client_schemas=True, progress=Progress(partial_data=True), interval=0)
     async with serving(agent, results=results) as client:
@@ -307,7 +307,7 @@ async def test_the_text_of_the_model_is_not_streamed_as_the_answer() -> None:
 
 
 @covers('data part')
-async def test_an_agent_that_writes_partial_data_still_answers_other_messages_in_words() -> None:
+async def test_message_without_schema_gets_text_despite_partial_data() -> None:
     results = Results(client_schemas=True, progress=Progress(partial_data=True))
     async with serving(Forecaster().agent, results=results) as client:
         assert texts(await client.send('In words, please.')) == ['in words']
@@ -317,7 +317,7 @@ async def test_an_agent_that_writes_partial_data_still_answers_other_messages_in
 
 
 @covers('data part')
-async def test_a_server_that_takes_no_schemas_refuses_the_message() -> None:
+async def test_schema_is_refused_by_server_without_schema_support() -> None:
     for agent, results in ((Agent('test'), Results()), (validating(), ALLOWED)):
         async with serving(agent, results=results) as client:
             card = (await client.get('/.well-known/agent-card.json')).json
@@ -335,7 +335,7 @@ def validating() -> Agent[Any, str]:
 
 
 @covers('data part')
-async def test_validators_that_come_later_refuse_the_message_too() -> None:
+async def test_schema_is_refused_after_validator_is_added() -> None:
     agent = Agent('test')
     async with serving(agent, results=ALLOWED) as client:
         agent.output_validator(lambda output: output)
@@ -373,7 +373,7 @@ BAD: dict[str, tuple[Any, str]] = {
 
 
 @covers('data part')
-async def test_a_schema_that_cannot_be_used_is_refused_before_anything_is_stored(subtests: pytest.Subtests) -> None:
+async def test_unusable_schema_is_refused_before_storing(subtests: pytest.Subtests) -> None:
     forecaster = Forecaster()
     async with serving(forecaster.agent, results=ALLOWED) as client:
         for case, (metadata, problem) in BAD.items():
@@ -386,7 +386,7 @@ async def test_a_schema_that_cannot_be_used_is_refused_before_anything_is_stored
 
 
 @covers('card')
-async def test_the_card_declares_the_extension() -> None:
+async def test_agent_card_declares_client_schema_extension() -> None:
     async with serving(Agent('test'), results=ALLOWED) as client:
         card = (await client.get('/.well-known/agent-card.json')).json
     [declared] = [item for item in card['capabilities']['extensions'] if item['uri'] == CLIENT_SCHEMA_URI]
@@ -395,7 +395,7 @@ async def test_the_card_declares_the_extension() -> None:
     )
 
 
-def test_the_states_of_an_output_type_stay() -> None:
+def test_state_types_are_found_in_output_types() -> None:
     def ask(question: str) -> InputRequired:
         return InputRequired(question)
 

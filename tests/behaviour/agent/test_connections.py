@@ -49,7 +49,7 @@ def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[ToolCallPart('fail', {})])
 
 
-async def test_the_server_looks_once_at_a_connection_of_an_override_after_its_tool_has_failed() -> None:
+async def test_mcp_connection_is_checked_once_after_tool_error() -> None:
     server, agent = Server(), Agent(FunctionModel(model))
 
     @server.tool()
@@ -66,7 +66,7 @@ async def test_the_server_looks_once_at_a_connection_of_an_override_after_its_to
             assert server.lists == 2
 
 
-async def test_no_run_begins_while_the_server_looks_at_a_connection() -> None:
+async def test_run_waits_while_mcp_connection_is_checked() -> None:
     server, begun = Server(), list[str]()
 
     def counted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -128,9 +128,7 @@ class Pinged(fastmcp.Client[Any]):
 
 
 @pytest.mark.parametrize('kind', ['living', 'busy', 'dying'])
-async def test_each_server_gets_a_ping_before_a_run_and_a_dead_one_is_connected_anew(
-    kind: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_mcp_server_is_pinged_before_run_and_reconnected(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     server = Server()
 
@@ -148,7 +146,7 @@ async def test_each_server_gets_a_ping_before_a_run_and_a_dead_one_is_connected_
     assert ('The agent was entered anew, and its tasks go on.' in caplog.messages) is (kind == 'dying')
 
 
-async def test_a_cancel_stops_a_run_that_waits_for_a_dead_server() -> None:
+async def test_cancel_stops_run_waiting_for_dead_mcp_server() -> None:
     canceled = asyncio.Event()
     client = Pinged(FastMCPTransport(Server()), 'dead')
     agent = Agent(FunctionModel(model), toolsets=[MCPToolset[object](client)])
@@ -168,7 +166,7 @@ async def test_a_cancel_stops_a_run_that_waits_for_a_dead_server() -> None:
         await canceled.wait()
 
 
-async def test_a_run_in_a_workflow_waits_for_no_connection() -> None:
+async def test_workflow_run_does_not_wait_for_mcp_connection() -> None:
     async def run() -> Any:
         raise LookupError('it has begun')
 

@@ -63,7 +63,7 @@ class Shop:
         return 'picked'
 
 
-async def test_a_status_and_artifacts_of_tools_come_in_order_with_the_answer() -> None:
+async def test_tool_status_and_artifacts_are_streamed_in_order() -> None:
     shop = Shop('price', 'chart')
     async with serving(shop.agent) as client:
         async with client.send_streaming('go') as stream:
@@ -82,7 +82,7 @@ async def test_a_status_and_artifacts_of_tools_come_in_order_with_the_answer() -
     assert state_of(task) == 'COMPLETED'
 
 
-async def test_the_caller_of_an_anonymous_server_is_anonymous() -> None:
+async def test_caller_of_anonymous_server_is_anonymous() -> None:
     callers: list[Caller] = []
     agent: Agent[object, str] = Agent(TestModel())
 
@@ -95,7 +95,7 @@ async def test_the_caller_of_an_anonymous_server_is_anonymous() -> None:
     assert callers == [Caller()]
 
 
-async def test_a_status_is_the_status_of_the_working_task() -> None:
+async def test_tool_status_is_status_message_of_working_task() -> None:
     shop = Shop('price')
     shop.gate.clear()
     async with serving(shop.agent) as client:
@@ -108,7 +108,7 @@ async def test_a_status_is_the_status_of_the_working_task() -> None:
     assert texts(done) == ['done']
 
 
-async def test_tools_side_by_side_show_all() -> None:
+async def test_parallel_tools_add_all_their_artifacts() -> None:
     agent: Agent[object, str] = Agent(TestModel())
     for n in range(20):
 
@@ -124,7 +124,7 @@ async def test_tools_side_by_side_show_all() -> None:
 
 
 @pytest.mark.parametrize('value', [BinaryContent(b'GIF89a', media_type='image/gif'), {'a': 1}, ['x']])
-async def test_an_artifact_is_a_file_or_data(value: object) -> None:
+async def test_tool_artifact_may_be_file_or_data(value: object) -> None:
     agent: Agent[object, str] = Agent(TestModel())
 
     @agent.tool
@@ -139,7 +139,7 @@ async def test_an_artifact_is_a_file_or_data(value: object) -> None:
     )
 
 
-async def test_a_paused_task_keeps_the_artifacts_of_its_tools() -> None:
+async def test_paused_task_keeps_tool_artifacts() -> None:
     shop = Shop('chart', 'pick', 'chart')
     async with serving(shop.agent) as client:
         task = await client.send('go')
@@ -148,14 +148,14 @@ async def test_a_paused_task_keeps_the_artifacts_of_its_tools() -> None:
     assert names(done) == [('chart', 'a chart'), ('chart', 'a chart'), ('sum', 'the last'), ('result', 'done')]
 
 
-async def test_a_failed_task_keeps_the_artifacts_of_its_tools() -> None:
+async def test_failed_task_keeps_tool_artifacts() -> None:
     shop = Shop('chart', 'unknown', retries=0)
     async with serving(shop.agent) as client:
         task = await client.send('go')
     assert (state_of(task), names(task)) == ('FAILED', [('chart', 'a chart'), ('sum', 'the last')])
 
 
-async def test_a_run_that_another_process_takes_over_keeps_the_artifacts_of_its_tools(tmp_path: Path) -> None:
+async def test_run_taken_over_by_another_process_keeps_tool_artifacts(tmp_path: Path) -> None:
     first, second = Shop('chart'), Shop('chart')
     first.gate.clear()
     backend = f'sqlite:///{tmp_path}/shop.db'
@@ -171,13 +171,13 @@ async def test_a_run_that_another_process_takes_over_keeps_the_artifacts_of_its_
     assert names(done) == [('chart', 'a chart'), ('sum', 'the last'), ('result', 'done')]
 
 
-async def test_a_direct_reply_has_the_artifacts_of_its_tools() -> None:
+async def test_direct_reply_includes_tool_artifacts() -> None:
     async with serving(Shop('price', 'chart').agent, messages=Messages(reply='message')) as client:
         reply = await client.call('SendMessage', {'message': message('go')})
     assert [part['text'] for part in reply['message']['parts']] == ['a chart', 'the last', 'done']
 
 
-async def test_outside_of_a2a_a_tool_does_nothing() -> None:
+async def test_tool_status_and_artifacts_are_ignored_outside_a2a() -> None:
     seen: list[CurrentTask] = []
     shop = Shop('price', 'chart')
 
@@ -191,7 +191,7 @@ async def test_outside_of_a2a_a_tool_does_nothing() -> None:
     assert [(task.task_id, task.context_id, task.caller) for task in seen] == [('', '', Caller())]
 
 
-async def test_an_agent_within_a_tool_is_not_the_task() -> None:
+async def test_nested_agent_adds_no_artifacts_to_task() -> None:
     inner, outer = Shop('chart'), Agent[object, str](TestModel())
 
     @outer.tool
@@ -203,7 +203,7 @@ async def test_an_agent_within_a_tool_is_not_the_task() -> None:
     assert [name for name, _ in names(task)] == ['result']
 
 
-async def test_hooks_learn_the_task() -> None:
+async def test_on_complete_hook_knows_its_task() -> None:
     tasks: list[str] = []
 
     def completed(result: AgentRunResult[Any]) -> None:

@@ -116,13 +116,13 @@ async def cancel(client: Client, task: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize('factory', FACTORIES)
-async def test_a_factory_may_be_any_kind_of_function(factory: Callable[[CallContext], Any]) -> None:
+async def test_deps_factory_may_be_sync_async_or_context_manager(factory: Callable[[CallContext], Any]) -> None:
     async with serving(AGENT, deps_factory=factory) as client:
         task = await client.send()
     assert texts(task) == [f'{{"deps":"deps: {task["id"]}"}}']
 
 
-async def test_a_factory_is_told_the_call_and_of_its_headers_only_those_that_are_listed() -> None:
+async def test_deps_factory_gets_call_with_listed_headers_only() -> None:
     told: list[CallContext] = []
     async with serving(
         AGENT,
@@ -153,7 +153,7 @@ async def test_a_factory_is_told_the_call_and_of_its_headers_only_those_that_are
     }
 
 
-async def test_each_run_of_a_task_has_dependencies_of_its_own() -> None:
+async def test_each_run_of_task_gets_own_dependencies() -> None:
     stage, told = Stage(), list[str]()
 
     def factory(call: CallContext) -> None:
@@ -164,7 +164,7 @@ async def test_each_run_of_a_task_has_dependencies_of_its_own() -> None:
     assert told == ['one', 'two']
 
 
-async def test_each_run_is_told_of_the_call_that_sent_its_message() -> None:
+async def test_each_run_gets_call_context_of_its_own_message() -> None:
     stage, told = Stage(), list[tuple[str, Any, Any, Any]]()
 
     def authenticate(request: Request) -> Caller:
@@ -194,7 +194,7 @@ async def test_each_run_is_told_of_the_call_that_sent_its_message() -> None:
     ]
 
 
-async def test_what_is_opened_is_closed_before_the_end_of_the_task_is_seen() -> None:
+async def test_dependencies_are_closed_before_task_completes() -> None:
     session = Session()
     async with serving(AGENT, deps_factory=session) as client:
         assert state_of(await client.send()) == 'COMPLETED'
@@ -202,7 +202,7 @@ async def test_what_is_opened_is_closed_before_the_end_of_the_task_is_seen() -> 
 
 
 @pytest.mark.parametrize('swallows', [False, True], ids=['told', 'swallowed'])
-async def test_a_run_that_fails_closes_what_is_open_and_its_failure_stays_one(swallows: bool) -> None:
+async def test_failed_run_closes_dependencies_and_stays_failed(swallows: bool) -> None:
     closed: list[str] = []
 
     @asynccontextmanager
@@ -222,7 +222,7 @@ async def test_a_run_that_fails_closes_what_is_open_and_its_failure_stays_one(sw
     assert (state_of(task), closed) == ('FAILED', ['failed'])
 
 
-async def test_a_run_that_takes_too_long_closes_what_is_open() -> None:
+async def test_timed_out_run_closes_dependencies() -> None:
     session = Session()
     async with serving(Stage().agent, deps_factory=session, timeout=0.01) as client:
         task = await client.send()
@@ -230,7 +230,7 @@ async def test_a_run_that_takes_too_long_closes_what_is_open() -> None:
     assert session.closed == ['RunTimedOut']
 
 
-async def test_a_run_that_is_canceled_closes_what_is_open() -> None:
+async def test_canceled_run_closes_dependencies() -> None:
     stage, session = Stage(), Session()
     async with serving(stage.agent, deps_factory=session) as client:
         task = await client.send('hi', returnImmediately=True)
@@ -240,7 +240,7 @@ async def test_a_run_that_is_canceled_closes_what_is_open() -> None:
 
 
 @each_backend('memory', 'sqlite')
-async def test_a_server_that_stops_closes_what_is_open(backend: str) -> None:
+async def test_server_shutdown_closes_dependencies(backend: str) -> None:
     stage, session = Stage(), Session()
     async with serving(stage.agent, backend=backend, deps_factory=session) as client:
         await client.send('hi', returnImmediately=True)
@@ -248,7 +248,7 @@ async def test_a_server_that_stops_closes_what_is_open(backend: str) -> None:
     assert (session.opened, session.closed) == (1, ['CancelledError'])
 
 
-async def test_a_run_that_goes_on_in_another_server_is_told_the_same_call(tmp_path: Path) -> None:
+async def test_run_resumed_by_another_server_gets_same_call_context(tmp_path: Path) -> None:
     stage, told = Stage(), list[CallContext]()
     options: dict[str, Any] = {
         'backend': f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
@@ -282,7 +282,7 @@ async def fails_to_close(call: CallContext) -> AsyncGenerator[None]:
 
 
 @pytest.mark.parametrize('factory', [fails, runs_out_of_time, fails_to_close])
-async def test_a_factory_that_fails_is_an_internal_failure_that_only_the_log_explains(
+async def test_deps_factory_error_is_hidden_from_client(
     factory: Callable[[CallContext], Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(AGENT, deps_factory=factory) as client:
@@ -295,7 +295,7 @@ async def test_a_factory_that_fails_is_an_internal_failure_that_only_the_log_exp
     assert 'secret' in caplog.text
 
 
-async def test_what_fails_to_close_after_a_run_that_was_canceled_is_only_logged(
+async def test_close_error_after_cancel_is_only_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stage = Stage()
@@ -315,7 +315,7 @@ async def test_what_fails_to_close_after_a_run_that_was_canceled_is_only_logged(
 
 
 @pytest.mark.parametrize('cancels', [False, True], ids=['failed', 'canceled by itself'])
-async def test_what_fails_to_close_after_a_failed_run_does_not_change_how_it_failed(cancels: bool) -> None:
+async def test_close_error_does_not_change_failure_kind(cancels: bool) -> None:
     @asynccontextmanager
     async def factory(call: CallContext) -> AsyncGenerator[None]:
         try:
@@ -343,7 +343,7 @@ class Slow:
             self.over.set()
 
 
-async def test_a_task_can_be_canceled_while_its_dependencies_are_made() -> None:
+async def test_task_can_be_canceled_while_dependencies_are_created() -> None:
     slow, canceled = Slow(), list[Any]()
     async with serving(AGENT, deps_factory=slow, on_cancel=canceled.append) as client:
         task = await client.send(returnImmediately=True)
@@ -354,7 +354,7 @@ async def test_a_task_can_be_canceled_while_its_dependencies_are_made() -> None:
     assert told.metadata['a2a']['task_id'] == task['id']
 
 
-async def test_dependencies_that_are_not_made_within_the_timeout_fail_the_task() -> None:
+async def test_dependencies_slower_than_timeout_fail_task() -> None:
     slow = Slow()
     async with serving(AGENT, deps_factory=slow, timeout=0.01) as client:
         task = await client.send()
@@ -362,7 +362,7 @@ async def test_dependencies_that_are_not_made_within_the_timeout_fail_the_task()
     assert slow.over.is_set()
 
 
-async def test_a_task_that_is_canceled_twice_while_its_dependencies_are_made_is_canceled_once() -> None:
+async def test_two_cancels_during_creation_of_dependencies_are_answered() -> None:
     going, canceled = asyncio.Event(), asyncio.Event()
 
     async def factory(call: CallContext) -> None:
@@ -384,7 +384,7 @@ async def test_a_task_that_is_canceled_twice_while_its_dependencies_are_made_is_
     backend.close()
 
 
-async def test_a_server_that_stops_does_not_wait_for_what_does_not_close() -> None:
+async def test_shutdown_does_not_wait_for_hanging_close_of_dependencies() -> None:
     stage, closing = Stage(), asyncio.Event()
 
     @asynccontextmanager
@@ -403,7 +403,7 @@ async def test_a_server_that_stops_does_not_wait_for_what_does_not_close() -> No
         await closing.wait()
 
 
-async def test_a_task_that_is_resumed_from_python_keeps_its_caller_and_headers() -> None:
+async def test_task_resumed_from_python_keeps_caller_and_headers() -> None:
     told: list[CallContext] = []
     agent: Agent[Any, Any] = Agent(TestModel(), name='agent', output_type=[AuthRequired, str])
 
@@ -466,7 +466,9 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize(('options', 'error', 'said'), REFUSED.values(), ids=REFUSED)
-async def test_what_cannot_work_is_refused_at_once(options: dict[str, Any], error: type[Exception], said: str) -> None:
+async def test_invalid_dependency_options_are_refused_at_start(
+    options: dict[str, Any], error: type[Exception], said: str
+) -> None:
     with pytest.raises(error) as refused:
         async with serving(Agent(FunctionModel(heard)), **options):
             pytest.fail('it is served')
@@ -484,7 +486,7 @@ async def test_what_cannot_work_is_refused_at_once(options: dict[str, Any], erro
         (object, {}, False),
     ],
 )
-async def test_an_agent_whose_runs_have_no_deps_is_warned_of_at_start(
+async def test_missing_deps_are_warned_about_at_start(
     deps_type: Any, options: Any, warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(Agent('test', deps_type=deps_type), **options):

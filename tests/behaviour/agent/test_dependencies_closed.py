@@ -106,7 +106,7 @@ async def begun(client: Client, prompt: str, count: int) -> list[str]:
 
 
 @pytest.mark.long
-async def test_as_many_sessions_are_closed_as_were_opened(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_every_opened_session_is_closed_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, 'pydantic_ai_a2a')  # hundreds of tracebacks
     sessions, crowd = Sessions(tmp_path / 'sessions.db'), Crowd()
     timed_out, done, failed = size((50, 75, 75), (200, 350, 250))

@@ -52,7 +52,7 @@ def text_of(said: dict[str, Any]) -> str:
     return ' '.join(part['text'] for part in said['parts'])
 
 
-async def test_a_message_is_answered_with_a_message_and_no_task_is_made() -> None:
+async def test_message_is_answered_without_creating_a_task() -> None:
     async with serving(ECHO, messages=DIRECT) as client:
         said = await say(client, 'hello')
         assert await tasks_of(client) == []
@@ -65,7 +65,7 @@ def task_if_named(said: FastA2AMessage) -> Literal['task', 'message']:
     return 'task' if 'task' in said['parts'][0].get('text', '') else 'message'
 
 
-async def test_the_conversation_goes_on_in_messages_and_in_tasks() -> None:
+async def test_conversation_continues_across_messages_and_tasks() -> None:
     async with serving(ECHO, messages=Messages(reply=task_if_named)) as client:
         first = await say(client, 'one')
         context_id = first['contextId']
@@ -88,14 +88,14 @@ async def frames(client: Client, text: str) -> list[dict[str, Any]]:
     return [json.loads(each.removeprefix(b'data: ')) for each in answer.body.split(b'\n\n') if each]
 
 
-async def test_a_stream_is_the_message_and_closes() -> None:
+async def test_stream_contains_only_reply_message() -> None:
     async with serving(ECHO, messages=DIRECT) as client:
         [frame] = await frames(client, 'hello')
         assert await tasks_of(client) == []
     assert text_of(official(frame)) == 'hello'
 
 
-async def test_fasta2as_client_reads_it() -> None:
+async def test_fasta2a_client_reads_reply_message() -> None:
     request = {
         'jsonrpc': '2.0',
         'id': 1,
@@ -109,7 +109,7 @@ async def test_fasta2as_client_reads_it() -> None:
     assert (read['result']['message']['role'], read['result']['message']['parts']) == ('agent', [{'text': 'hello'}])
 
 
-async def test_a_message_to_a_task_goes_to_the_task() -> None:
+async def test_message_with_task_id_goes_to_its_task() -> None:
     async def never(said: FastA2AMessage) -> Literal['task', 'message']:
         await asyncio.sleep(0)
         return 'message' if 'direct' in said['parts'][0].get('text', '') else 'task'
@@ -125,7 +125,7 @@ async def test_a_message_to_a_task_goes_to_the_task() -> None:
     assert texts(done) == ['first', 'first + direct']
 
 
-async def test_what_is_wrong_with_a_message_is_refused_as_ever() -> None:
+async def test_invalid_message_is_refused() -> None:
     async with serving(ECHO, messages=DIRECT) as client:
         bad = await client.post(rpc('SendMessage', {'message': message('x', parts=[])}))
         long = await client.post(rpc('SendMessage', {'message': message('x' * 2_000_000)}))
@@ -142,7 +142,7 @@ def break_off(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
 
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
 @pytest.mark.parametrize('text', ['break', 'cancel'])
-async def test_a_run_that_fails_is_an_error_with_a_correlation_id(
+async def test_failed_run_is_error_with_correlation_id(
     method: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures: list[Any] = []
@@ -160,13 +160,13 @@ async def test_a_run_that_fails_is_an_error_with_a_correlation_id(
     ]
 
 
-async def test_a_run_takes_no_longer_than_a_send_may_wait() -> None:
+async def test_run_is_limited_by_max_wait() -> None:
     async with serving(Slow().agent, messages=DIRECT, limits=Limits(max_wait=0.05)) as client:
         error = refusal(await client.post(rpc('SendMessage', {'message': message()})))
     assert (error.code, error.message) == (-32603, 'The run ran out of time.')
 
 
-async def test_a_run_that_took_too_long_has_stopped_before_a_hook_is_waited_for() -> None:
+async def test_timed_out_run_stops_before_on_failure_hook() -> None:
     slow = Slow()
 
     async def stopped(_: object) -> None:
@@ -202,7 +202,7 @@ class Slow:
 
 
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
-async def test_a_client_that_goes_away_takes_its_run_along(method: str) -> None:
+async def test_client_disconnect_stops_its_run(method: str) -> None:
     slow = Slow()
     async with serving(slow.agent, messages=DIRECT) as client:
         exchange = slow.ask(client, method)
@@ -226,7 +226,7 @@ class Repeating(Exchange):
         return await super()._receive()
 
 
-async def test_the_end_of_the_body_is_not_the_end_of_the_client() -> None:
+async def test_end_of_request_body_is_no_disconnect() -> None:
     async with serving(ECHO, messages=DIRECT) as client:
         headers = {'Content-Type': 'application/json', **client.headers}
         body = rpc('SendMessage', {'message': message('hello')})
@@ -234,7 +234,7 @@ async def test_the_end_of_the_body_is_not_the_end_of_the_client() -> None:
     assert text_of(official(answer.json)) == 'hello'
 
 
-async def test_a_server_that_shuts_down_lets_runs_end_and_then_ends_them() -> None:
+async def test_shutdown_stops_run_after_drain_grace_with_503() -> None:
     slow = Slow()
     app = to_a2a(slow.agent, messages=DIRECT, workers=Workers(drain_grace=0.05))
     async with asyncio.timeout(LIMIT):
@@ -247,7 +247,7 @@ async def test_a_server_that_shuts_down_lets_runs_end_and_then_ends_them() -> No
     assert slow.stopped.is_set()
 
 
-async def test_no_more_run_at_once_than_tasks_would() -> None:
+async def test_running_limit_refuses_further_direct_replies() -> None:
     slow = Slow()
     async with serving(slow.agent, messages=DIRECT, workers=Workers(running=1)) as client:
         exchange = slow.ask(client)
@@ -260,7 +260,7 @@ async def test_no_more_run_at_once_than_tasks_would() -> None:
 
 
 @pytest.mark.parametrize('of', ['caller', 'server'])
-async def test_no_more_run_at_once_however_long_it_takes_to_look_a_budget_up(of: str, tmp_path: Any) -> None:
+async def test_concurrency_limits_hold_during_budget_lookup(of: str, tmp_path: Any) -> None:
     slow, budget = Slow(), Budget(window=timedelta(hours=1), requests=9)
     options: dict[str, Any] = {
         'backend': f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
@@ -278,7 +278,7 @@ async def test_no_more_run_at_once_however_long_it_takes_to_look_a_budget_up(of:
     assert answer.status == (429 if of == 'caller' else 503)
 
 
-async def test_quotas_hold_for_messages_too() -> None:
+async def test_quotas_apply_to_direct_replies() -> None:
     slow = Slow()
     async with serving(slow.agent, messages=DIRECT, limits=Limits(quotas=Quotas(tasks=1))) as client:
         exchange = slow.ask(client)
@@ -293,7 +293,7 @@ async def test_quotas_hold_for_messages_too() -> None:
         refusal(await client.post(rpc('SendMessage', {'message': message('two')})), status=429)
 
 
-async def test_messages_of_one_conversation_are_answered_one_after_the_other() -> None:
+async def test_messages_of_same_context_are_answered_in_order() -> None:
     stage = Stage()
     async with serving(stage.agent, messages=DIRECT) as client:
         one = asyncio.create_task(say(client, 'one', contextId='c'))
@@ -303,7 +303,7 @@ async def test_messages_of_one_conversation_are_answered_one_after_the_other() -
         assert [text_of(await each) for each in (one, two)] == ['one', 'one + two']
 
 
-async def test_a_task_of_the_conversation_does_not_wait_and_both_turns_are_kept() -> None:
+async def test_concurrent_task_and_direct_reply_both_keep_their_turns() -> None:
     stage = Stage()
     async with serving(stage.agent, messages=Messages(reply=task_if_named)) as client:
         answering = asyncio.create_task(say(client, 'one', contextId='c'))
@@ -316,7 +316,7 @@ async def test_a_task_of_the_conversation_does_not_wait_and_both_turns_are_kept(
     assert text_of(last) == 'a task + one + last'
 
 
-async def test_a_conversation_that_is_erased_meanwhile_stays_erased() -> None:
+async def test_context_erased_during_reply_stays_erased() -> None:
     stage = Stage()
     async with serving(stage.agent, messages=DIRECT) as client:
         stage.open('one', 'last')
@@ -330,7 +330,7 @@ async def test_a_conversation_that_is_erased_meanwhile_stays_erased() -> None:
         assert text_of(await say(client, 'last', contextId='c')) == 'last'
 
 
-async def test_nobody_who_is_being_erased_is_answered() -> None:
+async def test_message_during_erasure_is_refused() -> None:
     async with serving(ECHO, messages=DIRECT) as client:
         app = client.a2a_app
         await app.backend.housekeeping.set_erasing('/', 'c', until=app.backend.now() + round(10_000 * LIMIT))
@@ -358,7 +358,7 @@ def dangerous() -> str:
     raise ModelRetry('never')
 
 
-async def test_a_question_is_a_message_and_what_needs_a_task_is_refused() -> None:
+async def test_question_is_reply_message_but_approval_is_refused() -> None:
     async with serving(ASKING, messages=DIRECT) as client:
         question = await say(client, 'question', contextId='c')
         answer = await say(client, 'this one', contextId='c')
@@ -370,7 +370,7 @@ async def test_a_question_is_a_message_and_what_needs_a_task_is_refused() -> Non
     assert (refusal(approval).code, text_of(after)) == (-32004, 'question + this one + after')
 
 
-async def test_several_artifacts_are_the_parts_of_one_message() -> None:
+async def test_several_artifacts_become_parts_of_reply_message() -> None:
     def made() -> Artifacts:
         return Artifacts(report='Text', numbers={'a': 1})
 
@@ -382,7 +382,7 @@ async def test_several_artifacts_are_the_parts_of_one_message() -> None:
     assert [each.get('text') or each['data'] for each in said['parts']] == ['Text', {'result': {'a': 1}}]
 
 
-async def test_the_run_metadata_are_the_messages() -> None:
+async def test_reply_message_carries_run_metadata() -> None:
     async with serving(ECHO, messages=DIRECT) as client:
         header = {'A2A-Extensions': RUN_METADATA_URI}
         answer: Answer = await client.post(rpc('SendMessage', {'message': message('hi')}), header)
@@ -391,7 +391,7 @@ async def test_the_run_metadata_are_the_messages() -> None:
     assert answer.headers['a2a-extensions'] == RUN_METADATA_URI
 
 
-async def test_a_request_ends_while_a_function_decides_about_it() -> None:
+async def test_canceled_request_stops_pending_reply_function() -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
     async def endless(said: FastA2AMessage) -> Any:
@@ -410,7 +410,7 @@ async def test_a_request_ends_while_a_function_decides_about_it() -> None:
             await exchange.task
 
 
-async def test_a_function_that_says_something_else_is_an_error_of_the_server() -> None:
+async def test_invalid_reply_function_result_is_internal_error() -> None:
     def wrong(said: FastA2AMessage) -> Any:
         return 'both'
 
@@ -418,7 +418,7 @@ async def test_a_function_that_says_something_else_is_an_error_of_the_server() -
         assert refusal(await client.post(rpc('SendMessage', {'message': message()}))).code == -32603
 
 
-async def test_a_store_that_cannot_be_reached_is_busy() -> None:
+async def test_unavailable_store_is_http_503() -> None:
     def unreachable(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         raise StoreUnavailable
 
@@ -446,7 +446,7 @@ class Contended(MemoryBackend):
         return Store(self, self.namespace, owner)
 
 
-async def test_a_turn_is_added_after_those_of_others() -> None:
+async def test_reply_is_stored_despite_conversation_conflicts() -> None:
     async with serving(ECHO, messages=DIRECT, backend=Contended(3)) as client:
         assert text_of(await say(client, 'one', contextId='c')) == 'one'
         assert text_of(await say(client, 'two', contextId='c')) == 'one + two'
@@ -460,20 +460,20 @@ async def streamed(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[
     yield ''
 
 
-async def test_it_outlives_the_process_in_a_file(tmp_path: Any) -> None:
+async def test_conversation_of_direct_replies_survives_restart(tmp_path: Any) -> None:
     agent = Agent(FunctionModel(heard, stream_function=streamed))
     for text, heard_by_then in (('one', 'one'), ('two', 'one + two')):
         async with serving(agent, messages=DIRECT, name='a', backend=f'sqlite:///{tmp_path}/a.db') as client:
             assert text_of(await say(client, text, contextId='c')) == heard_by_then
 
 
-def test_it_needs_conversations_of_our_own() -> None:
+def test_reply_option_is_refused_with_custom_storage_or_bad_value() -> None:
     with pytest.raises(TypeError, match=r'Messages\.reply cannot be combined'):
         to_a2a(ECHO, messages=DIRECT, storage=InMemoryStorage())
     with pytest.raises(ValueError, match="reply takes 'task', 'message' or a function, not the string"):
         to_a2a(ECHO, messages=Messages(reply='both'))  # pyright: ignore[reportArgumentType]
 
 
-async def test_without_it_all_answers_are_tasks() -> None:
+async def test_messages_are_answered_with_tasks_by_default() -> None:
     async with serving(ECHO) as client:
         assert state_of(await client.send()) == 'COMPLETED'

@@ -98,7 +98,7 @@ async def _stored(client: Client, task: dict[str, Any]) -> list[str]:
 
 @each_anew
 @each_backend('memory', 'sqlite')
-async def test_later_turns_have_every_message_of_earlier_ones(
+async def test_rebuilt_messages_are_complete_in_later_turns(
     anew: Callable[[], AbstractCapability[Any]], backend: str
 ) -> None:
     stage = Stage(anew())
@@ -116,14 +116,14 @@ async def test_later_turns_have_every_message_of_earlier_ones(
     assert stage.seen[-1] == expected
 
 
-async def test_messages_that_a_capability_adds_do_not_hide_those_of_the_run() -> None:
+async def test_messages_added_by_capability_do_not_hide_run_messages() -> None:
     async with serving(Stage(ProcessHistory(with_summary)).agent) as client:
         task = await client.send('look')
         assert (await _stored(client, task))[-3:] == ['look', 'found', 'found']
 
 
 @each_backend('memory', 'sqlite')
-async def test_a_turn_keeps_the_messages_that_a_processor_drops(backend: str) -> None:
+async def test_messages_dropped_by_history_processor_stay_stored(backend: str) -> None:
     def last_anew(messages: list[ModelMessage]) -> list[ModelMessage]:
         return all_anew(messages[-3:])
 
@@ -134,7 +134,7 @@ async def test_a_turn_keeps_the_messages_that_a_processor_drops(backend: str) ->
         assert await _stored(client, task) == ['hello', 'look', 'found', 'found']
 
 
-async def test_a_canceled_turn_keeps_its_prompt() -> None:
+async def test_canceled_turn_keeps_its_prompt() -> None:
     stage = Stage(ProcessHistory(requests_anew))
     looking = asyncio.Event()
 
@@ -151,7 +151,7 @@ async def test_a_canceled_turn_keeps_its_prompt() -> None:
         assert (await _stored(client, task))[0] == 'look_on'
 
 
-async def test_a_turn_that_a_tool_interrupts_keeps_its_prompt() -> None:
+async def test_turn_interrupted_by_tool_keeps_its_prompt() -> None:
     stage = Stage(ProcessHistory(requests_anew))
 
     @stage.agent.tool_plain

@@ -123,7 +123,7 @@ async def _told(client: Client, sent: Any, *, watched: bool) -> dict[str, Any]:
 @pytest.mark.parametrize('watched', [False, True], ids=['send', 'stream'])
 @pytest.mark.parametrize('prompt', ['hello', 'look', 'delete', 'fail'])
 @each_backend('memory', 'sqlite')
-async def test_each_hook_is_called_as_in_a_run_of_the_agent(prompt: str, watched: bool, backend: str) -> None:
+async def test_hooks_are_called_as_in_agent_run(prompt: str, watched: bool, backend: str) -> None:
     recorded = Recorded()
     async with serving(agent_with(recorded), backend=backend) as client:
         task = await _told(client, prompt, watched=watched)
@@ -137,7 +137,7 @@ async def test_each_hook_is_called_as_in_a_run_of_the_agent(prompt: str, watched
 
 
 @pytest.mark.parametrize('watched', [False, True], ids=['send', 'stream'])
-async def test_a_guard_before_a_node_acts_before_the_model(watched: bool) -> None:
+async def test_before_node_run_hook_changes_prompt_before_model_request(watched: bool) -> None:
     asked: list[list[str]] = []
 
     async def redact(ctx: RunContext[Any], *, node: Any) -> Any:
@@ -157,7 +157,7 @@ async def test_a_guard_before_a_node_acts_before_the_model(watched: bool) -> Non
 
 
 @pytest.mark.parametrize('watched', [False, True], ids=['send', 'stream'])
-async def test_a_guard_before_a_node_may_answer_in_the_place_of_the_model(watched: bool) -> None:
+async def test_before_node_run_hook_may_replace_model_request(watched: bool) -> None:
     async def answer(ctx: RunContext[Any], *, node: Any) -> Any:
         instead = CallToolsNode[Any, Any](model_response=ModelResponse(parts=[TextPart('not asked')]))
         return instead if isinstance(node, ModelRequestNode) else node
@@ -168,7 +168,7 @@ async def test_a_guard_before_a_node_may_answer_in_the_place_of_the_model(watche
 
 
 @pytest.mark.parametrize('watched', [False, True], ids=['send', 'stream'])
-async def test_a_guard_around_a_node_keeps_the_model_from_being_asked(watched: bool) -> None:
+async def test_node_run_hook_may_skip_model_request(watched: bool) -> None:
     asked: list[object] = []
 
     async def block(ctx: RunContext[Any], *, node: Any, handler: Callable[[Any], Any]) -> Any:
@@ -186,7 +186,7 @@ async def test_a_guard_around_a_node_keeps_the_model_from_being_asked(watched: b
 
 
 @pytest.mark.parametrize('watched', [False, True], ids=['send', 'stream'])
-async def test_a_hook_that_recovers_from_the_error_of_a_node_saves_the_task(watched: bool) -> None:
+async def test_node_run_error_hook_may_recover_task(watched: bool) -> None:
     async def recover(ctx: RunContext[Any], *, node: Any, error: Exception) -> Any:
         return End(FinalResult('recovered'))
 
@@ -206,17 +206,17 @@ class GuardedAgent(Agent[Any, Any]):
 
 
 @pytest.mark.parametrize('agent', [Guarded(Agent('test')), GuardedAgent('test')], ids=['wrapper', 'subclass'])
-def test_an_agent_that_overrides_run_is_refused(agent: AbstractAgent[Any, Any]) -> None:
+def test_agent_overriding_run_is_refused(agent: AbstractAgent[Any, Any]) -> None:
     with pytest.raises(TypeError, match=r'overrides run\(\), which to_a2a\(\) does not call.*Override iter\(\)'):
         to_a2a(agent)
 
 
-def test_a_wrapper_that_overrides_nothing_is_served() -> None:
+def test_plain_wrapper_agent_is_accepted() -> None:
     assert isinstance(to_a2a(WrapperAgent(Agent('test'))), A2AApp)
 
 
 @pytest.mark.parametrize('refuses', [1, 9])
-async def test_a_try_that_a_hook_refuses_is_replaced_by_the_next_one(refuses: int) -> None:
+async def test_streamed_text_refused_by_hook_is_replaced(refuses: int) -> None:
     tries: list[str] = []
 
     class Refusing(AbstractCapability[Any]):

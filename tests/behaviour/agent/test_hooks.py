@@ -54,7 +54,7 @@ def ann(request: Request) -> Caller:
     return Caller(id='ann')
 
 
-async def test_on_complete_is_given_the_result_of_the_run_once_it_is_stored() -> None:
+async def test_on_complete_gets_result_after_task_is_stored() -> None:
     states: list[str] = []
     results = Told()
 
@@ -70,7 +70,7 @@ async def test_on_complete_is_given_the_result_of_the_run_once_it_is_stored() ->
     assert result.metadata['a2a']['task_id'] == task['id']
 
 
-async def test_each_run_of_a_task_that_completes_is_told_in_their_order() -> None:
+async def test_on_complete_is_called_for_each_run_in_order() -> None:
     stage, outputs = Stage(), list[str]()
 
     async def on_complete(result: AgentRunResult[str]) -> None:
@@ -81,7 +81,7 @@ async def test_each_run_of_a_task_that_completes_is_told_in_their_order() -> Non
     assert outputs == ['one', 'one + two']
 
 
-async def test_a_run_that_asks_back_has_not_completed() -> None:
+async def test_on_complete_is_not_called_for_input_required() -> None:
     outputs: list[Any] = []
     agent = Agent(FunctionModel(heard))
 
@@ -101,7 +101,7 @@ async def test_a_run_that_asks_back_has_not_completed() -> None:
     assert outputs == ['one + two']
 
 
-async def test_a_function_that_is_not_async_is_called_in_a_thread() -> None:
+async def test_sync_hook_runs_in_thread() -> None:
     threads: list[int] = []
 
     def on_complete(result: AgentRunResult[str]) -> None:
@@ -113,7 +113,7 @@ async def test_a_function_that_is_not_async_is_called_in_a_thread() -> None:
     assert threads != [threading.get_ident()]
 
 
-async def test_what_a_function_returns_is_awaited_if_it_can_be() -> None:
+async def test_awaitable_returned_by_sync_hook_is_awaited() -> None:
     results = Told()
 
     def on_complete(result: AgentRunResult[str]) -> Awaitable[None]:
@@ -125,7 +125,7 @@ async def test_what_a_function_returns_is_awaited_if_it_can_be() -> None:
 
 
 @pytest.mark.parametrize('error', [ZeroDivisionError, asyncio.CancelledError, SystemExit, GeneratorExit])
-async def test_a_hook_that_fails_is_logged_and_changes_nothing(
+async def test_failing_hook_is_logged_and_task_unchanged(
     error: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage()
@@ -141,7 +141,7 @@ async def test_a_hook_that_fails_is_logged_and_changes_nothing(
     ] * 2
 
 
-async def test_on_cancel_is_given_what_the_run_had_come_to() -> None:
+async def test_on_cancel_gets_messages_of_canceled_run() -> None:
     stage, canceled = Stage(), Told()
     async with serving(stage.agent, on_cancel=canceled.hear) as client:
         task = await client.send(message('hi', contextId='c'), returnImmediately=True)
@@ -153,7 +153,7 @@ async def test_on_cancel_is_given_what_the_run_had_come_to() -> None:
     assert (error.conversation_id, len(error.new_messages())) == ('c', 1)
 
 
-async def test_on_cancel_is_told_of_a_run_that_its_task_did_not_wait_for() -> None:
+async def test_on_cancel_is_called_for_run_outlasting_cancel_grace() -> None:
     stage, end, canceled = Stage(), asyncio.Event(), Told()
 
     @asynccontextmanager
@@ -177,7 +177,7 @@ async def test_on_cancel_is_told_of_a_run_that_its_task_did_not_wait_for() -> No
         assert (await canceled.one()).metadata['a2a']['task_id'] == task['id']
 
 
-async def test_on_failure_is_given_the_error_and_what_the_client_reads_of_it() -> None:
+async def test_on_failure_gets_error_and_correlation_id() -> None:
     failures = Told()
     agent = Agent(FunctionModel(fail))
     async with serving(agent, on_failure=failures.hear, auth=ann) as client:
@@ -195,7 +195,7 @@ async def test_on_failure_is_given_the_error_and_what_the_client_reads_of_it() -
     assert isinstance(failure.error, ZeroDivisionError)
 
 
-async def test_on_failure_is_told_of_tasks_that_the_end_of_the_server_ends() -> None:
+async def test_on_failure_is_called_for_tasks_ended_by_shutdown() -> None:
     stage, failures = Stage(), list[RunFailure]()
     app = to_a2a(stage.agent, workers=Workers(drain_grace=0.01), on_failure=failures.append)
     async with asyncio.timeout(LIMIT), lifespan(app):
@@ -204,7 +204,7 @@ async def test_on_failure_is_told_of_tasks_that_the_end_of_the_server_ends() -> 
     assert [(failure.kind, failure.error) for failure in failures] == [('shutdown', None)]
 
 
-async def test_a_failure_that_the_store_takes_late_is_told_once_it_has() -> None:
+async def test_on_failure_is_called_for_failure_stored_late() -> None:
     failures = Told()
 
     class Down(WrappedQueue):
@@ -225,7 +225,7 @@ async def test_a_failure_that_the_store_takes_late_is_told_once_it_has() -> None
     assert isinstance(failure.error, ZeroDivisionError)
 
 
-async def test_a_server_that_stops_does_not_wait_for_a_hook_for_ever(tmp_path: Path) -> None:
+async def test_shutdown_does_not_wait_for_hanging_hook(tmp_path: Path) -> None:
     began = asyncio.Event()
 
     async def on_complete(result: AgentRunResult[Any]) -> None:
@@ -244,7 +244,7 @@ async def yields(result: object) -> AsyncGenerator[None]:
     yield
 
 
-async def test_what_cannot_be_a_hook_is_refused_at_once() -> None:
+async def test_invalid_hook_is_refused_at_start() -> None:
     hooks: list[Any] = [yields, 1]
     with pytest.raises(TypeError, match=r'on_cancel= must be a function or an async function without yield, not .+'):
         to_a2a(AGENT, on_cancel=hooks[0])
@@ -252,7 +252,7 @@ async def test_what_cannot_be_a_hook_is_refused_at_once() -> None:
         to_a2a(AGENT, on_cancel=hooks[1])
 
 
-async def test_with_a_worker_of_ones_own_there_are_no_hooks_and_no_dependencies() -> None:
+async def test_hooks_and_deps_factory_are_refused_with_custom_worker() -> None:
     worker = AgentWorker(agent=AGENT, broker=InMemoryBroker(), storage=InMemoryStorage())
     with pytest.raises(TypeError, match=r'to_a2a\(\) takes no deps_factory, on_complete, on_failure'):
         to_a2a(AGENT, workers=Workers(worker=worker), on_complete=print, on_failure=print, deps_factory=print)

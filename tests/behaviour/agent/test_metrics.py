@@ -80,7 +80,7 @@ async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[TextPart('done')], usage=USAGE)
 
 
-async def test_a_task_is_counted_with_its_run_its_tokens_and_its_time_in_the_queue(measured: Metrics) -> None:
+async def test_task_run_tokens_and_queue_time_are_counted(measured: Metrics) -> None:
     async with serving(Agent(FunctionModel(answer))) as client:
         await client.send()
         points = measured.points()
@@ -100,7 +100,7 @@ async def test_a_task_is_counted_with_its_run_its_tokens_and_its_time_in_the_que
     )
 
 
-async def test_a_message_that_is_sent_again_is_no_second_task(measured: Metrics) -> None:
+async def test_repeated_message_is_counted_as_single_task(measured: Metrics) -> None:
     async with serving(Agent(FunctionModel(answer))) as client:
         sent = message()
         await client.send(sent)
@@ -108,7 +108,7 @@ async def test_a_message_that_is_sent_again_is_no_second_task(measured: Metrics)
     assert measured.tasks() == {'submitted': 1, 'completed': 1}
 
 
-async def test_a_failed_task_is_counted_with_the_kind_of_its_failure(measured: Metrics) -> None:
+async def test_failed_task_is_counted_with_failure_kind(measured: Metrics) -> None:
     async def fail(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         raise ValueError('SECRET')
 
@@ -118,7 +118,7 @@ async def test_a_failed_task_is_counted_with_the_kind_of_its_failure(measured: M
     assert measured.points()['a2a.run.duration'] == [({'error.type': 'ValueError'}, 1)]
 
 
-async def test_each_try_of_a_run_is_counted_and_no_token_twice(measured: Metrics) -> None:
+async def test_each_retry_is_counted_but_no_token_twice(measured: Metrics) -> None:
     requests = 0
 
     async def busy_at_second(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -144,7 +144,7 @@ async def test_each_try_of_a_run_is_counted_and_no_token_twice(measured: Metrics
     assert [tokens for _, tokens in points['a2a.run.tokens']] == [14, 6]
 
 
-async def test_what_goes_before_its_time_is_counted_and_also_that_sweeps_are_behind(measured: Metrics) -> None:
+async def test_early_deletions_and_overdue_sweeps_are_counted(measured: Metrics) -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     for n in range(1100):
         await submit(backend, values.message(new=f't{n}', at=backend.now()))
@@ -171,7 +171,7 @@ async def test_what_goes_before_its_time_is_counted_and_also_that_sweeps_are_beh
     backend.close()
 
 
-async def test_no_metric_names_a_task_a_context_or_a_text_of_the_caller(measured: Metrics) -> None:
+async def test_metrics_contain_no_ids_urls_or_message_text(measured: Metrics) -> None:
     async with (
         webhook() as hook,
         serving(Agent(FunctionModel(answer)), push=Push(private_hosts=['127.0.0.1'])) as client,
@@ -188,7 +188,7 @@ async def test_no_metric_names_a_task_a_context_or_a_text_of_the_caller(measured
     assert [secret for secret in ('SECRET', task['id'], hook.url) if secret in text] == []
 
 
-async def test_tasks_that_wait_for_a_slot_are_the_length_of_the_queue(measured: Metrics) -> None:
+async def test_queue_length_counts_tasks_waiting_for_slot(measured: Metrics) -> None:
     stage = Stage()
     async with serving(stage.agent, workers=Workers(running=1)) as client:
         await client.send(returnImmediately=True)
@@ -203,7 +203,7 @@ async def test_tasks_that_wait_for_a_slot_are_the_length_of_the_queue(measured: 
         assert (points['a2a.queue.length'], points['a2a.queue.duration']) == ([({}, 0)], [({}, 3)])
 
 
-async def test_cancelled_tasks_are_counted_queued_or_running(measured: Metrics) -> None:
+async def test_canceled_queued_and_running_tasks_are_counted(measured: Metrics) -> None:
     stage = Stage()
     async with serving(stage.agent, workers=Workers(running=1)) as client:
         running = await client.send(returnImmediately=True)
@@ -214,7 +214,7 @@ async def test_cancelled_tasks_are_counted_queued_or_running(measured: Metrics) 
     assert measured.tasks() == {'submitted': 2, 'canceled': 2}
 
 
-async def test_a_run_that_does_not_stop_loses_its_lease_when_its_task_is_cancelled(measured: Metrics) -> None:
+async def test_run_ignoring_cancel_is_counted_as_lost_lease(measured: Metrics) -> None:
     started, release, stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def ignore(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -248,7 +248,7 @@ async def test_cancel_of_a_task_whose_worker_has_died_is_counted(measured: Metri
     assert measured.tasks() == {'canceled': 1}
 
 
-async def test_a_task_whose_client_does_not_answer_in_time_is_a_failed_task(measured: Metrics) -> None:
+async def test_task_expired_while_waiting_is_counted_as_failed(measured: Metrics) -> None:
     retention = Retention(waiting=timedelta(milliseconds=1))
     async with serving(Tools().agent, retention=retention, workers=Workers(lease=0.03)) as client:
         await ended(client, (await client.send('delete'))['id'])
@@ -256,7 +256,7 @@ async def test_a_task_whose_client_does_not_answer_in_time_is_a_failed_task(meas
 
 
 @each_backend('memory', 'sqlite')
-async def test_the_tokens_of_a_task_that_waits_for_its_client_are_counted_once(backend: str, measured: Metrics) -> None:
+async def test_tokens_of_paused_task_are_counted_once(backend: str, measured: Metrics) -> None:
     async def ask(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         if len(messages) == 1:
             return ModelResponse(parts=[ToolCallPart('delete', {}, 'call')], usage=USAGE)
@@ -276,7 +276,7 @@ async def test_the_tokens_of_a_task_that_waits_for_its_client_are_counted_once(b
     assert measured.points()['a2a.queue.duration'] == [({}, 1)]
 
 
-async def test_each_try_to_call_a_webhook_is_counted_with_its_outcome(measured: Metrics) -> None:
+async def test_webhook_deliveries_are_counted_by_outcome(measured: Metrics) -> None:
     push = fixed(Push, private_hosts=['127.0.0.1'], backoff=0.01, tries=2)
     async with webhook(200, 503, 503, 200) as hook, serving(Agent(FunctionModel(answer)), push=push) as client:
         await client.send(taskPushNotificationConfig={'url': hook.url})
@@ -285,7 +285,7 @@ async def test_each_try_to_call_a_webhook_is_counted_with_its_outcome(measured: 
     assert outcomes == {'accepted': 2, 'failed': 1, 'dead': 1}
 
 
-async def test_an_answer_without_a_task_is_a_run_and_no_task(measured: Metrics) -> None:
+async def test_direct_reply_is_counted_as_run_without_task(measured: Metrics) -> None:
     async with serving(Agent(FunctionModel(answer)), messages=Messages(reply='message')) as client:
         await client.call('SendMessage', {'message': message()})
     points = measured.points()
@@ -294,14 +294,14 @@ async def test_an_answer_without_a_task_is_a_run_and_no_task(measured: Metrics) 
     assert [value for _, value in points['a2a.run.tokens']] == [7, 3]
 
 
-async def test_without_a_meter_provider_there_is_no_instrument(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_instrument_is_created_without_meter_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, 'instruments', None)
     async with serving(Agent(FunctionModel(answer))) as client:
         await client.send()
     assert metrics.instruments is None
 
 
-async def test_a_second_app_counts_with_the_instruments_of_the_first(measured: Metrics) -> None:
+async def test_second_app_shares_instruments_of_first_app(measured: Metrics) -> None:
     for _ in range(2):
         app = to_a2a(Agent(FunctionModel(answer)))
         async with lifespan(app):

@@ -50,7 +50,7 @@ SECOND = FunctionModel(answer, profile=ModelProfile(supports_image_input=False, 
     ],
     ids=['fallback', 'wrapped', 'instrumented', 'nested', 'capability', 'capability-alone'],
 )
-async def test_models_that_stand_in_for_each_other_are_served_and_take_what_all_of_them_take(
+async def test_fallback_models_accept_only_common_input_modes(
     options: dict[str, Any],
 ) -> None:
     async with serving(Agent(**options)) as client:
@@ -64,13 +64,13 @@ async def test_models_that_stand_in_for_each_other_are_served_and_take_what_all_
 
 
 @pytest.mark.parametrize('model', [FallbackModel(FIRST, SECOND), WrapperModel(FallbackModel(SECOND))])
-async def test_a_fallback_model_may_be_given_with_the_run(model: Model) -> None:
+async def test_fallback_model_may_be_passed_as_run_option(model: Model) -> None:
     async with serving(Agent(), model=model) as client:
         task = await client.send()
     assert state_of(task) == 'COMPLETED'
 
 
-async def test_capabilities_of_the_run_bring_fallbacks_too() -> None:
+async def test_fallback_capability_may_be_passed_as_run_option() -> None:
     app = to_a2a(Agent(FIRST), capabilities=[ModelFallback(SECOND), lambda ctx: None])
     async with lifespan(app):
         task = await Client(app).send()
@@ -79,7 +79,7 @@ async def test_capabilities_of_the_run_bring_fallbacks_too() -> None:
     assert not {'image/png', 'audio/wav'}.intersection(card['defaultInputModes'])
 
 
-async def test_an_agent_without_a_model_is_warned_of_at_start_and_its_runs_say_so(
+async def test_agent_without_model_warns_at_start_and_fails_tasks(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     app = to_a2a(Agent(name='bare'))
@@ -94,7 +94,7 @@ async def test_an_agent_without_a_model_is_warned_of_at_start_and_its_runs_say_s
     assert status['metadata']['correlationId'] in caplog.text
 
 
-async def test_an_override_may_bring_the_model() -> None:
+async def test_override_may_supply_missing_model() -> None:
     agent = Agent()
     async with serving(agent) as client:
         with agent.override(model=SECOND):
@@ -106,7 +106,7 @@ def wrong_tool() -> str:
     raise UserError('of a tool')
 
 
-async def test_another_misuse_than_a_missing_model_is_an_internal_error() -> None:
+async def test_user_error_of_tool_is_internal_failure() -> None:
     calling = Agent(tools=[wrong_tool])
     async with serving(calling) as client:
         with calling.override(model=TestModel()):
@@ -119,7 +119,7 @@ async def test_another_misuse_than_a_missing_model_is_an_internal_error() -> Non
     [{'model': SECOND}, {'capabilities': [SelectModel(lambda ctx: SECOND)]}, {'spec': {'model': 'test'}}],
     ids=['model', 'capability', 'spec'],
 )
-async def test_a_model_that_the_run_brings_is_no_reason_to_warn(
+async def test_model_from_run_options_prevents_warning(
     options: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(Agent(), **options) as client:

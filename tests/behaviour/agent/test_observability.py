@@ -46,7 +46,7 @@ __all__ = ('spans',)  # a fixture
 
 @covers('`traceparent`')
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
-async def test_an_operation_and_its_run_are_two_spans_in_the_callers_trace(method: str, spans: Spans) -> None:
+async def test_operation_and_run_are_spans_in_trace_of_caller(method: str, spans: Spans) -> None:
     app = to_a2a(Agent('test', name='joker'))
     async with lifespan(app):
         client = Client(app, headers={'traceparent': TRACEPARENT})
@@ -76,7 +76,7 @@ async def test_an_operation_and_its_run_are_two_spans_in_the_callers_trace(metho
 
 @covers('`traceparent`')
 @only('1.0', 'how often older versions are told is not what this is about')
-async def test_what_webhooks_are_told_is_in_the_callers_trace_too(spans: Spans) -> None:
+async def test_webhook_spans_are_in_trace_of_caller(spans: Spans) -> None:
     async with (
         webhook() as hook,
         serving(Agent('test'), push=Push(private_hosts=['127.0.0.1']), headers={'traceparent': TRACEPARENT}) as client,
@@ -96,7 +96,7 @@ async def test_what_webhooks_are_told_is_in_the_callers_trace_too(spans: Spans) 
 
 @covers('`traceparent`')
 @only('1.0', 'how often older versions are told is not what this is about')
-async def test_a_webhook_that_fails_is_a_failed_span(spans: Spans) -> None:
+async def test_failed_webhook_delivery_is_failed_span(spans: Spans) -> None:
     async with (
         webhook(503, 200) as hook,
         serving(Agent('test'), push=fixed(Push, private_hosts=['127.0.0.1'], backoff=0.01)) as client,
@@ -107,7 +107,7 @@ async def test_a_webhook_that_fails_is_a_failed_span(spans: Spans) -> None:
 
 
 @covers('`traceparent`')
-async def test_what_the_agent_does_is_in_the_callers_trace_too(spans: Spans) -> None:
+async def test_tool_span_is_child_of_run_span(spans: Spans) -> None:
     agent = Agent('test')
 
     @agent.tool_plain
@@ -122,7 +122,7 @@ async def test_what_the_agent_does_is_in_the_callers_trace_too(spans: Spans) -> 
 
 
 @covers('`traceparent`')
-async def test_a_run_that_waited_is_in_the_trace_of_its_own_caller(spans: Spans) -> None:
+async def test_queued_run_is_in_trace_of_its_own_caller(spans: Spans) -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         first = Client(client.app, headers={'traceparent': TRACEPARENT})
@@ -138,7 +138,7 @@ async def test_a_run_that_waited_is_in_the_trace_of_its_own_caller(spans: Spans)
 
 
 @covers('`traceparent`')
-def test_a_run_that_is_taken_up_in_another_loop_is_in_the_callers_trace(spans: Spans) -> None:
+def test_run_resumed_in_another_loop_stays_in_trace_of_caller(spans: Spans) -> None:
     starts: list[asyncio.Event] = []
 
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -168,7 +168,7 @@ def test_a_run_that_is_taken_up_in_another_loop_is_in_the_callers_trace(spans: S
 
 
 @covers('`traceparent`')
-async def test_without_a_trace_of_the_callers_there_is_a_new_one_for_both(spans: Spans) -> None:
+async def test_missing_or_invalid_traceparent_starts_new_trace(spans: Spans) -> None:
     async with serving(Agent('test')) as client:
         await client.send()
         await Client(client.app, headers={'traceparent': 'nonsense'}).send()
@@ -179,14 +179,14 @@ async def test_without_a_trace_of_the_callers_there_is_a_new_one_for_both(spans:
 
 
 @covers('`traceparent`')
-async def test_a_span_of_the_web_framework_is_the_parent(spans: Spans) -> None:
+async def test_web_framework_span_is_parent_of_operation(spans: Spans) -> None:
     async with serving(Agent('test'), headers={'traceparent': OTHER_TRACEPARENT}) as client:
         with spans.tracer.start_as_current_span('POST /'):
             await client.send()
     assert is_child(spans.one('SendMessage'), spans.one('POST /'))
 
 
-async def test_every_operation_is_one_span(spans: Spans) -> None:
+async def test_each_operation_is_a_single_span(spans: Spans) -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         task = await client.send(returnImmediately=True)
@@ -205,7 +205,7 @@ async def test_every_operation_is_one_span(spans: Spans) -> None:
     assert [dict(span.attributes or {}).get('a2a.task.id') for span in of_task] == [task['id']] * len(of_task)
 
 
-async def test_a_span_names_the_task_of_a_webhook_and_of_a_resumed_stream(spans: Spans) -> None:
+async def test_spans_of_webhook_configs_and_resumed_streams_name_task(spans: Spans) -> None:
     stage = Stage()
     async with webhook() as hook, serving(stage.agent, push=Push(private_hosts=['127.0.0.1'])) as client:
         task = await client.send(returnImmediately=True)
@@ -220,7 +220,7 @@ async def test_a_span_names_the_task_of_a_webhook_and_of_a_resumed_stream(spans:
     assert [dict(span.attributes or {})['a2a.task.id'] for span in named] == [task['id']] * 4
 
 
-async def test_a_span_names_the_tenant_of_the_caller_and_no_tenant_that_the_server_ignores(spans: Spans) -> None:
+async def test_span_names_tenant_only_if_server_uses_tenants(spans: Spans) -> None:
     key = 'the-key-of-ann-1234'
     tenants = to_a2a(Agent('test'), auth=APIKeyAuth({key: 'ann'}), access=Access(tenants=['acme']))
     async with lifespan(tenants):
@@ -232,7 +232,7 @@ async def test_a_span_names_the_tenant_of_the_caller_and_no_tenant_that_the_serv
     assert [attributes.get('a2a.tenant') for attributes in sends] == ['acme', None]
 
 
-async def test_a_message_that_is_sent_again_is_not_run_again(spans: Spans) -> None:
+async def test_repeated_message_has_no_second_run_span(spans: Spans) -> None:
     async with serving(Agent('test')) as client:
         sent = message()
         await client.send(sent)
@@ -240,7 +240,7 @@ async def test_a_message_that_is_sent_again_is_not_run_again(spans: Spans) -> No
     assert (len(spans.named('SendMessage')), len(spans.named('a2a run'))) == (2, 1)
 
 
-async def test_a_refused_operation_is_a_failed_span_with_the_code_of_its_error(spans: Spans) -> None:
+async def test_refused_operation_is_failed_span_with_error_code(spans: Spans) -> None:
     async with serving(Agent('test', name='joker')) as client:
         with pytest.raises(RpcError):
             await client.get_task('SECRET')
@@ -252,7 +252,7 @@ async def test_a_refused_operation_is_a_failed_span_with_the_code_of_its_error(s
     assert 'SECRET' not in span.to_json()
 
 
-async def test_spans_and_logs_hold_nothing_of_what_was_said(spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
+async def test_spans_and_logs_contain_no_message_content(spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, 'pydantic_ai_a2a')
     agent = Agent(TestModel(custom_output_text='SECRET answer'), system_prompt='SECRET prompt')
 
@@ -270,9 +270,7 @@ async def test_spans_and_logs_hold_nothing_of_what_was_said(spans: Spans, caplog
 
 
 @covers('failed run')
-async def test_a_failed_run_is_a_failed_span_a_log_line_and_a_safe_answer_that_agree(
-    spans: Spans, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failed_run_is_reported_in_span_log_and_status(spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         raise ValueError('SECRET detail')
 
@@ -295,7 +293,7 @@ async def test_a_failed_run_is_a_failed_span_a_log_line_and_a_safe_answer_that_a
     assert 'SECRET' not in run.to_json()
 
 
-async def test_there_are_no_spans_without_an_sdk() -> None:
+async def test_run_has_no_span_without_opentelemetry_sdk() -> None:
     inside: list[bool] = []
 
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -325,7 +323,7 @@ def agent_that_notes(seen: Seen, **options: Any) -> Agent[None, Any]:
 
 
 @covers('`traceparent`')
-async def test_the_baggage_of_a_caller_reaches_the_tools_of_the_run(spans: Spans) -> None:
+async def test_baggage_of_caller_reaches_tools(spans: Spans) -> None:
     seen: Seen = []
     app = to_a2a(agent_that_notes(seen))
     async with lifespan(app):
@@ -337,7 +335,7 @@ async def test_the_baggage_of_a_caller_reaches_the_tools_of_the_run(spans: Spans
     assert seen == [{'team': 'blue', 'city': 'Köln'}, {'team': 'blue', 'city': 'Köln'}, {}]
 
 
-async def test_baggage_needs_no_trace_of_the_caller(spans: Spans) -> None:
+async def test_baggage_reaches_tools_without_traceparent(spans: Spans) -> None:
     seen: Seen = []
     async with serving(agent_that_notes(seen), headers={'baggage': 'team=blue'}) as client:
         await client.send()
@@ -345,9 +343,7 @@ async def test_baggage_needs_no_trace_of_the_caller(spans: Spans) -> None:
 
 
 @each_backend('sqlite', 'postgres')
-async def test_a_run_in_another_process_has_the_baggage_and_the_whole_trace_of_its_caller(
-    backend: str, spans: Spans
-) -> None:
+async def test_run_in_another_process_keeps_baggage_and_trace(backend: str, spans: Spans) -> None:
     seen: Seen = []
     there = to_a2a(agent_that_notes(seen, name='agent'), backend=backend)
     there.hosting.runs_tasks = False
@@ -373,9 +369,7 @@ async def test_a_run_in_another_process_has_the_baggage_and_the_whole_trace_of_i
     ],
     ids=['malformed', 'no ASCII', 'more than 8192 bytes', 'more than 180 entries'],
 )
-async def test_malformed_baggage_and_baggage_above_the_limits_is_left_out(
-    sent: str, kept: dict[str, str], spans: Spans
-) -> None:
+async def test_malformed_or_oversized_baggage_is_dropped(sent: str, kept: dict[str, str], spans: Spans) -> None:
     seen: Seen = []
     async with serving(agent_that_notes(seen), headers={'baggage': sent}) as client:
         await client.send()
@@ -397,14 +391,14 @@ def unbounded() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures('unbounded')
-def test_baggage_that_is_too_long_is_neither_stored_nor_sent() -> None:
+def test_overlong_baggage_is_not_propagated() -> None:
     for length, headers in ((8192, {'baggage'}), (8193, set[str]())):
         token = attach(baggage.set_baggage('whole', 'x' * length))
         assert trace_headers().keys() == headers
         detach(token)
 
 
-async def test_a_webhook_gets_the_trace_and_no_baggage(spans: Spans) -> None:
+async def test_webhook_gets_traceparent_but_no_baggage(spans: Spans) -> None:
     headers = {'traceparent': TRACEPARENT, 'baggage': 'team=blue'}
     async with (
         webhook() as hook,

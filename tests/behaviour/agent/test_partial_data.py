@@ -74,7 +74,7 @@ async def watched(
 
 @ROW
 @pytest.mark.parametrize('output_type', [Recipe, NativeOutput(Recipe), ToolOutput(Recipe, name='cook')])
-async def test_watchers_get_valid_partial_data_and_then_the_answer(output_type: Any) -> None:
+async def test_stream_sends_valid_partial_data_before_answer(output_type: Any) -> None:
     events, task = await watched(Agent(Writer().model, output_type=output_type))
     *partial, last = artifacts(events)
     assert results(partial)[-4:] == [
@@ -91,7 +91,7 @@ async def test_watchers_get_valid_partial_data_and_then_the_answer(output_type: 
 
 
 @ROW
-async def test_a_late_watcher_gets_the_newest_partial_data_first() -> None:
+async def test_late_subscriber_gets_newest_partial_data_first() -> None:
     writer = Writer(waits_before=3)
     agent = Agent(writer.model, output_type=Recipe)
     async with serving(agent, results=PARTIAL) as client, client.send_streaming() as reader:
@@ -110,7 +110,7 @@ async def test_a_late_watcher_gets_the_newest_partial_data_first() -> None:
 
 @ROW
 @each_backend('memory', 'sqlite')
-async def test_a_task_that_ends_without_an_answer_keeps_no_partial_data(backend: str) -> None:
+async def test_canceled_task_keeps_no_partial_data(backend: str) -> None:
     writer = Writer(waits_before=3)
     async with serving(
         Agent(writer.model, name='agent', output_type=Recipe), results=PARTIAL, backend=backend
@@ -124,19 +124,19 @@ async def test_a_task_that_ends_without_an_answer_keeps_no_partial_data(backend:
         assert 'artifacts' not in await client.get_task(task['id'])
 
 
-async def test_partial_data_comes_at_most_once_in_an_interval() -> None:
+async def test_partial_data_is_sent_at_most_once_per_interval() -> None:
     agent = Agent(Writer('{"steps": ["0"', *[f', "{n}"' for n in range(1, 50)], ']}').model, output_type=Recipe)
     events, task = await watched(agent, Results(interval=3600, progress=Progress(partial_data=True)))
     assert len(artifacts(events)) <= 2
     assert len(results(task['artifacts'])[0]['steps']) == 50
 
 
-async def test_nobody_gets_partial_data_by_default() -> None:
+async def test_partial_data_is_off_by_default() -> None:
     events, _ = await watched(Agent(Writer().model, output_type=Recipe), Results(interval=0))
     assert results(artifacts(events)) == [RECIPE]
 
 
-async def test_an_answer_that_is_refused_is_written_anew() -> None:
+async def test_invalid_output_is_replaced_by_retried_output() -> None:
     tries = iter([('{"title": "Soup", "steps": [1', ']}'), PIECES])
 
     async def stream(_: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
@@ -151,7 +151,7 @@ async def test_an_answer_that_is_refused_is_written_anew() -> None:
 @pytest.mark.parametrize(
     ('modes', 'data_as_text'), [({}, True), ({'acceptedOutputModes': ['text/plain']}, False)], ids=['both', 'only']
 )
-async def test_partial_data_is_never_text(modes: dict[str, Any], data_as_text: bool) -> None:
+async def test_partial_data_is_never_sent_as_text(modes: dict[str, Any], data_as_text: bool) -> None:
     options = Results(interval=0, data_as_text=data_as_text, progress=Progress(partial_data=True))
     events, task = await watched(Agent(Writer().model, output_type=Recipe), options, **modes)
     *partial, last = artifacts(events)
@@ -161,7 +161,7 @@ async def test_partial_data_is_never_text(modes: dict[str, Any], data_as_text: b
     assert state_of(task) == 'COMPLETED'
 
 
-async def test_the_text_of_an_answer_is_no_data() -> None:
+async def test_text_answer_produces_no_data() -> None:
     async def stream(_: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         yield 'It is '
         yield 'Soup.'
@@ -198,12 +198,12 @@ def validated(validate: Callable[..., Any]) -> Agent[Any, Any]:
     ],
     ids=['function', 'tool', 'text', 'validator'],
 )
-def test_functions_that_would_run_on_partial_outputs_are_refused(agent: Agent[Any, Any]) -> None:
+def test_partial_data_with_output_functions_is_refused(agent: Agent[Any, Any]) -> None:
     with pytest.raises(TypeError, match=r'Progress\.partial_data cannot be combined with output functions'):
         to_a2a(agent, results=PARTIAL)
 
 
-async def test_functions_run_on_partial_outputs_if_allowed_and_their_errors_stay_out_of_the_run() -> None:
+async def test_output_function_error_on_partial_data_is_ignored() -> None:
     seen: list[bool] = []
 
     def check(ctx: RunContext[None], recipe: Recipe) -> Recipe:
@@ -223,7 +223,7 @@ async def test_functions_run_on_partial_outputs_if_allowed_and_their_errors_stay
     assert (seen[-1], {*seen[:-1]}) == (False, {True})
 
 
-async def test_a_partial_output_that_is_no_json_is_left_out() -> None:
+async def test_non_json_partial_output_is_left_out() -> None:
     def cook(ctx: RunContext[None], recipe: Recipe) -> Any:
         return object() if ctx.partial_output else recipe
 
@@ -232,7 +232,7 @@ async def test_a_partial_output_that_is_no_json_is_left_out() -> None:
     assert results(artifacts(events)) == [RECIPE]
 
 
-async def test_a_call_that_waits_is_no_partial_data() -> None:
+async def test_tool_call_awaiting_approval_is_no_partial_data() -> None:
     async def stream(_: list[ModelMessage], info: AgentInfo) -> AsyncIterator[dict[int, DeltaToolCall]]:
         yield {0: DeltaToolCall(name='pay', json_args='{"amount":', tool_call_id='c')}
         yield {0: DeltaToolCall(json_args=' 5}')}
@@ -250,7 +250,7 @@ async def test_a_call_that_waits_is_no_partial_data() -> None:
     assert (state_of(task), artifacts(events)) == ('INPUT_REQUIRED', [])
 
 
-async def test_a_validator_that_the_agent_gets_later_never_runs_on_partial_outputs() -> None:
+async def test_validator_added_later_does_not_run_on_partial_outputs() -> None:
     seen: list[bool] = []
     agent: Agent[Any, Any] = Agent(Writer().model, name='agent', output_type=Recipe)
 
@@ -268,7 +268,7 @@ async def test_a_validator_that_the_agent_gets_later_never_runs_on_partial_outpu
 # --- clients of the package -----------------------------------------------------------------------------------------
 
 
-async def test_a_remote_agent_returns_the_answer_and_no_partial_data() -> None:
+async def test_remote_agent_returns_answer_without_partial_data() -> None:
     with serve(to_a2a(Agent(Writer().model, output_type=Recipe), results=PARTIAL)) as server:
         async with asyncio.timeout(LIMIT), RemoteAgent(server.url, output_type=Recipe) as remote:
             async with remote.run_stream('Soup, please.') as streamed:

@@ -91,7 +91,7 @@ async def streamed(agent: Agent[None, Any], progress: Progress) -> tuple[list[Ev
 
 
 @ROW
-async def test_thoughts_and_tool_calls_are_status_updates_for_who_watches() -> None:
+async def test_thinking_and_tool_calls_are_streamed_as_status_updates() -> None:
     events, _ = await streamed(STREAMING, ALL)
     assert 'SECRET' not in json.dumps([event.data for event in events])
     assert shown(events) == snapshot(
@@ -111,7 +111,7 @@ async def test_thoughts_and_tool_calls_are_status_updates_for_who_watches() -> N
 
 
 @ROW
-async def test_a_step_is_a_whole_message_of_the_agent() -> None:
+async def test_progress_update_is_complete_agent_message() -> None:
     events, task = await streamed(STREAMING, Progress(tools=True))
     said = [event.result['statusUpdate']['status'].get('message') for event in events if 'statusUpdate' in event.result]
     [call] = [each for each in said if each and each.get('metadata', {}).get('phase') == 'call']
@@ -127,7 +127,7 @@ async def test_a_step_is_a_whole_message_of_the_agent() -> None:
 
 
 @ROW
-async def test_of_a_model_that_cannot_stream_they_come_with_its_response() -> None:
+async def test_progress_of_non_streaming_model_comes_with_response() -> None:
     events, _ = await streamed(PLAIN, ALL)
     assert shown(events) == snapshot(
         [
@@ -154,14 +154,16 @@ async def test_of_a_model_that_cannot_stream_they_come_with_its_response() -> No
     ],
     ids=['neither', 'thinking', 'tools'],
 )
-async def test_only_what_was_asked_for_is_shown(agent: Agent[None, Any], progress: Progress, kinds: list[str]) -> None:
+async def test_only_enabled_progress_kinds_are_streamed(
+    agent: Agent[None, Any], progress: Progress, kinds: list[str]
+) -> None:
     events, _ = await streamed(agent, progress)
     assert [each[2] for each in shown(events) if len(each) > 2 and each[0] == 'WORKING'] == kinds
 
 
 @ROW
 @EACH_AGENT
-async def test_the_task_does_not_keep_them(agent: Agent[None, Any]) -> None:
+async def test_progress_is_not_stored_in_task(agent: Agent[None, Any]) -> None:
     _, task = await streamed(agent, ALL)
     assert [each['parts'][0]['text'] for each in task['history']] == ['hello', 'Let me look.', 'It is sunny.']
     assert texts(task) == ['It is sunny.']
@@ -169,7 +171,7 @@ async def test_the_task_does_not_keep_them(agent: Agent[None, Any]) -> None:
 
 
 @ROW
-async def test_they_are_not_the_status_of_the_task_while_it_runs() -> None:
+async def test_progress_does_not_replace_status_of_working_task() -> None:
     looking, go_on = asyncio.Event(), asyncio.Event()
 
     async def look(where: str) -> str:
@@ -191,7 +193,7 @@ async def test_they_are_not_the_status_of_the_task_while_it_runs() -> None:
 
 @ROW
 @EACH_AGENT
-async def test_nothing_is_told_while_nobody_watches(agent: Agent[None, Any]) -> None:
+async def test_progress_is_not_recorded_without_subscribers(agent: Agent[None, Any]) -> None:
     async with serving(agent, results=Results(progress=ALL)) as client:
         task = await client.send()
         async with client.live.subscribe(task['id'], Last_Event_ID='1') as reader:
@@ -202,7 +204,7 @@ async def test_nothing_is_told_while_nobody_watches(agent: Agent[None, Any]) -> 
 
 
 @ROW
-async def test_of_tools_at_once_each_return_is_told_when_it_comes() -> None:
+async def test_parallel_tool_returns_are_streamed_as_each_finishes() -> None:
     slow_may_return = asyncio.Event()
 
     async def call_both(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -228,7 +230,7 @@ async def test_of_tools_at_once_each_return_is_told_when_it_comes() -> None:
 
 
 @ROW
-async def test_a_tool_that_has_to_be_called_again_and_a_failing_one_fare_as_without_progress() -> None:
+async def test_tool_retry_and_tool_error_behave_as_without_progress() -> None:
     async def insist(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         calls = [ToolCallPart('moody', tool_call_id=f'call-{turn(messages)}')]
         return ModelResponse(parts=calls if turn(messages) < 2 else [TextPart('done')])
@@ -251,7 +253,7 @@ async def test_a_tool_that_has_to_be_called_again_and_a_failing_one_fare_as_with
 
 
 @covers('thinking, tool calls', 'cancel a running task')
-async def test_a_tool_that_is_watched_is_cancelled_with_its_task() -> None:
+async def test_watched_tool_is_canceled_with_its_task() -> None:
     looking, stopped = asyncio.Event(), asyncio.Event()
 
     async def look(where: str) -> str:
@@ -276,7 +278,7 @@ async def test_a_tool_that_is_watched_is_cancelled_with_its_task() -> None:
 
 @ROW
 @EACH_AGENT
-async def test_of_tools_whose_arguments_are_hidden_calls_are_shown_without_them(agent: Agent[None, Any]) -> None:
+async def test_hidden_tool_arguments_are_not_streamed(agent: Agent[None, Any]) -> None:
     async with (
         serving(agent, results=Results(progress=ALL), approvals=Approvals(hide_arguments=['look'])) as client,
         client.live.send_streaming() as reader,
@@ -302,7 +304,7 @@ APPROVE = {'decision': 'approve'}
     ],
     ids=['approved', 'changed', 'denied'],
 )
-async def test_a_call_that_is_answered_is_shown_once_as_it_ran_and_the_text_before_it_is_sent_and_stored_once(
+async def test_answered_tool_call_and_its_text_are_shown_once(
     kind: str, decision: dict[str, Any], ran: list[Any]
 ) -> None:
     model = FunctionModel(answer, stream_function=stream) if kind == 'streaming' else FunctionModel(answer)
@@ -371,7 +373,7 @@ HIDDEN = {'approvals': Approvals(hide_arguments=['look'], change_arguments=['loo
     ids=['approved', 'same', 'changed', 'denied', 'result', 'sign-in'],
 )
 @each_case('options', [{}, HIDDEN], ids=['', 'hidden'])
-async def test_a_call_that_its_tool_defers_is_shown_when_the_tool_gets_it_and_again_only_with_other_arguments(
+async def test_deferred_tool_call_is_shown_twice_only_with_changed_arguments(
     tool: Any, answer_data: dict[str, Any] | None, ran: list[Any], options: Any
 ) -> None:
     agent: Agent[None, Any] = Agent(FunctionModel(answer), tools=[Tool(tool, name='look')])
@@ -390,7 +392,7 @@ async def test_a_call_that_its_tool_defers_is_shown_when_the_tool_gets_it_and_ag
 
 
 @covers('thinking, tool calls', '`DeferredToolRequests`')
-async def test_a_call_that_was_deferred_while_nobody_watched_is_shown_when_it_goes_on() -> None:
+async def test_tool_call_deferred_without_subscriber_is_shown_when_resumed() -> None:
     tool: Any = unapproved
     agent: Agent[None, Any] = Agent(FunctionModel(answer), tools=[Tool(tool, name='look')])
     async with serving(agent, results=Results(progress=ALL)) as client:
@@ -401,7 +403,7 @@ async def test_a_call_that_was_deferred_while_nobody_watched_is_shown_when_it_go
 
 
 @covers('thinking, tool calls', '`DeferredToolRequests`')
-async def test_a_call_that_is_deferred_again_and_again_is_shown_once_with_the_arguments_of_its_approval() -> None:
+async def test_repeatedly_deferred_tool_call_is_shown_once() -> None:
     raised: list[Exception] = [AuthRequired('Sign in.'), ApprovalRequired()]
 
     def look(where: str) -> str:
@@ -445,9 +447,7 @@ EACH_SETTING = pytest.mark.parametrize('notes', [False, True], ids=['by default'
 @ROW
 @EACH_MODEL
 @EACH_SETTING
-async def test_text_beside_a_tool_call_is_for_readers_of_live_text_and_with_notes_for_all(
-    streams: bool, notes: bool
-) -> None:
+async def test_text_beside_tool_call_needs_live_stream_or_notes(streams: bool, notes: bool) -> None:
     looking = Looking(streams=streams)
     results = Results(interval=0, progress=Progress(notes=notes))
     async with (
@@ -477,9 +477,7 @@ async def test_text_beside_a_tool_call_is_for_readers_of_live_text_and_with_note
 @EACH_MODEL
 @EACH_SETTING
 @pytest.mark.parametrize('chunks', [False, True], ids=['whole', 'chunks'])
-async def test_text_beside_a_tool_call_is_for_webhooks_only_with_notes(
-    streams: bool, notes: bool, chunks: bool
-) -> None:
+async def test_text_beside_tool_call_reaches_webhooks_only_with_notes(streams: bool, notes: bool, chunks: bool) -> None:
     looking = Looking(streams=streams)
     results, push = Results(progress=Progress(notes=notes)), Push(private_hosts=['127.0.0.1'], chunks=chunks)
     looking.go_on.set()
@@ -492,7 +490,7 @@ async def test_text_beside_a_tool_call_is_for_webhooks_only_with_notes(
 
 @only('0.3', 'webhooks of 0.3 get the whole task')
 @EACH_SETTING
-async def test_text_beside_a_tool_call_is_no_status_for_webhooks_of_0_3(notes: bool) -> None:
+async def test_text_beside_tool_call_reaches_0_3_webhooks_only_with_notes(notes: bool) -> None:
     looking = Looking(streams=True)
     results, push = Results(progress=Progress(notes=notes)), Push(private_hosts=['127.0.0.1'])
     looking.go_on.set()
@@ -504,7 +502,7 @@ async def test_text_beside_a_tool_call_is_no_status_for_webhooks_of_0_3(notes: b
 
 
 @pytest.mark.parametrize('way', ['cancel', 'failure'])
-async def test_a_task_that_ends_in_a_tool_does_not_keep_the_text_beside_its_call_as_an_answer(way: str) -> None:
+async def test_text_beside_interrupted_tool_call_is_no_artifact(way: str) -> None:
     looking = Looking(streams=True)
 
     async def fail(where: str) -> str:

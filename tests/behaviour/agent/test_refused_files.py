@@ -60,7 +60,7 @@ def failure(task: Any) -> tuple[str, str]:
     ],
     ids=['alone', 'wrapped', 'fallback', 'wrapped fallback'],
 )
-async def test_openai_takes_no_other_audio_than_wav_and_mp3(model: Model) -> None:
+async def test_openai_models_accept_only_wav_and_mp3_audio(model: Model) -> None:
     async with serving(Agent(model)) as client:
         for media_type in ('audio/ogg', 'audio/flac', 'audio/aac', 'audio/webm'):
             parts = [{'text': 'hear'}, {'raw': RAW, 'mediaType': media_type}]
@@ -74,12 +74,12 @@ async def test_openai_takes_no_other_audio_than_wav_and_mp3(model: Model) -> Non
     assert [mode for mode in modes if mode.startswith('audio/')] == ['audio/wav', 'audio/mpeg']
 
 
-async def test_other_models_take_other_audio() -> None:
+async def test_non_openai_models_accept_ogg_audio() -> None:
     async with serving(Agent(TestModel())) as client:
         assert state_of(await client.send(message(parts=[OGG]))) == 'COMPLETED'
 
 
-async def test_declared_types_are_taken_whatever_the_model_takes() -> None:
+async def test_declared_input_modes_override_model_support() -> None:
     async with serving(Agent(OpenAIModel()), default_input_modes=['text/plain', 'audio/ogg']) as client:
         assert state_of(await client.send(message(parts=[OGG]))) == 'COMPLETED'
         assert (await refused(client.send(message(parts=[{'raw': RAW, 'mediaType': 'audio/wav'}])))).code == -32005
@@ -98,13 +98,13 @@ async def test_declared_types_are_taken_whatever_the_model_takes() -> None:
     ],
     ids=repr,
 )
-async def test_a_file_that_only_the_provider_knows_is_named(error: Exception) -> None:
+async def test_model_error_with_file_names_refused_file(error: Exception) -> None:
     async with serving(Agent(failing(error))) as client:
         task = await client.send(message(parts=[{'text': 'hear'}, OGG]))
     assert failure(task) == ('refused-file', 'The model did not take the message with the file talk.ogg (audio/ogg).')
 
 
-async def test_the_last_of_several_models_counts() -> None:
+async def test_last_error_of_fallback_models_decides_failure_kind() -> None:
     model = FallbackModel(failing(KeyError()), failing(ValueError()), fallback_on=(KeyError, ValueError))
     async with serving(Agent(model)) as client:
         assert failure(await client.send(message(parts=[OGG])))[0] == 'refused-file'
@@ -119,18 +119,18 @@ async def test_the_last_of_several_models_counts() -> None:
         (ModelHTTPError(500, 'model'), 'provider-error'),
     ],
 )
-async def test_other_failures_with_a_file_stay_what_they_are(error: Exception, kind: str) -> None:
+async def test_unrelated_errors_with_file_keep_their_failure_kind(error: Exception, kind: str) -> None:
     async with serving(Agent(failing(error)), workers=Workers(retries=0)) as client:
         assert failure(await client.send(message(parts=[OGG])))[0] == kind
 
 
 @pytest.mark.parametrize('error', [NotImplementedError(), ModelHTTPError(400, 'model')])
-async def test_failures_without_a_file_stay_what_they_are(error: Exception) -> None:
+async def test_model_errors_without_file_are_no_file_refusal(error: Exception) -> None:
     async with serving(Agent(failing(error))) as client:
         assert failure(await client.send())[0] in ('internal', 'provider-error')
 
 
-async def test_a_tool_that_fails_is_no_refusal_of_a_file() -> None:
+async def test_tool_error_is_no_file_refusal() -> None:
     def hear() -> str:
         raise NotImplementedError
 
@@ -138,7 +138,7 @@ async def test_a_tool_that_fails_is_no_refusal_of_a_file() -> None:
         assert failure(await client.send(message(parts=[OGG])))[0] == 'internal'
 
 
-async def test_a_hook_that_fails_is_no_refusal_of_a_file() -> None:
+async def test_history_processor_error_is_no_file_refusal() -> None:
     def prepare(messages: list[ModelMessage]) -> list[ModelMessage]:
         raise ValueError
 
@@ -146,7 +146,7 @@ async def test_a_hook_that_fails_is_no_refusal_of_a_file() -> None:
         assert failure(await client.send(message(parts=[OGG])))[0] == 'internal'
 
 
-async def test_a_file_of_an_earlier_message_is_named() -> None:
+async def test_refused_file_of_earlier_message_is_named() -> None:
     agent = Agent(TestModel())
     async with serving(agent) as client:
         first = await client.send(message(parts=[OGG]))
@@ -155,7 +155,7 @@ async def test_a_file_of_an_earlier_message_is_named() -> None:
     assert failure(task)[1] == 'The model did not take the message with the file talk.ogg (audio/ogg).'
 
 
-def test_many_files_are_counted() -> None:
+def test_refusal_names_five_files_and_counts_the_rest() -> None:
     content = [
         *(BinaryContent(bytes([n]), media_type=f'image/x-{n}') for n in range(6)),
         AudioUrl('https://example.com/talk', identifier='talk'),
@@ -171,7 +171,7 @@ def test_many_files_are_counted() -> None:
         check_files(ModelHTTPError(400, 'model'), [], ModelRequest(parts=[UserPromptPart(content[-1:])]))
 
 
-async def test_files_over_a_connection() -> None:
+async def test_refused_file_is_reported_over_http() -> None:
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         if 'hear' in str(messages):
             raise NotImplementedError

@@ -88,7 +88,7 @@ async def _told(client: Client, sent: Any, *, watched: bool) -> dict[str, Any]:
 
 @EACH_STORE
 @pytest.mark.parametrize('watched', [False, True], ids=['send', 'stream'])
-async def test_a_run_ends_with_a_replacement_for_what_cannot_be_written(
+async def test_lone_surrogates_are_replaced_and_task_completes(
     subtests: pytest.Subtests, watched: bool, backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     for prompt in ['text', 'pair', 'think', 'find', 'tell', 'delete']:
@@ -108,7 +108,7 @@ async def test_a_run_ends_with_a_replacement_for_what_cannot_be_written(
 
 
 @EACH_STORE
-async def test_a_structured_output_is_mended(backend: str) -> None:
+async def test_lone_surrogates_in_structured_output_are_replaced(backend: str) -> None:
     def order() -> Order:
         return Order(item=HALF)
 
@@ -117,7 +117,7 @@ async def test_a_structured_output_is_mended(backend: str) -> None:
         assert [part['data'] for part in task['artifacts'][0]['parts']] == [{'result': {'item': MENDED}}]
 
 
-async def test_the_client_half_mends_what_it_sends() -> None:
+async def test_client_replaces_lone_surrogates_in_messages() -> None:
     heard: list[str] = []
 
     def echo(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:

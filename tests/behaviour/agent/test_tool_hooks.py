@@ -59,7 +59,7 @@ def doubling(log: Log) -> FunctionToolset[object]:
     return FunctionToolset([double])
 
 
-async def test_hooks_get_the_arguments_that_ran_before_and_after_the_tool() -> None:
+async def test_tool_hooks_get_executed_arguments_and_original_result() -> None:
     log, changes = Log(), Hooks[object]()
 
     @changes.on.before_tool_execute
@@ -81,7 +81,7 @@ async def test_hooks_get_the_arguments_that_ran_before_and_after_the_tool() -> N
     ]
 
 
-async def test_a_call_names_its_task_and_itself() -> None:
+async def test_on_tool_call_gets_task_and_call_id() -> None:
     calls, task_ids = list[ToolCall](), list[str]()
 
     def on_tool_call(call: ToolCall) -> None:
@@ -97,7 +97,7 @@ async def test_a_call_names_its_task_and_itself() -> None:
     assert 'ctx' not in repr(call)  # the context has the dependencies and the whole conversation
 
 
-async def test_a_call_that_waits_for_approval_is_told_once_it_runs_with_the_changed_arguments() -> None:
+async def test_approved_call_is_reported_once_with_edited_arguments() -> None:
     log = Log()
     async with serving(Tools().agent, **log.options) as client:
         task = await client.send('delete')
@@ -106,7 +106,7 @@ async def test_a_call_that_waits_for_approval_is_told_once_it_runs_with_the_chan
     assert log.lines == [('call', 'delete', {'path': 'z'}), ('result', 'delete', {'path': 'z'}, 'deleted z')]
 
 
-async def test_a_call_that_is_denied_is_not_told() -> None:
+async def test_denied_call_is_not_reported() -> None:
     log = Log()
     async with serving(Tools().agent, **log.options) as client:
         task = await client.send('delete')
@@ -114,14 +114,14 @@ async def test_a_call_that_is_denied_is_not_told() -> None:
     assert log.lines == []
 
 
-async def test_a_call_with_invalid_arguments_is_not_told() -> None:
+async def test_call_with_invalid_arguments_is_not_reported() -> None:
     log = Log()
     async with serving(Agent(calling('double', number='x'), toolsets=[doubling(log)]), **log.options) as client:
         assert texts(await client.send('hi')) == ['done']
     assert log.lines == []
 
 
-async def test_each_call_of_a_tool_that_raises_has_a_result_with_the_error() -> None:
+async def test_each_failing_call_is_reported_with_its_error() -> None:
     log, errors = Log(), iter([ModelRetry('Again.'), ApprovalRequired(), ZeroDivisionError()])
 
     def pay() -> None:
@@ -138,7 +138,7 @@ async def test_each_call_of_a_tool_that_raises_has_a_result_with_the_error() -> 
     assert [line[0] for line in log.lines] == ['call', 'result'] * 3
 
 
-async def test_a_tool_that_exits_has_a_result_and_fails_its_task() -> None:
+async def test_tool_raising_system_exit_is_reported_and_fails_task() -> None:
     log = Log()
     agent = Agent(calling('leave'))
 
@@ -151,7 +151,7 @@ async def test_a_tool_that_exits_has_a_result_and_fails_its_task() -> None:
     assert log.lines == [('call', 'leave', {}), ('result', 'leave', {}, 'Exited')]
 
 
-async def test_a_canceled_call_has_no_result() -> None:
+async def test_canceled_call_reports_no_result() -> None:
     log, began = Log(), asyncio.Event()
     agent = Agent(calling('wait'))
 
@@ -167,7 +167,7 @@ async def test_a_canceled_call_has_no_result() -> None:
     assert log.lines == [('call', 'wait', {})]
 
 
-async def test_a_hook_that_is_not_async_runs_in_a_thread() -> None:
+async def test_sync_tool_hook_runs_in_thread() -> None:
     threads: list[int] = []
 
     def hook(_: ToolResult) -> None:
@@ -182,7 +182,7 @@ async def test_a_hook_that_is_not_async_runs_in_a_thread() -> None:
 
 @pytest.mark.parametrize('error', ['Exception', *RAISED])
 @pytest.mark.parametrize('later', [False, True], ids=['function', 'async function'])
-async def test_a_hook_that_fails_is_logged_and_the_tool_runs(
+async def test_failing_tool_hook_is_logged_and_tool_runs(
     error: str, later: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = Log()
@@ -207,7 +207,7 @@ async def test_a_hook_that_fails_is_logged_and_the_tool_runs(
     assert SECRET not in str(task)
 
 
-async def test_an_output_of_the_agent_is_no_tool_call() -> None:
+async def test_output_tool_is_not_reported_as_tool_call() -> None:
     class Weather(BaseModel):
         sunny: bool
 
@@ -218,7 +218,7 @@ async def test_an_output_of_the_agent_is_no_tool_call() -> None:
     assert log.lines == []
 
 
-async def test_hooks_are_called_for_direct_replies() -> None:
+async def test_tool_hooks_are_called_for_direct_replies() -> None:
     log = Log()
     agent = Agent(calling('double', number=1), toolsets=[doubling(log)])
     async with serving(agent, messages=Messages(reply='message'), **log.options) as client:
@@ -230,7 +230,7 @@ async def yields(_: object) -> AsyncGenerator[None]:
     yield
 
 
-async def test_hooks_that_cannot_be_called_are_refused() -> None:
+async def test_invalid_tool_hooks_are_refused() -> None:
     hook: Any = yields
     agent = Agent(calling('double'))
     with pytest.raises(TypeError, match=r'on_tool_call= must be a function or an async function without yield'):

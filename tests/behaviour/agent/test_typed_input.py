@@ -69,7 +69,7 @@ BAD: dict[str, tuple[list[Any], list[str]]] = {
 
 
 @covers('data part')
-async def test_data_that_fits_reaches_the_agent_with_what_goes_with_it() -> None:
+async def test_valid_input_reaches_agent_with_remaining_parts() -> None:
     async with serving(AGENT, messages=Messages(input_type=Trip)) as client:
         task = await client.send(message(parts=[{'data': {'city': 'Rome', 'days': 2}}, {'text': 'Soon.'}]))
     assert json.loads(texts(task)[0]) == [{'city': 'Rome', 'days': 2, 'stops': []}, 'Soon.']
@@ -77,9 +77,7 @@ async def test_data_that_fits_reaches_the_agent_with_what_goes_with_it() -> None
 
 @covers('data part')
 @pytest.mark.parametrize(('parts', 'fields'), BAD.values(), ids=BAD)
-async def test_what_does_not_fit_is_refused_by_its_fields_and_nothing_is_stored(
-    parts: list[Any], fields: list[str]
-) -> None:
+async def test_invalid_input_is_refused_naming_its_fields(parts: list[Any], fields: list[str]) -> None:
     async with serving(AGENT, messages=Messages(input_type=Trip)) as client:
         error = await refused(client.send(message(parts=parts)))
         assert await tasks_of(client) == []
@@ -108,9 +106,7 @@ class Flight(BaseModel):
         (1, ''),
     ],
 )
-async def test_where_several_types_are_taken_what_does_not_fit_is_named_as_it_is_in_the_data(
-    data: Any, field: str
-) -> None:
+async def test_invalid_union_input_is_refused_naming_fields_of_data(data: Any, field: str) -> None:
     journey = Annotated[Train | Flight, Field(discriminator='kind')]
     async with serving(AGENT, messages=Messages(input_type=journey)) as client:
         error = await refused(client.send(message(parts=[{'data': data}])))
@@ -118,7 +114,7 @@ async def test_where_several_types_are_taken_what_does_not_fit_is_named_as_it_is
 
 
 @covers('card')
-async def test_the_schema_is_published_on_the_card() -> None:
+async def test_agent_card_publishes_input_schema() -> None:
     async with serving(AGENT, messages=Messages(input_type=Trip)) as client:
         card = (await client.get('/.well-known/agent-card.json')).json
     assert card['defaultInputModes'] == ['application/json']
@@ -127,7 +123,7 @@ async def test_the_schema_is_published_on_the_card() -> None:
 
 
 @covers('data part')
-async def test_a_question_may_be_answered_in_words_all_the_same() -> None:
+async def test_question_may_be_answered_in_text_despite_input_type() -> None:
     async with serving(
         Agent(FunctionModel(order), output_type=[Pizza, InputRequired]), messages=Messages(input_type=Trip)
     ) as client:
@@ -208,7 +204,7 @@ def order_of(*more: Any, **data: Any) -> dict[str, Any]:
 
 
 @covers('data part')
-async def test_the_model_the_dependencies_tools_and_hooks_get_the_validated_data() -> None:
+async def test_model_deps_tools_and_hooks_get_validated_input() -> None:
     desk = Desk()
     async with serving(desk.agent, messages=Messages(input_type=Order), **desk.options) as client:
         task = await client.send(order_of({'text': 'Quickly!'}))
@@ -220,7 +216,7 @@ async def test_the_model_the_dependencies_tools_and_hooks_get_the_validated_data
 
 
 @covers('data part')
-async def test_a_union_is_the_member_of_the_data() -> None:
+async def test_union_input_is_validated_as_matching_member() -> None:
     desk = Desk(input_type=Request)
     async with serving(desk.agent, messages=Messages(input_type=Request), **desk.options) as client:
         task = await client.send(message(parts=[{'data': {'kind': 'complaint'}}]))
@@ -229,7 +225,7 @@ async def test_a_union_is_the_member_of_the_data() -> None:
 
 
 @covers('data part')
-async def test_long_data_is_validated_too() -> None:
+async def test_long_input_is_validated() -> None:
     desk = Desk()
     async with serving(desk.agent, messages=Messages(input_type=Order), **desk.options) as client:
         await client.send(order_of(item='x' * LONG))
@@ -237,7 +233,7 @@ async def test_long_data_is_validated_too() -> None:
 
 
 @covers('data part')
-async def test_the_input_holds_after_a_pause_and_for_the_next_messages() -> None:
+async def test_validated_input_is_kept_after_approval() -> None:
     desk = Desk(approval=True)
     async with serving(desk.agent, messages=Messages(input_type=Order), **desk.options) as client:
         task = await client.send(order_of())
@@ -247,7 +243,7 @@ async def test_the_input_holds_after_a_pause_and_for_the_next_messages() -> None
     assert desk.seen == [ORDER] * 5  # two runs have dependencies
 
 
-async def test_the_input_holds_for_an_app_that_takes_the_task_over(tmp_path: Path) -> None:
+async def test_validated_input_is_kept_by_app_taking_over_task(tmp_path: Path) -> None:
     url = f'sqlite:///{tmp_path}/agent.db'
     first, second = Desk(approval=True), Desk(approval=True)
     async with serving(first.agent, backend=url, messages=Messages(input_type=Order), **first.options) as client:
@@ -258,7 +254,7 @@ async def test_the_input_holds_for_an_app_that_takes_the_task_over(tmp_path: Pat
     assert (first.seen, second.seen) == ([ORDER], [ORDER] * 4)
 
 
-async def test_a_task_that_began_before_the_type_was_declared_has_no_input(tmp_path: Path) -> None:
+async def test_task_started_before_input_type_has_no_input(tmp_path: Path) -> None:
     url = f'sqlite:///{tmp_path}/agent.db'
     first, second = Desk(approval=True), Desk(approval=True)
     async with serving(first.agent, backend=url) as client:
@@ -273,7 +269,7 @@ async def test_a_task_that_began_before_the_type_was_declared_has_no_input(tmp_p
 
 
 @covers('data part')
-async def test_another_type_and_an_app_without_a_type_have_no_input() -> None:
+async def test_input_of_undeclared_type_is_not_available() -> None:
     desk = Desk(input_type=Refund)
     async with serving(desk.agent, messages=Messages(input_type=Order), **desk.options) as client:
         await client.send(order_of())
@@ -285,13 +281,13 @@ async def test_another_type_and_an_app_without_a_type_have_no_input() -> None:
     assert len(desk.seen) == 4
 
 
-async def test_a_run_without_a2a_has_no_input() -> None:
+async def test_run_outside_a2a_has_no_input() -> None:
     desk = Desk()
     await desk.agent.run('hello', deps=None)
     assert str(desk.seen[0]).startswith('The task has no validated input: it runs outside of A2A')
 
 
-async def test_an_answer_without_a_task_has_the_input_too() -> None:
+async def test_direct_reply_has_validated_input() -> None:
     desk = Desk()
     options = Messages(input_type=Order, reply='message')
     async with serving(desk.agent, messages=options, **desk.options) as client:
@@ -300,7 +296,7 @@ async def test_an_answer_without_a_task_has_the_input_too() -> None:
     assert desk.seen == [ORDER] * 4
 
 
-async def test_a_worker_of_ones_own_reads_the_validated_data() -> None:
+async def test_custom_agent_worker_reads_validated_input() -> None:
     class Reader(AgentWorker):
         def build_message_history(self, history: list[Message]) -> list[ModelMessage]:
             read.append([part.get('data', part.get('text')) for sent in history for part in sent['parts']])

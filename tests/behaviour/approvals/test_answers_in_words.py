@@ -61,7 +61,7 @@ async def refused(client: Client, sent: dict[str, Any]) -> RpcError:
         ('deny', 'delete + The tool call was denied.'),
     ],
 )
-async def test_words_deny_an_approval_by_default(words: str, said: str) -> None:
+async def test_plain_text_denies_by_default(words: str, said: str) -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
         task = await client.send('delete')
@@ -72,7 +72,7 @@ async def test_words_deny_an_approval_by_default(words: str, said: str) -> None:
 @pytest.mark.parametrize(
     'option', [{}, {'approvals': Approvals(plain_text_answers=['look'])}], ids=['default', 'another tool']
 )
-async def test_words_do_not_approve_by_default_and_question_and_error_say_what_to_write(option: dict[str, Any]) -> None:
+async def test_plain_text_does_not_approve_by_default(option: dict[str, Any]) -> None:
     tools = Tools()
     async with serving(tools.agent, **option) as client:
         task = await client.send('delete')
@@ -86,7 +86,7 @@ async def test_words_do_not_approve_by_default_and_question_and_error_say_what_t
 
 @each_case('option', [ALL, {'approvals': Approvals(plain_text_answers=['delete'])}], ids=['all', 'named'])
 @each_case('words', ['yes', 'Yes.', ' OK!\n', 'APPROVED', 'y'])
-async def test_words_approve_where_that_is_said(words: str, option: dict[str, Any]) -> None:
+async def test_plain_text_approves_with_the_option(words: str, option: dict[str, Any]) -> None:
     tools = Tools()
     async with serving(tools.agent, **option) as client:
         task = await client.send('delete')
@@ -98,7 +98,7 @@ async def test_words_approve_where_that_is_said(words: str, option: dict[str, An
 @each_case(
     'words', ['yes, but only a', 'yes: but another one', 'maybe', 'yes?', 'yes no', 'no way, yes', 'yes\nno', '.']
 )
-async def test_words_that_are_not_clear_ask_again_and_the_task_waits_no_longer_for_it(words: str) -> None:
+async def test_unclear_plain_text_repeats_the_question_without_longer_wait(words: str) -> None:
     tools = Tools()
     async with serving(tools.agent, **ALL) as client:
         task = await client.send('delete')
@@ -112,7 +112,7 @@ async def test_words_that_are_not_clear_ask_again_and_the_task_waits_no_longer_f
     assert said[:5] == ['delete', question(task), words, question(again), 'yes']
 
 
-async def test_asking_again_counts_against_the_limit_of_messages() -> None:
+async def test_unclear_answers_count_against_the_message_limit() -> None:
     tools = Tools()
     async with serving(tools.agent, limits=Limits(messages=2), **ALL) as client:
         task = await client.send('delete')
@@ -135,9 +135,7 @@ async def test_asking_again_counts_against_the_limit_of_messages() -> None:
     ids=['several', 'external', 'none, approval', 'none, question'],
 )
 @each_case('words', ['yes', 'no', 'large'])
-async def test_words_are_refused_where_they_cannot_answer(
-    prompt: str, option: dict[str, Any], what: str, words: str
-) -> None:
+async def test_inapplicable_plain_text_is_refused(prompt: str, option: dict[str, Any], what: str, words: str) -> None:
     tools = Tools()
     async with serving(tools.agent, **option) as client:
         task = await client.send(prompt)
@@ -148,7 +146,7 @@ async def test_words_are_refused_where_they_cannot_answer(
     assert tools.deleted == []
 
 
-async def test_words_decide_once_all_other_calls_are_answered() -> None:
+async def test_plain_text_decides_the_last_pending_call() -> None:
     async with serving(Tools().agent, **ALL) as client:
         task = await client.send('delete two')
         half = await client.send(answers(task, approve('c2')))
@@ -157,7 +155,7 @@ async def test_words_decide_once_all_other_calls_are_answered() -> None:
     assert texts(done) == ['delete two + The tool call was denied. + deleted b']
 
 
-async def test_words_in_another_task_of_the_context_decide_nothing() -> None:
+async def test_plain_text_to_a_new_task_does_not_decide() -> None:
     tools = Tools()
     async with serving(tools.agent, **ALL) as client:
         task = await client.send('delete')
@@ -166,7 +164,7 @@ async def test_words_in_another_task_of_the_context_decide_nothing() -> None:
     assert tools.deleted == []
 
 
-async def test_words_for_one_question_do_not_answer_the_next() -> None:
+async def test_overtaken_plain_text_does_not_approve_the_next_call() -> None:
     """A `yes` was accepted while the first call waited; another client has answered that meanwhile."""
 
     def twice(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -198,7 +196,7 @@ async def test_words_for_one_question_do_not_answer_the_next() -> None:
         ('no', 'deny', []),
     ],
 )
-async def test_data_decides_and_words_that_contradict_it_ask_again(
+async def test_data_decides_and_contradicting_text_repeats_the_question(
     words: str, decision: str, deleted: list[Any] | None
 ) -> None:
     tools = Tools()
@@ -213,7 +211,7 @@ async def test_data_decides_and_words_that_contradict_it_ask_again(
         assert words not in texts(after)[0]
 
 
-async def test_what_is_asked_again_is_no_answer_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unclear_answer_is_not_audited(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     async with serving(Tools().agent, **ALL) as client:
         task = await client.send('delete')
@@ -238,7 +236,7 @@ class Number:
         name: int
 
 
-async def test_the_schema_of_the_whole_answering_message_stands_beside_the_calls() -> None:
+async def test_message_schema_accepts_valid_and_rejects_invalid_answers() -> None:
     def both(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         if isinstance(messages[-1].parts[-1], ToolReturnPart):
             return ModelResponse(parts=[TextPart('done')])
@@ -322,7 +320,7 @@ OBJECT: dict[str, Any] = {'type': 'object', 'properties': {'n': {'type': 'intege
         ),
     ],
 )
-async def test_a_question_takes_bare_data_that_fits_and_words_for_strings_and_numbers(
+async def test_question_accepts_matching_data_or_plain_text(
     schema: dict[str, Any] | None, parts: list[Any], value: Any
 ) -> None:
     seen: list[Any] = []
@@ -347,9 +345,7 @@ async def test_a_question_takes_bare_data_that_fits_and_words_for_strings_and_nu
         (INTEGER, [{'text': '4'}, {'data': {'callAnswers': [THREE]}}]),
     ],
 )
-async def test_words_that_do_not_fit_a_question_or_contradict_its_data_ask_again(
-    schema: dict[str, Any], parts: list[Any]
-) -> None:
+async def test_unfitting_or_contradicting_text_repeats_the_question(schema: dict[str, Any], parts: list[Any]) -> None:
     seen: list[Any] = []
     async with serving(asking(schema, seen)) as client:
         task = await client.send('hi')
@@ -368,7 +364,7 @@ async def test_words_that_do_not_fit_a_question_or_contradict_its_data_ask_again
         (None, [{'data': 3}], 'message.parts'),
     ],
 )
-async def test_data_that_does_not_fit_a_question_is_refused(
+async def test_data_outside_the_question_schema_is_refused(
     schema: dict[str, Any] | None, parts: list[Any], field: str
 ) -> None:
     async with serving(asking(schema, [])) as client:
@@ -378,7 +374,7 @@ async def test_data_that_does_not_fit_a_question_is_refused(
     assert error.fields == [field]
 
 
-def test_a_question_says_what_to_write() -> None:
+def test_question_explains_the_accepted_plain_text() -> None:
     said = [instruction('question', 'work', schema, Approvals()) for schema in (None, INTEGER, NUMBER, STRING, ONE_OF)]
     assert said == snapshot(['', 'Write a whole number.', 'Write a number.', '', 'Write one of these: few, many.'])
 
@@ -411,7 +407,7 @@ def guessing(schema: dict[str, Any]) -> Agent[object, Any]:
         (INTEGER, [{'data': {'callAnswers': [approve()]}}], ['message.parts[0].data.callAnswers[0].id']),
     ],
 )
-async def test_the_schema_of_an_output_question_is_enforced(
+async def test_schema_of_an_output_question_is_enforced(
     schema: dict[str, Any], parts: list[Any], told: str | list[str]
 ) -> None:
     async with serving(guessing(schema)) as client:
@@ -454,7 +450,7 @@ def asking_twice(how: str, seen: list[Any]) -> Agent[object, Any]:
 
 
 @pytest.mark.parametrize('how', ['tool', 'output'])
-async def test_bare_data_for_one_question_does_not_answer_the_next(how: str) -> None:
+async def test_overtaken_data_does_not_answer_the_next_question(how: str) -> None:
     """The data was accepted while the first question waited; another client has answered that question meanwhile."""
     seen: list[Any] = []
     async with serving(asking_twice(how, seen)) as client:
@@ -469,7 +465,7 @@ async def test_bare_data_for_one_question_does_not_answer_the_next(how: str) -> 
 
 
 @pytest.mark.parametrize('schema', [INTEGER, None])
-async def test_words_for_one_question_do_not_answer_a_following_question_without_a_schema(
+async def test_overtaken_plain_text_does_not_answer_the_next_question(
     schema: dict[str, Any] | None,
 ) -> None:
     """The words were accepted while the first question waited; another client has answered that question meanwhile."""
@@ -494,7 +490,7 @@ async def test_words_for_one_question_do_not_answer_a_following_question_without
     assert texts(done) == ['hi + 3 + I']
 
 
-async def test_words_that_come_before_a_call_waits_do_not_approve_it() -> None:
+async def test_plain_text_sent_before_the_pause_does_not_approve() -> None:
     """The `yes` was accepted while the task was still running."""
     asks = asyncio.Event()
 
@@ -518,14 +514,14 @@ async def test_words_that_come_before_a_call_waits_do_not_approve_it() -> None:
     assert question(again).startswith('The answer is not clear.')
 
 
-async def test_words_to_an_output_question_are_refused_where_words_are_no_answer() -> None:
+async def test_plain_text_off_refuses_text_for_an_output_question() -> None:
     async with serving(guessing(INTEGER), approvals=Approvals(plain_text_answers='none')) as client:
         task = await client.send('hi')
         error = await refused(client, message('3', taskId=task['id']))
     assert question(task).splitlines()[-1].removesuffix('.') in str(error)
 
 
-async def test_words_never_sign_anybody_in() -> None:
+async def test_plain_text_does_not_sign_in() -> None:
     calls: list[str] = []
 
     def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:

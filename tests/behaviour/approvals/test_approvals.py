@@ -37,7 +37,7 @@ from ..stage import ended, serving, tasks_of
 pytestmark = covering(ROW)
 
 
-async def test_a_call_that_needs_approval_is_shown_to_the_client() -> None:
+async def test_call_needing_approval_is_shown_with_an_answer_schema() -> None:
     async with serving(Tools().agent) as client:
         task = await client.send('delete')
         assert await client.get_task(task['id']) == task
@@ -102,7 +102,9 @@ async def test_a_call_that_needs_approval_is_shown_to_the_client() -> None:
     ],
     ids=['approved', 'changed', 'denied', 'denied with a reason'],
 )
-async def test_an_answer_lets_the_same_task_go_on(answer: dict[str, Any], said: str, deleted: list[Any]) -> None:
+async def test_approval_or_denial_continues_the_same_task(
+    answer: dict[str, Any], said: str, deleted: list[Any]
+) -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
         task = await client.send('delete')
@@ -115,7 +117,7 @@ async def test_an_answer_lets_the_same_task_go_on(answer: dict[str, Any], said: 
     assert [each['role'] for each in done['history']] == ['ROLE_USER', 'ROLE_AGENT', 'ROLE_USER', 'ROLE_AGENT']
 
 
-async def test_the_extension_of_pending_calls_may_be_activated_and_need_not_be() -> None:
+async def test_pending_calls_are_shown_without_activating_the_extension() -> None:
     async with serving(Tools().agent) as client:
         header = client.dialect.extensions_header
         sent = rpc('SendMessage', {'message': message('delete')})
@@ -125,7 +127,7 @@ async def test_the_extension_of_pending_calls_may_be_activated_and_need_not_be()
     assert [MEDIA_TYPE in answer.body.decode() for answer in (plain, active)] == [True, True]
 
 
-async def test_calls_may_be_answered_one_by_one() -> None:
+async def test_pending_calls_can_be_answered_separately() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
         task = await client.send('delete two')
@@ -138,7 +140,7 @@ async def test_calls_may_be_answered_one_by_one() -> None:
     assert tools.deleted == [('b', True)]
 
 
-async def test_calls_that_wait_are_listed_in_the_order_in_which_the_model_made_them() -> None:
+async def test_pending_calls_are_listed_in_model_order() -> None:
     async with serving(Tools().agent) as client:
         task = await client.send('mixed')
     assert [(call['toolCallId'], call['kind']) for call in asked(task)] == [
@@ -155,7 +157,7 @@ async def test_calls_that_wait_are_listed_in_the_order_in_which_the_model_made_t
     ]
 
 
-async def test_tools_that_wait_for_nobody_are_not_run_again() -> None:
+async def test_approval_does_not_rerun_finished_tools() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
         task = await client.send('delete and look')
@@ -173,14 +175,14 @@ async def test_tools_that_wait_for_nobody_are_not_run_again() -> None:
     ],
     ids=['external', 'retry', 'question'],
 )
-async def test_results_from_outside_are_what_the_tool_returns(prompt: str, answer: dict[str, Any], said: str) -> None:
+async def test_client_result_is_the_return_value_of_the_tool(prompt: str, answer: dict[str, Any], said: str) -> None:
     async with serving(Tools().agent) as client:
         task = await client.send(prompt)
         done = await client.send(answers(task, answer))
     assert said in texts(done)[0]
 
 
-async def test_an_answer_that_is_sent_again_is_the_same_answer() -> None:
+async def test_repeated_answer_is_applied_once() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
         task = await client.send('delete two')
@@ -193,7 +195,7 @@ async def test_an_answer_that_is_sent_again_is_the_same_answer() -> None:
     assert tools.deleted == [('a', True), ('b', True)]
 
 
-async def test_another_task_of_the_context_does_not_see_the_paused_turn() -> None:
+async def test_new_task_of_context_does_not_see_paused_turn() -> None:
     async with serving(Tools().agent) as client:
         first = await client.send('one')
         context = first['contextId']
@@ -209,7 +211,7 @@ async def test_another_task_of_the_context_does_not_see_the_paused_turn() -> Non
     assert kept.usage.requests == 5
 
 
-async def test_a_paused_task_that_is_canceled_leaves_a_context_that_can_be_continued() -> None:
+async def test_context_continues_after_a_paused_task_is_canceled() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
         task = await client.send('delete')
@@ -221,7 +223,7 @@ async def test_a_paused_task_that_is_canceled_leaves_a_context_that_can_be_conti
     assert texts(after) == ['delete + after']
 
 
-async def test_a_message_that_came_while_the_run_was_on_neither_answers_a_call_nor_is_lost() -> None:
+async def test_message_before_the_pause_is_a_turn_not_an_answer() -> None:
     began, release = asyncio.Event(), asyncio.Event()
 
     async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -244,7 +246,7 @@ async def test_a_message_that_came_while_the_run_was_on_neither_answers_a_call_n
     assert (texts(done), tools.deleted) == (['delete + No.', 'delete + yes'], [])
 
 
-async def test_an_agent_with_output_validators_may_wait_too() -> None:
+async def test_agent_with_output_validator_can_pause() -> None:
     tools = Tools()
     tools.agent.output_validator(lambda output: f'valid: {output}')
     async with serving(tools.agent) as client:
@@ -252,7 +254,7 @@ async def test_an_agent_with_output_validators_may_wait_too() -> None:
         assert texts(await client.send(answers(task, approve()))) == ['valid: delete + deleted a']
 
 
-async def test_tools_of_a_toolset_wait_where_it_says_that_they_need_approval() -> None:
+async def test_toolset_approval_rule_pauses_only_matching_tools() -> None:
     tools = Tools()
     toolset = FunctionToolset[object]([tools.delete, tools.look])
     asking = toolset.approval_required(lambda ctx, tool, args: tool.name == 'delete')
@@ -266,7 +268,7 @@ async def test_tools_of_a_toolset_wait_where_it_says_that_they_need_approval() -
     assert tools.deleted == [('b', True)]
 
 
-async def test_arguments_are_shown_unless_they_are_hidden() -> None:
+async def test_hide_arguments_option_hides_call_arguments() -> None:
     async with serving(Tools().agent, approvals=Approvals(hide_arguments=['delete'])) as client:
         task = await client.send('delete')
     assert task['status']['message']['parts'][0]['text'].splitlines()[0] == 'May I call delete?'
@@ -274,7 +276,7 @@ async def test_arguments_are_shown_unless_they_are_hidden() -> None:
     assert [call.keys() for call in asked(task)] == [{'id', 'toolCallId', 'kind', 'tool', 'text', 'answerSchema'}]
 
 
-async def test_tasks_in_a_storage_of_the_users_wait_too() -> None:
+async def test_custom_storage_supports_pending_calls() -> None:
     tools = Tools()
     async with serving(tools.agent, storage=InMemoryStorage()) as client:
         task = await client.send('delete two')
@@ -288,7 +290,7 @@ async def test_tasks_in_a_storage_of_the_users_wait_too() -> None:
     assert (state_of(canceled), texts(after)) == ('CANCELED', ['delete two + delete + after'])
 
 
-async def test_a_run_that_was_answered_goes_on_elsewhere_from_its_last_step(tmp_path: Path) -> None:
+async def test_approved_call_is_not_repeated_after_a_restart(tmp_path: Path) -> None:
     reached, stay = asyncio.Event(), True
 
     async def slow() -> str:
@@ -320,7 +322,7 @@ async def test_a_run_that_was_answered_goes_on_elsewhere_from_its_last_step(tmp_
     assert texts(after) == ['delete + after']
 
 
-async def test_two_answers_at_once_are_one_answer_and_a_refusal() -> None:
+async def test_concurrent_duplicate_answers_are_accepted_once() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
         task = await client.send('delete two')
@@ -329,7 +331,7 @@ async def test_two_answers_at_once_are_one_answer_and_a_refusal() -> None:
     assert sorted(type(result).__name__ for result in results) == ['RpcError', 'dict']
 
 
-async def test_the_stream_of_a_send_ends_with_the_calls_that_wait() -> None:
+async def test_stream_ends_with_pending_calls() -> None:
     async with serving(Tools().agent) as client:
         async with client.send_streaming('delete') as stream:
             *_, last = await stream.rest()
@@ -344,7 +346,7 @@ async def test_the_stream_of_a_send_ends_with_the_calls_that_wait() -> None:
 
 
 @only('1.0', 'webhooks of older versions are told in their own spelling')
-async def test_webhooks_are_told_of_every_question() -> None:
+async def test_webhook_receives_every_input_required_status() -> None:
     async with webhook() as hook, serving(Tools().agent, push=Push(private_hosts=['127.0.0.1'])) as client:
         task = await client.send('delete two', taskPushNotificationConfig={'url': hook.url})
         half = await client.send(answers(task, approve('c1')))
@@ -384,7 +386,7 @@ async def go_on(client: Client, task: dict[str, Any]) -> dict[str, Any]:
 @each_case('error', [lambda: AuthRequired('Sign in.'), ApprovalRequired], ids=['sign-in', 'approval'])
 @each_case('options', [{}, HIDDEN], ids=['shown', 'hidden'])
 @each_case('backend', ['memory', 'sqlite'])
-async def test_a_call_that_waits_again_keeps_the_arguments_that_its_approval_gave(
+async def test_second_pause_keeps_the_approved_arguments(
     error: Callable[[], Exception], options: dict[str, Any], backend: str, tmp_path: Any
 ) -> None:
     agent: Agent[object, Any] = Agent(FunctionModel(model), name='agent')
@@ -398,7 +400,7 @@ async def test_a_call_that_waits_again_keeps_the_arguments_that_its_approval_gav
     assert (state_of(done), deleted) == ('COMPLETED', ['z'])
 
 
-async def test_a_later_call_with_the_id_of_an_earlier_one_has_its_own_arguments() -> None:
+async def test_reused_tool_call_id_does_not_keep_edited_arguments() -> None:
     def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         returned = [part for each in messages for part in each.parts if isinstance(part, ToolReturnPart)]
         call = ToolCallPart('delete', {'path': 'ab'[len(returned)]}, 'c1') if len(returned) < 2 else None
@@ -414,7 +416,7 @@ async def test_a_later_call_with_the_id_of_an_earlier_one_has_its_own_arguments(
     assert (state_of(done), deleted) == ('COMPLETED', ['z', 'b'])
 
 
-async def test_an_infinite_number_is_shown_as_text_and_its_call_runs_as_it_is() -> None:
+async def test_infinite_number_is_shown_as_text_and_passed_unchanged() -> None:
     paid: list[float] = []
 
     def call(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:

@@ -28,7 +28,7 @@ from ..stage import audited, ended, serving
 pytestmark = covering(ROW)
 
 
-async def test_a_result_has_to_be_there() -> None:
+async def test_result_decision_needs_a_result() -> None:
     async with serving(Tools().agent) as client:
         task = await client.send('fetch')
         error = await refused(client.send(answers(task, {'id': 'x1', 'decision': 'result'})))
@@ -53,7 +53,7 @@ BAD: dict[str, tuple[Any, str]] = {
 }
 
 
-async def test_an_answer_that_does_not_fit_is_refused_and_the_task_stays_as_it_was(subtests: pytest.Subtests) -> None:
+async def test_invalid_answer_is_refused_and_leaves_the_task_unchanged(subtests: pytest.Subtests) -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
         for case, (items, field) in BAD.items():
@@ -67,7 +67,7 @@ async def test_an_answer_that_does_not_fit_is_refused_and_the_task_stays_as_it_w
 
 @unversioned('0.3 has no media type of text and data')
 @pytest.mark.parametrize('at', [0, 1])
-async def test_the_media_types_of_an_answer_are_checked(at: int) -> None:
+async def test_answer_with_unsupported_media_type_is_refused(at: int) -> None:
     parts: list[dict[str, Any]] = [{'data': {'callAnswers': [approve()]}}, {'text': 'yes'}]
     parts[at]['mediaType'] = 'image/png'
     async with serving(Tools().agent) as client:
@@ -89,7 +89,7 @@ INJECTED: list[list[Any]] = [
 @pytest.mark.parametrize(
     'parts', INJECTED, ids=['answers twice', 'more than answers', 'system text', 'a return', 'model messages']
 )
-async def test_nothing_but_answers_reaches_a_run_that_waits_for_them(parts: list[Any]) -> None:
+async def test_answer_message_with_unrelated_data_is_refused(parts: list[Any]) -> None:
     async with serving(Tools().agent) as client:
         task = await client.send('delete')
         error = await refused(client.send(given(task, parts)))
@@ -109,7 +109,7 @@ SHAPED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize('result', SHAPED.values(), ids=SHAPED)
-async def test_a_result_from_outside_stays_data_whatever_it_looks_like(result: Any, tmp_path: Path) -> None:
+async def test_client_result_shaped_like_model_parts_stays_plain_data(result: Any, tmp_path: Path) -> None:
     read: list[Any] = []
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -128,7 +128,7 @@ async def test_a_result_from_outside_stays_data_whatever_it_looks_like(result: A
     assert read == [result, result]
 
 
-async def test_answers_to_no_task_to_another_one_and_to_one_that_does_not_wait_are_refused() -> None:
+async def test_answer_without_a_matching_paused_task_is_refused() -> None:
     began, release = asyncio.Event(), asyncio.Event()
     tools = Tools()
 
@@ -161,7 +161,7 @@ async def test_answers_to_no_task_to_another_one_and_to_one_that_does_not_wait_a
     assert (late.code, texts(done), tools.deleted) == (-32004, ['delete + deleted a'], [('a', True)])
 
 
-async def test_only_who_owns_a_task_answers_its_calls_and_it_is_kept_who_did(caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_the_owner_answers_and_is_recorded(caplog: pytest.LogCaptureFixture) -> None:
     tools = Tools()
     caplog.set_level(logging.INFO, LOGGER)
     async with serving(tools.agent, auth=by_header) as client:
@@ -191,7 +191,7 @@ async def test_audit_log_has_each_decision_once(caplog: pytest.LogCaptureFixture
     assert [record['decisions'] for record in audited(caplog)] == [{'c1': 'approve'}, {'c2': 'approve'}]
 
 
-async def test_of_two_answers_in_words_the_first_decides_and_the_other_is_one_message_more(
+async def test_late_plain_text_answer_becomes_a_new_message(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     sent = asyncio.Event()
@@ -219,7 +219,7 @@ async def test_of_two_answers_in_words_the_first_decides_and_the_other_is_one_me
     assert [record['decisions'] for record in audited(caplog)] == [{'c1': 'approve'}]
 
 
-async def test_each_decision_is_recorded_as_that_of_who_made_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_decision_is_audited_with_its_caller(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     async with serving(Tools().agent, auth=by_header, access=Access(owner=lambda _: 'red')) as client:
         ada, bob = (caller(client.app, name) for name in ('ada', 'bob'))
@@ -244,7 +244,7 @@ async def test_each_decision_is_recorded_as_that_of_who_made_it(caplog: pytest.L
     ],
     ids=['default', 'named', 'named and hidden', 'off', 'not named', 'hidden'],
 )
-async def test_arguments_may_be_changed_where_that_is_allowed_and_the_audit_log_says_that_they_were(
+async def test_argument_edits_follow_the_options_and_are_audited(
     options: dict[str, Any], refused: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     tools = Tools()
@@ -270,7 +270,7 @@ async def test_arguments_may_be_changed_where_that_is_allowed_and_the_audit_log_
     assert tools.deleted == [('a' if refused else 'z', True)]
 
 
-async def test_arguments_that_are_sent_back_as_they_were_are_not_changed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_arguments_sent_back_unchanged_are_not_audited_as_changed(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER)
     async with serving(Tools().agent) as client:
         await client.send(answers(await client.send('delete'), approve(args={'path': 'a'})))

@@ -58,7 +58,7 @@ async def refused(client: Client, sent: dict[str, Any], *, streamed: bool = Fals
 
 
 @pytest.mark.parametrize('streamed', [False, True])
-async def test_a_caller_cannot_decide_about_a_call_of_its_own(streamed: bool) -> None:
+async def test_caller_cannot_decide_its_own_call(streamed: bool) -> None:
     tools = Tools()
     app = guarded(tools.agent, approvals=Approvals(approvers='approve', plain_text_answers='all'))
     async with lifespan(app):
@@ -72,7 +72,7 @@ async def test_a_caller_cannot_decide_about_a_call_of_its_own(streamed: bool) ->
     assert tools.deleted == []
 
 
-async def test_an_approver_decides_and_sees_nothing_else() -> None:
+async def test_approver_decides_and_sees_only_pending_calls() -> None:
     seen: list[tuple[str, dict[str, Any]]] = []
     agent: Agent[Any, Any] = Tools(deps_type=object).agent
 
@@ -109,7 +109,7 @@ async def test_an_approver_decides_and_sees_nothing_else() -> None:
     assert seen == [('ann', {'trip': 7})] * 2
 
 
-async def test_a_stream_of_an_approver_ends_with_the_decision() -> None:
+async def test_approver_stream_ends_with_the_decision() -> None:
     app = guarded(Tools().agent)
     async with lifespan(app):
         task = await ann(app).send('delete')
@@ -120,7 +120,7 @@ async def test_a_stream_of_an_approver_ends_with_the_decision() -> None:
 
 
 @pytest.mark.parametrize('method', ['CancelTask', 'SubscribeToTask'])
-async def test_an_approver_can_do_nothing_else_to_the_task(method: str) -> None:
+async def test_approver_cannot_cancel_subscribe_or_list(method: str) -> None:
     app = guarded(Tools().agent)
     async with lifespan(app):
         task = await ann(app).send('delete')
@@ -132,7 +132,7 @@ async def test_an_approver_can_do_nothing_else_to_the_task(method: str) -> None:
         assert state_of(await ann(app).get_task(task['id'])) == 'INPUT_REQUIRED'
 
 
-async def test_the_owner_answers_questions_and_the_approver_approvals() -> None:
+async def test_owner_answers_questions_and_approver_decides_approvals() -> None:
     tools = Tools()
     app = guarded(tools.agent)
     async with lifespan(app):
@@ -158,7 +158,7 @@ async def test_the_owner_answers_questions_and_the_approver_approvals() -> None:
 
 
 @pytest.mark.parametrize('items', ['c1', [], ['c1'], [{'id': 7}], [{'id': 'c9'}]])
-async def test_answers_that_name_no_call_are_refused_like_anywhere(items: Any) -> None:
+async def test_answers_naming_no_pending_call_are_refused(items: Any) -> None:
     app = guarded(Tools().agent)
     async with lifespan(app):
         task = await ann(app).send('mixed')
@@ -167,7 +167,7 @@ async def test_answers_that_name_no_call_are_refused_like_anywhere(items: Any) -
             assert code == -32602
 
 
-async def test_words_of_an_approver_that_are_not_clear_are_asked_again() -> None:
+async def test_unclear_plain_text_of_an_approver_repeats_the_question() -> None:
     app = guarded(Tools().agent)
     async with lifespan(app):
         task = await ann(app).send('delete')
@@ -178,7 +178,7 @@ async def test_words_of_an_approver_that_are_not_clear_are_asked_again() -> None
         assert code == -32602
 
 
-async def test_a_function_names_the_approvers_of_a_task() -> None:
+async def test_approvers_function_selects_approvers_per_task() -> None:
     asked_for: list[tuple[str, WaitingTask]] = []
 
     async def approvers(caller: Caller, task: WaitingTask) -> bool:
@@ -202,7 +202,7 @@ async def test_a_function_names_the_approvers_of_a_task() -> None:
     )
 
 
-async def test_an_approver_who_owns_the_task_may_answer_all() -> None:
+async def test_owner_with_approver_scope_can_approve() -> None:
     app = guarded(Tools().agent)
     async with lifespan(app):
         owner = ann(app, scopes='approve')
@@ -210,7 +210,7 @@ async def test_an_approver_who_owns_the_task_may_answer_all() -> None:
         assert texts(await owner.send(answers(task, approve()))) == ['delete + deleted a']
 
 
-async def test_of_two_decisions_the_second_is_refused() -> None:
+async def test_second_decision_is_refused() -> None:
     tools = Tools()
     app = guarded(tools.agent)
     async with lifespan(app):
@@ -226,7 +226,7 @@ async def test_of_two_decisions_the_second_is_refused() -> None:
     assert tools.deleted == []
 
 
-async def test_two_approvers_who_decide_at_once_make_one_decision() -> None:
+async def test_concurrent_decisions_of_two_approvers_count_once() -> None:
     tools = Tools()
     app = guarded(tools.agent)
     async with lifespan(app):
@@ -244,7 +244,7 @@ async def test_two_approvers_who_decide_at_once_make_one_decision() -> None:
 
 
 @pytest.mark.parametrize('named', [False, True], ids=['by scope', 'by a function'])
-async def test_an_approver_who_is_no_longer_one_sees_and_decides_nothing(named: bool) -> None:
+async def test_former_approver_gets_task_not_found(named: bool) -> None:
     tools, chosen = Tools(), {'boss'}
 
     def approvers(caller: Caller, task: WaitingTask) -> bool:
@@ -268,7 +268,7 @@ async def test_an_approver_who_is_no_longer_one_sees_and_decides_nothing(named: 
     assert tools.deleted == []
 
 
-async def test_a_webhook_of_an_approver_would_get_the_task_and_is_refused() -> None:
+async def test_webhook_of_an_approver_is_refused() -> None:
     app = guarded(Tools().agent, push=Push(private_hosts=['127.0.0.1']))
     async with lifespan(app), webhook() as hook:
         task = await ann(app).send('delete')
@@ -278,7 +278,7 @@ async def test_a_webhook_of_an_approver_would_get_the_task_and_is_refused() -> N
         assert state_of(await ann(app).get_task(task['id'])) == 'INPUT_REQUIRED'
 
 
-async def test_the_audit_record_names_the_approver_and_the_owner(caplog: pytest.LogCaptureFixture) -> None:
+async def test_audit_record_names_approver_and_owner(caplog: pytest.LogCaptureFixture) -> None:
     app = guarded(Tools().agent)
     with caplog.at_level(logging.INFO, 'pydantic_ai_a2a.audit'):
         async with lifespan(app):
@@ -298,7 +298,7 @@ async def test_the_audit_record_names_the_approver_and_the_owner(caplog: pytest.
         ('', ValueError, 'is an empty scope'),
     ],
 )
-def test_wrong_options_are_refused(approvers: str, error: type[Exception], text: str) -> None:
+def test_invalid_approvers_option_is_rejected(approvers: str, error: type[Exception], text: str) -> None:
     agent = Agent('test')
     with pytest.raises(error, match=text):
         to_a2a(agent, approvals=Approvals(approvers=approvers))
@@ -341,7 +341,9 @@ class Cashier:
 
 
 @pytest.mark.parametrize('streamed', [False, True])
-async def test_changed_arguments_are_put_to_the_rule_again(streamed: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_edited_arguments_are_checked_by_the_approvers_rule(
+    streamed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     cashier = Cashier(approvals={'change_arguments': ['pay']})
     async with lifespan(cashier.app):
         task = await cashier.asked_to_pay(5)
@@ -361,7 +363,7 @@ async def test_changed_arguments_are_put_to_the_rule_again(streamed: bool, caplo
     assert (forbidden['event'], forbidden['caller']) == ('forbidden', 'boss')
 
 
-async def test_with_approvers_arguments_change_only_for_tools_that_are_named() -> None:
+async def test_with_approvers_arguments_change_only_for_named_tools() -> None:
     cashier = Cashier()
     async with lifespan(cashier.app):
         task = await cashier.asked_to_pay(5)
@@ -372,7 +374,7 @@ async def test_with_approvers_arguments_change_only_for_tools_that_are_named() -
     assert cashier.paid == []
 
 
-async def test_arguments_that_clients_do_not_see_are_shown_to_the_rule() -> None:
+async def test_approvers_rule_sees_hidden_arguments() -> None:
     cashier = Cashier(hidden=['pay'])
     async with lifespan(cashier.app):
         task = await cashier.asked_to_pay(20_000)
@@ -382,7 +384,7 @@ async def test_arguments_that_clients_do_not_see_are_shown_to_the_rule() -> None
     assert [call.args for call in cashier.rule_saw[0].calls] == [{'cents': 20_000, 'currency': 'EUR'}]
 
 
-async def test_the_one_who_asked_cannot_approve_as_a_member_of_the_same_team() -> None:
+async def test_sender_cannot_approve_as_team_member() -> None:
     cashier = Cashier(access=Access(owner=lambda _: 'team'))
     async with lifespan(cashier.app):
         task = await ann(cashier.app, scopes='approve').send('{"cents": 5}')
@@ -392,7 +394,7 @@ async def test_the_one_who_asked_cannot_approve_as_a_member_of_the_same_team() -
     assert {(task.owner.id, task.caller.id) for task in cashier.rule_saw} == {('team', 'ann')}
 
 
-async def test_a_call_was_made_by_the_run_of_whoever_sent_its_message() -> None:
+async def test_approvers_rule_gets_the_sender_of_the_run() -> None:
     seen: list[tuple[str, str]] = []
 
     def approvers(caller: Caller, task: WaitingTask) -> bool:
@@ -414,7 +416,7 @@ async def test_a_call_was_made_by_the_run_of_whoever_sent_its_message() -> None:
     assert {sender for _, sender in seen} == {'ann'}
 
 
-async def test_resume_task_does_not_ask_the_rule_of_approvers() -> None:
+async def test_resume_task_does_not_call_the_approvers_rule() -> None:
     asked_for: list[WaitingTask] = []
     signed_in = False
 
@@ -439,7 +441,7 @@ async def test_resume_task_does_not_ask_the_rule_of_approvers() -> None:
     assert asked_for == []
 
 
-async def test_rule_gets_the_sender_of_the_run_once_all_approvals_are_decided() -> None:
+async def test_approvers_rule_gets_the_sender_after_the_last_approval() -> None:
     senders: list[str] = []
 
     def approvers(caller: Caller, task: WaitingTask) -> bool:

@@ -124,7 +124,7 @@ HEARS: dict[Callable[[], Callable[..., Any]], str] = {
 
 
 @pytest.mark.parametrize('tool', HEARS, ids=lambda tool: tool.__name__)
-async def test_approved_call_reaches_only_the_tool_that_the_approver_has_seen(
+async def test_approval_holds_only_for_the_same_tool_definition(
     tmp_path: Path, tool: Callable[[], Callable[..., Any]]
 ) -> None:
     called.clear()
@@ -146,7 +146,7 @@ def numbers() -> Callable[..., Any]:
     return delete
 
 
-async def test_approved_call_reaches_a_tool_whose_schema_has_numbers_that_json_lacks(tmp_path: Path) -> None:
+async def test_approved_call_runs_despite_nan_in_the_tool_schema(tmp_path: Path) -> None:
     called.clear()
     async with served(agent_of(numbers()), backend=f'sqlite:///{tmp_path}/agent.db?synchronous=normal') as client:
         assert 'deleted a' in texts(await client.send(answers(await client.send('hello'), approve())))[0]
@@ -163,7 +163,7 @@ def with_sign_in() -> Callable[..., Any]:
 
 @pytest.mark.parametrize('requires_approval', [False, True])
 @pytest.mark.parametrize('tool', [first, other_description], ids=lambda tool: tool.__name__)
-async def test_call_that_has_waited_for_a_sign_in_reaches_only_the_tool_that_was_called(
+async def test_sign_in_resumes_only_the_same_tool_definition(
     tmp_path: Path, tool: Callable[[], Callable[..., Any]], requires_approval: bool
 ) -> None:
     called.clear()

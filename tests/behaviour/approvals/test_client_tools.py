@@ -27,7 +27,7 @@ pytestmark = covering(ROW)
 
 
 @pytest.mark.parametrize('streamed', [False, True])
-async def test_the_agent_calls_a_tool_of_the_message_and_the_client_answers(streamed: bool) -> None:
+async def test_agent_calls_client_tool_and_client_returns_its_result(streamed: bool) -> None:
     sent = declaring('search:cats', tool(), tool('fetch'))
     async with serving(agent_of(), messages=ALLOWED) as client:
         if streamed:
@@ -58,7 +58,7 @@ async def test_the_agent_calls_a_tool_of_the_message_and_the_client_answers(stre
     )
 
 
-async def test_the_model_reads_name_description_and_schema() -> None:
+async def test_model_sees_name_description_and_schema_of_client_tools() -> None:
     seen: list[Any] = []
 
     def note(_: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -92,7 +92,7 @@ async def test_the_model_reads_name_description_and_schema() -> None:
     )
 
 
-async def test_several_calls_are_answered_one_by_one_with_an_own_tool_among_them() -> None:
+async def test_client_tool_calls_can_be_answered_separately() -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
         task = await client.send(declaring('search:a look:b fetch:c', tool(), tool('fetch')))
         first, second = asked(task)
@@ -103,7 +103,7 @@ async def test_several_calls_are_answered_one_by_one_with_an_own_tool_among_them
     assert text == 'search:a look:b fetch:c + search=hit + look=seen b + fetch=page + tools: fetch,look,search'
 
 
-async def test_the_client_may_ask_for_other_arguments() -> None:
+async def test_client_can_answer_with_retry_and_a_reason() -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
         task = await client.send(declaring('search:a', tool()))
         [call] = asked(task)
@@ -111,7 +111,7 @@ async def test_the_client_may_ask_for_other_arguments() -> None:
     assert texts(done) == ['search:a + search=No such thing. + tools: look,search']
 
 
-async def test_the_tools_hold_for_the_task_until_a_message_declares_others() -> None:
+async def test_client_tools_last_until_the_task_gets_new_tools() -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
         task = await client.send(declaring('search:a', tool()))
         named = answers(
@@ -127,7 +127,7 @@ async def test_the_tools_hold_for_the_task_until_a_message_declares_others() -> 
     assert texts(other) == ['search:a + and here + tools: look']
 
 
-async def test_a_message_to_a_running_task_keeps_replaces_or_removes_the_tools() -> None:
+async def test_message_to_running_task_keeps_or_replaces_client_tools() -> None:
     stage = Stage()
     runs: list[tuple[str, list[str]]] = []
 
@@ -150,7 +150,7 @@ async def test_a_message_to_a_running_task_keeps_replaces_or_removes_the_tools()
 
 
 @pytest.mark.parametrize('own_storage', [False, True])
-async def test_a_message_that_waits_for_an_answer_to_a_call_brings_its_tools_into_its_own_run_only(
+async def test_client_tools_of_a_queued_message_wait_for_its_run(
     own_storage: bool,
 ) -> None:
     reached, gate = asyncio.Event(), asyncio.Event()
@@ -176,7 +176,7 @@ async def test_a_message_that_waits_for_an_answer_to_a_call_brings_its_tools_int
     assert seen == [('search:a', ['search']), ('search:a', ['search']), ('next', ['fetch'])]
 
 
-async def test_the_extension_is_on_the_card_and_is_echoed_but_need_not_be_activated() -> None:
+async def test_client_tools_extension_is_declared_echoed_and_optional() -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
         header = client.dialect.extensions_header
         card = (await client.get('/.well-known/agent-card.json')).json
@@ -190,7 +190,7 @@ async def test_the_extension_is_on_the_card_and_is_echoed_but_need_not_be_activa
     assert all(b'Waiting for the result of search' in answer.body for answer in (plain, active))
 
 
-async def test_a_server_without_client_tools_ignores_them_and_does_not_echo_the_extension() -> None:
+async def test_server_without_client_tools_ignores_declared_tools() -> None:
     async with serving(agent_of()) as client:
         header = client.dialect.extensions_header
         task = await client.send(declaring('hello', tool('look'), 7))
@@ -201,7 +201,7 @@ async def test_a_server_without_client_tools_ignores_them_and_does_not_echo_the_
     assert header.lower() not in active.headers
 
 
-async def test_an_approver_decides_about_the_agents_tools_and_the_owner_answers_its_own_tools() -> None:
+async def test_approver_decides_agent_tools_and_owner_answers_client_tools() -> None:
     agent = agent_of()
     agent.tool_plain(requires_approval=True)(pay)
     async with serving(agent, messages=ALLOWED, approvals=Approvals(approvers='approve'), auth=by_header) as client:
@@ -225,7 +225,7 @@ def pay(q: str) -> str:
     return f'paid {q}'
 
 
-async def test_the_tools_hold_after_a_sign_in() -> None:
+async def test_client_tools_are_kept_after_sign_in() -> None:
     agent, signed_in = agent_of(), False
 
     @agent.tool_plain
@@ -242,7 +242,7 @@ async def test_the_tools_hold_after_a_sign_in() -> None:
         assert texts(await ended(client, task['id'])) == ['mail:a + Access was granted. + tools: look,mail,search']
 
 
-async def test_a_question_of_the_agent_itself_keeps_the_tools() -> None:
+async def test_client_tools_are_kept_after_an_agent_question() -> None:
     def ask(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         tools = ','.join(own.name for own in info.function_tools)
         last = prompts(messages)[-1]
@@ -256,21 +256,21 @@ async def test_a_question_of_the_agent_itself_keeps_the_tools() -> None:
         assert texts(await client.send(message('that', taskId=task['id']))) == ['that: search']
 
 
-async def test_a_storage_of_your_own_keeps_the_tools() -> None:
+async def test_custom_storage_keeps_client_tools() -> None:
     async with serving(agent_of(), messages=ALLOWED, storage=InMemoryStorage[Any]()) as client:
         task = await client.send(declaring('search:a', tool()))
         done = await client.send(answers(task, result(asked(task)[0], 1)))
     assert texts(done) == ['search:a + search=1 + tools: look,search']
 
 
-async def test_toolsets_that_a_test_overrides_do_not_drop_the_tools() -> None:
+async def test_overridden_toolsets_do_not_drop_client_tools() -> None:
     agent = agent_of()
     with agent.override(toolsets=[FunctionToolset([pay])]):
         async with serving(agent, messages=ALLOWED) as client:
             assert texts(await client.send(declaring('hello', tool()))) == ['hello + tools: look,pay,search']
 
 
-async def test_a_repeated_message_gets_its_task_and_one_with_other_tools_is_another_message() -> None:
+async def test_repeated_message_with_new_tools_creates_a_task() -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
         sent = declaring('search:a', tool())
         task = await client.send(sent)
@@ -279,7 +279,7 @@ async def test_a_repeated_message_gets_its_task_and_one_with_other_tools_is_anot
         assert (await client.send(other))['id'] != task['id']
 
 
-async def test_a_server_started_anew_with_or_without_client_tools_goes_on_with_its_tasks(tmp_path: Path) -> None:
+async def test_client_tools_option_applies_to_waiting_tasks_after_restart(tmp_path: Path) -> None:
     backend = f'sqlite:///{tmp_path}/agent.db'
     async with serving(agent_of(), messages=ALLOWED, backend=backend) as client:
         task = await client.send(declaring('search:a', tool()))

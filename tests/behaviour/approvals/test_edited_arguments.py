@@ -181,7 +181,7 @@ UNNAMED: list[tuple[Callable[..., Any], Any, Any, str]] = [
 
 
 @each_case('pay, proposed, edit, unnamed', UNNAMED, ids=[f'{pay.__name__} {edit}' for pay, _, edit, _ in UNNAMED])
-async def test_an_approval_writes_only_members_that_the_schema_names(
+async def test_edit_with_a_member_outside_the_schema_is_refused(
     pay: Callable[..., Any], proposed: Any, edit: Any, unnamed: str
 ) -> None:
     cashier = Cashier(pay, 'amountCents')
@@ -208,7 +208,7 @@ NAMED: list[tuple[Callable[..., Any], Any, Any, Any]] = [
 
 
 @each_case('pay, proposed, edit, value', NAMED, ids=[f'{pay.__name__} {edit}' for pay, _, edit, _ in NAMED])
-async def test_an_approval_writes_what_the_schema_names_or_leaves_open(
+async def test_edit_with_members_the_schema_allows_is_applied(
     pay: Callable[..., Any], proposed: Any, edit: Any, value: Any
 ) -> None:
     cashier = Cashier(pay)
@@ -217,7 +217,7 @@ async def test_an_approval_writes_what_the_schema_names_or_leaves_open(
         assert await cashier.paid(cashier.clerk, task, args=edit) == value
 
 
-async def test_a_member_that_the_model_has_written_may_stay_as_it_is() -> None:
+async def test_edit_can_keep_but_not_change_an_undeclared_member() -> None:
     cashier = Cashier(pay_nested)
     proposed = {'payment': {'amount_cents': MILLION, 'tags': [True, {'a': 1}]}, 'note': 'x'}
     async with lifespan(cashier.app), asyncio.timeout(LIMIT):
@@ -237,7 +237,7 @@ async def test_a_member_that_the_model_has_written_may_stay_as_it_is() -> None:
     assert [*filter(None, cashier.rule_saw)] == []
 
 
-async def test_a_member_that_the_model_has_written_may_be_taken_out() -> None:
+async def test_edit_can_remove_an_undeclared_member() -> None:
     cashier = Cashier(pay_model, 'amountCents')
     async with lifespan(cashier.app), asyncio.timeout(LIMIT):
         task = await cashier.asked_to({'amount_cents': MILLION})
@@ -268,7 +268,7 @@ WRITTEN: list[tuple[Callable[..., Any], Any, Any]] = [
 
 
 @each_case('pay, written, seen', WRITTEN, ids=[f'{pay.__name__} {written}' for pay, written, _ in WRITTEN])
-async def test_the_rule_sees_the_arguments_of_the_tool_or_none(
+async def test_approvers_rule_sees_validated_arguments_or_none(
     pay: Callable[..., Any], written: Any, seen: Any
 ) -> None:
     cashier = Cashier(pay, 'amountCents')
@@ -293,7 +293,7 @@ async def _error(client: Client, task: dict[str, Any]) -> int:
     return error.value.code
 
 
-async def test_what_an_open_schema_takes_is_no_default_for_the_rule() -> None:
+async def test_approvers_rule_sees_none_for_undeclared_members() -> None:
     cashier = Cashier(pay_open, 'amountCents')
     async with lifespan(cashier.app), asyncio.timeout(LIMIT):
         task = await cashier.asked_to({})
@@ -305,7 +305,7 @@ async def test_what_an_open_schema_takes_is_no_default_for_the_rule() -> None:
 # --- servers in between --------------------------------------------------------------------------------------------
 
 
-async def test_a_server_in_between_checks_the_answer_to_a_remote_call() -> None:
+async def test_intermediate_server_checks_edited_arguments_of_a_remote_call() -> None:
     remote = to_a2a(Agent(FunctionModel(remote_model), name='remote', tools=[REMOTE_PAY]))
     agent = Agent(FunctionModel(asks_remote), name='middle', capabilities=[A2A(remote)])
     seen: list[Any] = []

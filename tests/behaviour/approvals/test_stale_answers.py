@@ -91,7 +91,7 @@ async def number(client: Client, task_id: str) -> int:
     return task.header.last_event
 
 
-async def test_an_approver_who_has_seen_another_call_pays_nothing() -> None:
+async def test_stale_answer_of_an_approver_is_refused() -> None:
     cashier = Cashier()
     async with serving(cashier.agent, **approved()) as client:
         ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
@@ -112,7 +112,7 @@ async def test_an_approver_who_has_seen_another_call_pays_nothing() -> None:
         assert texts(await ended(ann, task['id'])) == ['paid 5 + paid 1000000']
 
 
-async def test_a_client_that_has_seen_another_call_pays_nothing() -> None:
+async def test_stale_answer_of_a_client_is_refused() -> None:
     cashier = Cashier()
     async with serving(cashier.agent) as client:
         task = await client.send('pay')
@@ -125,7 +125,7 @@ async def test_a_client_that_has_seen_another_call_pays_nothing() -> None:
         assert texts(await client.send(answers(waiting, DENY))) == ['paid 5 + The tool call was denied.']
 
 
-async def test_the_refusal_hides_what_the_task_hides() -> None:
+async def test_stale_answer_error_omits_hidden_arguments() -> None:
     cashier = Cashier()
     async with serving(cashier.agent, **approved(hide_arguments=['pay'])) as client:
         ann, bob = (caller(client.app, name) for name in ('ann', 'bob'))
@@ -135,7 +135,7 @@ async def test_the_refusal_hides_what_the_task_hides() -> None:
     assert ('May I call pay?' in error.message, '1000000' in str((error.message, error.data))) == (True, False)
 
 
-async def test_an_approver_of_the_earlier_call_alone_does_not_learn_of_the_next() -> None:
+async def test_approver_of_the_earlier_call_gets_task_not_found() -> None:
     cashier = Cashier()
     async with serving(cashier.agent, **approved(10)) as client:
         ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
@@ -146,7 +146,7 @@ async def test_an_approver_of_the_earlier_call_alone_does_not_learn_of_the_next(
     assert (error.code, '1000000' in error.message, cashier.paid) == (-32001, False, [5])
 
 
-async def test_the_owner_whose_answer_is_late_learns_what_waits_for_an_approver() -> None:
+async def test_late_owner_answer_error_names_the_pending_call() -> None:
     cashier = Cashier('ask')
     async with serving(cashier.agent, **approved()) as client:
         ann = caller(client.app, 'ann')
@@ -160,7 +160,7 @@ async def test_the_owner_whose_answer_is_late_learns_what_waits_for_an_approver(
         assert (bob.code, SMALL in bob.message, cashier.paid) == (-32602, True, [])
 
 
-async def test_an_approver_does_not_learn_what_the_owner_is_asked() -> None:
+async def test_stale_answer_error_hides_owner_questions_from_approvers() -> None:
     agent = Tools().agent
     async with serving(agent, **approved()) as client:
         ann, bob = (caller(client.app, name) for name in ('ann', 'bob'))
@@ -172,7 +172,7 @@ async def test_an_approver_does_not_learn_what_the_owner_is_asked() -> None:
 
 
 @each_case('parts', [[{'text': 'yes'}], [{'data': {'callAnswers': [{'id': CALL, 'decision': 'approve'}]}}]])
-async def test_an_approver_whose_answer_is_overtaken_does_not_learn_what_the_owner_is_asked(parts: list[Any]) -> None:
+async def test_overtaken_approver_does_not_learn_the_owner_question(parts: list[Any]) -> None:
     """The task goes on, and asks its owner, while the rule still decides about the approver."""
     begun, goes_on = asyncio.Event(), asyncio.Event()
 
@@ -204,7 +204,7 @@ async def test_an_approver_whose_answer_is_overtaken_does_not_learn_what_the_own
     assert (error.code, 'Whom' in told, 'Joe' in told) == (-32004, False, False)
 
 
-async def test_a_second_decision_about_one_pause_says_that_another_caller_has_decided() -> None:
+async def test_second_decision_says_the_call_was_already_decided() -> None:
     tools = Tools()
     async with serving(tools.agent, **approved()) as client:
         ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
@@ -220,7 +220,7 @@ async def test_a_second_decision_about_one_pause_says_that_another_caller_has_de
     assert tools.deleted == [('a', True), ('b', True)]
 
 
-async def test_a_pause_keeps_its_ids_until_the_run_goes_on() -> None:
+async def test_pending_call_ids_stay_the_same_during_a_pause() -> None:
     async with serving(Tools().agent) as client:
         task = await client.send('mixed')
         ids = {call['toolCallId']: call['id'] for call in asked(task)}
@@ -242,7 +242,7 @@ async def test_a_pause_keeps_its_ids_until_the_run_goes_on() -> None:
 # --- what keeps the id of the call ------------------------------------------------------------------------------------
 
 
-async def test_what_a_pause_has_decided_stays_with_the_call() -> None:
+async def test_edited_arguments_survive_a_sign_in() -> None:
     cashier = Cashier(signs_in=True)
     async with serving(cashier.agent) as client:
         task = await client.send('pay')
@@ -257,7 +257,7 @@ async def test_what_a_pause_has_decided_stays_with_the_call() -> None:
         assert len({CALL, *ids}) == 4
 
 
-async def test_a_call_is_joined_with_its_progress() -> None:
+async def test_progress_keeps_the_tool_call_id() -> None:
     progress = Results(progress=Progress(tools=True))
     async with serving(Cashier().agent, results=progress) as client:
         task = await client.send('pay')
@@ -271,7 +271,7 @@ async def test_a_call_is_joined_with_its_progress() -> None:
 
 
 @each_case('words', ['all', ['pay']])
-async def test_with_approvers_words_approve_only_in_the_first_pause_of_a_task(words: Any) -> None:
+async def test_with_approvers_plain_text_approves_only_the_first_pause(words: Any) -> None:
     cashier = Cashier()
     async with serving(cashier.agent, **approved(plain_text_answers=words)) as client:
         ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
@@ -291,7 +291,7 @@ async def test_with_approvers_words_approve_only_in_the_first_pause_of_a_task(wo
         assert texts(await ended(ann, task['id'])) == ['paid 5 + too much']
 
 
-async def test_words_approve_in_no_later_pause_after_a_message_that_came_meanwhile() -> None:
+async def test_with_approvers_plain_text_never_approves_later_turns() -> None:
     """The turn of the first pause has ended, and the message begins another turn of the same task."""
     pays, release = asyncio.Event(), asyncio.Event()
     paid: list[int] = []
@@ -325,7 +325,7 @@ async def test_words_approve_in_no_later_pause_after_a_message_that_came_meanwhi
     assert (error.code, error.fields, paid) == (-32602, ['message.parts'], [5])
 
 
-async def test_a_question_comes_first_and_words_approve_nothing_afterwards() -> None:
+async def test_with_approvers_plain_text_never_approves_after_questions() -> None:
     cashier = Cashier('ask')
     async with serving(cashier.agent, **approved(plain_text_answers='all')) as client:
         ann, bob = (caller(client.app, name) for name in ('ann', 'bob'))
@@ -334,7 +334,7 @@ async def test_a_question_comes_first_and_words_approve_nothing_afterwards() -> 
         assert (error.code, cashier.paid) == (-32602, [])
 
 
-async def test_without_approvers_words_approve_in_each_pause() -> None:
+async def test_without_approvers_plain_text_approves_in_every_pause() -> None:
     cashier = Cashier()
     async with serving(cashier.agent, approvals=Approvals(plain_text_answers='all')) as client:
         task = await client.send('pay')
@@ -343,7 +343,7 @@ async def test_without_approvers_words_approve_in_each_pause() -> None:
     assert cashier.paid == [5, 1_000_000]
 
 
-async def test_where_words_answer_nothing_they_deny_nothing_later() -> None:
+async def test_plain_text_off_refuses_denials_in_later_pauses() -> None:
     cashier = Cashier()
     async with serving(cashier.agent, **approved(plain_text_answers='none')) as client:
         ann, bob = (caller(client.app, name) for name in ('ann', 'bob'))
@@ -366,7 +366,7 @@ def as_before(path: Path) -> None:
         connection.execute('UPDATE task SET pending = ?', (json.dumps(pending).encode(),))
 
 
-async def test_a_task_that_waits_since_an_earlier_version_is_answered_by_its_old_id(tmp_path: Path) -> None:
+async def test_task_of_an_earlier_version_accepts_old_call_ids(tmp_path: Path) -> None:
     cashier, url = Cashier(), f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
     async with serving(cashier.agent, backend=url, name='cashier', **approved()) as client:
         task = await caller(client.app, 'ann').send('pay')
@@ -385,7 +385,7 @@ async def test_a_task_that_waits_since_an_earlier_version_is_answered_by_its_old
         await ended(ann, task['id'])
 
 
-async def test_an_answered_task_runs_at_an_earlier_version(tmp_path: Path) -> None:
+async def test_answered_task_runs_on_an_earlier_version(tmp_path: Path) -> None:
     cashier, url = Cashier(), f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
     async with serving(cashier.agent, backend=url, name='cashier') as client:
         task = await client.send('pay')

@@ -43,7 +43,7 @@ async def listed(client: Client, address: str | None, headers: dict[str, str] | 
     ('anonymous_list', 'may'),
     [(None, LOCAL), (True, [HERE, INSIDE, STRANGER, None]), (False, [])],
 )
-async def test_strangers_see_a_list_of_tasks_only_where_that_is_said(
+async def test_anonymous_callers_list_tasks_only_from_allowed_addresses(
     anonymous_list: bool | None, may: list[str | None]
 ) -> None:
     everywhere = [*LOCAL, STRANGER, '2001:db8::1', None]
@@ -71,7 +71,7 @@ BY_PROXY = [
 
 @pytest.mark.parametrize('header', BY_PROXY)
 @pytest.mark.parametrize(('anonymous_list', 'status'), [(None, 403), (True, 200)])
-async def test_what_a_proxy_on_this_machine_passes_on_is_from_a_stranger(
+async def test_proxied_request_counts_as_remote(
     header: tuple[str, str], anonymous_list: bool | None, status: int
 ) -> None:
     async with serving(Agent('test'), access=Access(anonymous_list=anonymous_list)) as client:
@@ -79,7 +79,7 @@ async def test_what_a_proxy_on_this_machine_passes_on_is_from_a_stranger(
         assert (await listed(client, HERE)).status == 200
 
 
-async def test_what_a_proxy_on_this_machine_passes_on_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_proxied_anonymous_request_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test')) as client:
         for headers in ({}, {}, {'X-Forwarded-For': STRANGER}, {'X-Forwarded-For': STRANGER}):
             await listed(client, HERE, headers)
@@ -94,7 +94,7 @@ async def test_what_a_proxy_on_this_machine_passes_on_is_told_once(caplog: pytes
     [([*LOCAL, 'localhost', None], 0), (['10.0.0.5', '10.0.0.5', '10.0.0.6'], 1)],
     ids=['from here', 'from elsewhere'],
 )
-async def test_it_is_told_once_that_strangers_call_an_anonymous_server(
+async def test_remote_anonymous_request_is_warned_of_once(
     clients: list[str | None], times: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(Agent('test')) as client:
@@ -104,13 +104,13 @@ async def test_it_is_told_once_that_strangers_call_an_anonymous_server(
     assert [each.partition(',')[0] for each in told] == ['The agent does not authenticate callers'] * times
 
 
-async def test_who_is_known_may_list(caplog: pytest.LogCaptureFixture) -> None:
+async def test_authenticated_caller_may_list_tasks(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test'), auth=BearerAuth({ANN: 'ann'}), access=Access(anonymous_list=False)) as client:
         assert (await listed(client, STRANGER, bearer(ANN))).status == 200
     assert caplog.records == []
 
 
-async def test_a_stranger_that_is_refused_a_list_is_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_refused_anonymous_list_is_audited(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test')) as client:
         refusal(await listed(client, STRANGER), status=403)
     [record] = audited(caplog)
@@ -119,7 +119,7 @@ async def test_a_stranger_that_is_refused_a_list_is_in_the_audit_log(caplog: pyt
 
 @pytest.mark.parametrize('start', [run, serve])
 @pytest.mark.parametrize('host', ['0.0.0.0', '::', 'agent.example.com'])
-def test_on_a_public_address_everybody_may_call_only_if_that_is_said(start: Any, host: str) -> None:
+def test_public_host_is_refused_without_auth(start: Any, host: str) -> None:
     agent = Agent('test')
     parent = Starlette()
     mount(parent, '/guarded', to_a2a(agent, auth=BearerAuth({ANN: 'ann'})))
@@ -157,14 +157,14 @@ WRAPS: list[Callable[[A2AApp], ASGIApp]] = [
 
 @pytest.mark.parametrize('start', [run, serve])
 @pytest.mark.parametrize('wrap', WRAPS)
-def test_an_app_that_is_wrapped_is_found(start: Any, wrap: Callable[[A2AApp], ASGIApp]) -> None:
+def test_public_host_is_refused_for_a_wrapped_anonymous_app(start: Any, wrap: Callable[[A2AApp], ASGIApp]) -> None:
     app = to_a2a(Agent('test'))
     with pytest.raises(ValueError, match=r'does not authenticate callers, and other machines can reach 0\.0\.0\.0'):
         start(wrap(app), host='0.0.0.0')
 
 
 @pytest.mark.parametrize('start', [run, serve])
-def test_what_has_no_app_that_can_be_found_is_not_served_to_everybody_unawares(start: Any) -> None:
+def test_public_host_is_refused_when_no_app_is_found(start: Any) -> None:
     with pytest.raises(ValueError, match=r'can be found.*To let everybody call, say anonymous=True'):
         start(hiding(to_a2a(Agent('test'))), host='0.0.0.0')
 
@@ -173,13 +173,13 @@ def test_what_has_no_app_that_can_be_found_is_not_served_to_everybody_unawares(s
 @pytest.mark.parametrize(
     ('of_app', 'given'), [(None, ['agent.example.com']), (['agent.example.com'], None), (['*'], ['localhost'])]
 )
-def test_a_name_that_is_not_of_this_machine_is_as_good_as_a_public_address(start: Any, of_app: Any, given: Any) -> None:
+def test_public_allowed_host_is_refused_without_auth(start: Any, of_app: Any, given: Any) -> None:
     app = Wrapped(to_a2a(Agent('test'), access=Access(allowed_hosts=of_app)))
     with pytest.raises(ValueError, match=r'does not authenticate callers, and other machines can reach \S*:'):
         start(app, allowed_hosts=given)
 
 
-def test_what_is_wrapped_is_served_as_it_would_be_alone() -> None:
+def test_wrapped_app_keeps_its_allowed_hosts() -> None:
     app = to_a2a(Agent('test'), auth=BearerAuth({ANN: 'ann'}), access=Access(allowed_hosts=['agent.example.com']))
     with serve(Wrapped(app)) as server:
         statuses = [
@@ -190,14 +190,14 @@ def test_what_is_wrapped_is_served_as_it_would_be_alone() -> None:
 
 
 @pytest.mark.parametrize(('host', 'options'), [('127.0.0.1', {}), ('0.0.0.0', {'anonymous': True})])
-def test_what_has_no_app_that_can_be_found_is_served_here_or_if_that_is_said(host: str, options: Any) -> None:
+def test_unrecognized_app_is_served_locally_or_with_anonymous_option(host: str, options: Any) -> None:
     with serve(hiding(to_a2a(Agent('test'))), host=host, **options) as server:
         port = server.url.rstrip('/').rpartition(':')[2]
         assert httpx.get(f'http://127.0.0.1:{port}/health/live', timeout=LIMIT).status_code == 200
 
 
 @pytest.mark.parametrize('options', [{'anonymous': True}, {}], ids=['said', 'with auth'])
-def test_an_app_is_served_to_everybody_if_that_is_said(options: Any) -> None:
+def test_public_host_is_served_with_anonymous_option_or_auth(options: Any) -> None:
     app = to_a2a(Agent('test'), auth=None if options else BearerAuth({ANN: 'ann'}))
     with serve(app, host='0.0.0.0', **options) as server:
         port = int(server.url.rstrip('/').rpartition(':')[2])

@@ -86,7 +86,7 @@ REFUSALS: list[tuple[str, int, dict[str, str], Callable[[Client], Awaitable[Answ
 
 
 @pytest.mark.parametrize(('refusal', 'status', 'who', 'ask'), REFUSALS)
-async def test_what_may_be_an_attack_is_one_record(
+async def test_suspicious_request_writes_audit_record(
     refusal: str,
     status: int,
     who: dict[str, str],
@@ -120,7 +120,7 @@ async def test_what_may_be_an_attack_is_one_record(
         (bearer(ANN), 403, 'forbidden'),
     ],
 )
-async def test_whoever_may_not_is_one_record(
+async def test_auth_failure_writes_audit_record(
     headers: dict[str, str], status: int, event: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
@@ -131,7 +131,7 @@ async def test_whoever_may_not_is_one_record(
     assert record['correlation_id'] == answer.headers['x-correlation-id']
 
 
-async def test_a_quota_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
+async def test_exceeded_quota_writes_audit_record(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(
         Agent('test'), auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, timedelta(hours=1)))), headers=bearer(ANN)
     ) as client:
@@ -142,7 +142,7 @@ async def test_a_quota_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-async def test_nothing_that_a_client_names_looks_like_another_record(caplog: pytest.LogCaptureFixture) -> None:
+async def test_client_text_cannot_forge_audit_records(caplog: pytest.LogCaptureFixture) -> None:
     named = 'a\u2028\x85{"event":"erased"}'
     app = to_a2a(Agent('test'), auth=lambda _: Caller(id='\ud800'), access=Access(tenants=['acme']))
     async with lifespan(app):
@@ -153,7 +153,7 @@ async def test_nothing_that_a_client_names_looks_like_another_record(caplog: pyt
     assert [each for each in caplog.messages if not each.isascii() or len(each.splitlines()) > 1] == []
 
 
-async def test_an_ordinary_mistake_is_no_record(caplog: pytest.LogCaptureFixture) -> None:
+async def test_client_mistake_writes_no_audit_record(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test'), auth=AUTH, headers=bearer(ANN)) as client:
         for body in (b'{', rpc('GetTask', {'id': 'no-such-task'}), rpc('SendMessage', {'message': 7})):
             await client.post(body)
@@ -161,7 +161,7 @@ async def test_an_ordinary_mistake_is_no_record(caplog: pytest.LogCaptureFixture
     assert recorded(caplog) == []
 
 
-async def test_a_cancel_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
+async def test_cancel_writes_audit_record(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
     stage = Stage()
     app = to_a2a(stage.agent, auth=AUTH)
@@ -190,9 +190,7 @@ async def test_a_cancel_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize('ends', [False, True], ids=['breaks off', 'has ended'])
-async def test_a_cancel_that_is_not_answered_is_one_record_unless_its_task_had_ended(
-    ends: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failed_cancel_is_audited_unless_the_task_ended(ends: bool, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
     stage, limits = Stage(), fixed(Limits, cancel_grace=LIMIT)
     async with lifespan(app := to_a2a(stage.agent, auth=AUTH, limits=limits)), asyncio.timeout(LIMIT):
@@ -211,7 +209,7 @@ async def test_a_cancel_that_is_not_answered_is_one_record_unless_its_task_had_e
     assert known == ([] if ends else [('task-canceled', 'asked')])
 
 
-async def test_what_is_erased_from_python_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
+async def test_erasure_from_python_writes_audit_record(caplog: pytest.LogCaptureFixture) -> None:
     app = to_a2a(Agent('test'), auth=AUTH)
     ann = Caller(id='ann', tenant='acme')
     async with lifespan(app), asyncio.timeout(LIMIT):
@@ -240,7 +238,7 @@ class Breaking(SqlHousekeeping):
         return await super().erase(owner, context_id, at=at)
 
 
-async def test_what_was_erased_before_an_erasure_broke_off_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
+async def test_interrupted_erasure_writes_audit_record(caplog: pytest.LogCaptureFixture) -> None:
     app = to_a2a(Agent('test'))
     async with lifespan(app), asyncio.timeout(LIMIT):
         context = (await Client(app).send(SECRET))['contextId']

@@ -61,7 +61,7 @@ class Silent(Exchange):
 
 
 @pytest.mark.parametrize('credentials', [{}, bearer('wrong'), bearer(ANN)], ids=['none', 'wrong', 'scope'])
-async def test_nobody_is_refused_only_after_the_body_is_read(credentials: dict[str, str]) -> None:
+async def test_unauthorized_request_is_refused_before_its_body_is_read(credentials: dict[str, str]) -> None:
     async with untouched(auth=TOKENS, access=Access(scopes={'*': 'admin'})) as client:
         answer = await Silent(client.app, 'POST', '/', {**client.headers, **credentials}, b'').answer()
     refusal(answer, status=403 if ANN in str(credentials) else 401, id=None)
@@ -87,7 +87,7 @@ async def test_nobody_is_refused_only_after_the_body_is_read(credentials: dict[s
     ],
     ids=['none', 'token', 'key', 'expired'],
 )
-async def test_a_refusal_says_what_would_do(credentials: Callable[[], dict[str, str]], challenge: str) -> None:
+async def test_401_has_a_challenge_for_every_scheme(credentials: Callable[[], dict[str, str]], challenge: str) -> None:
     async with untouched(auth=[TOKENS, KEYS, JWT]) as client:
         answer = await client.post(send(), credentials())
     refusal(answer, status=401, id=None)
@@ -105,14 +105,14 @@ async def test_a_refusal_says_what_would_do(credentials: Callable[[], dict[str, 
     ],
     ids=['token', 'key', 'jwt', 'wrong and right', 'two'],
 )
-async def test_any_of_several_ways_will_do(credentials: Callable[[], dict[str, str]], owner: str) -> None:
+async def test_any_of_several_authenticators_is_enough(credentials: Callable[[], dict[str, str]], owner: str) -> None:
     app = to_a2a(Agent('test'), auth=[TOKENS, KEYS, JWT])
     async with lifespan(app):
         task = await Client(app, headers=credentials()).send()
         assert [each['id'] for each in await app.list_tasks(caller=Caller(id=owner))] == [task['id']]
 
 
-async def test_all_of_several_ways_may_be_needed_at_once() -> None:
+async def test_all_of_requires_valid_credentials_for_every_scheme() -> None:
     app = to_a2a(Agent('test'), auth=AllOf(TOKENS, KEYS))
     async with lifespan(app):
         client = Client(app)
@@ -122,7 +122,7 @@ async def test_all_of_several_ways_may_be_needed_at_once() -> None:
         assert [each['id'] for each in await app.list_tasks(caller=Caller(id='ann'))] == [task['id']]
 
 
-async def test_the_card_declares_what_is_enforced() -> None:
+async def test_agent_card_declares_the_enforced_security() -> None:
     auth = [TOKENS, AllOf(JWT, KEYS), BearerAuth({CAROL: 'carol'})]
     async with untouched(auth=auth, access=Access(scopes={'*': ['b', 'a']})) as client:
         card = (await client.get('/.well-known/agent-card.json')).json
@@ -155,7 +155,7 @@ async def test_the_card_declares_what_is_enforced() -> None:
 
 
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage', 'GetTask', 'SubscribeToTask', 'CancelTask'])
-async def test_what_is_not_named_needs_the_scopes_of_what_does_the_same(method: str) -> None:
+async def test_operation_without_scopes_uses_its_equivalent_or_default(method: str) -> None:
     scopes = {'SendMessage': 'write', 'GetTask': ['read'], '*': {'read', 'admin'}}
     async with serving(Agent('test'), auth=TOKENS, access=Access(scopes=scopes)) as client:
         request = rpc(method, {'id': 'no-such-task', 'message': message()})
@@ -166,7 +166,7 @@ async def test_what_is_not_named_needs_the_scopes_of_what_does_the_same(method: 
     )
 
 
-async def test_keys_that_cannot_be_checked_are_not_wrong(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_jwt_issuer_gives_503_with_retry_after(caplog: pytest.LogCaptureFixture) -> None:
     key = Key()
     async with issuer(key) as server, untouched(auth=[JWTAuth(server.url, AUDIENCE), KEYS]) as client:
         server.status = b'500 Oops'
@@ -183,7 +183,7 @@ def nobody(_: Request) -> None:
     return None
 
 
-async def test_a_function_says_who_calls_and_the_card_what_the_user_says() -> None:
+async def test_auth_function_is_described_by_given_security_schemes() -> None:
     async with untouched(auth=nobody, security_schemes=BASIC) as client:
         answer = await client.post(send())
         card = (await client.get('/.well-known/agent-card.json')).json
@@ -203,7 +203,7 @@ OPERATIONS: dict[str, dict[str, Any] | None] = {
 
 @pytest.mark.parametrize('kind', [HTTPException, FastAPIException])
 @pytest.mark.parametrize('as_class', [False, True])
-async def test_a_function_of_the_application_refuses_with_its_own_status(
+async def test_http_exception_in_auth_gives_401_403_or_internal_error(
     kind: type[HTTPException], as_class: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -233,7 +233,7 @@ async def test_a_function_of_the_application_refuses_with_its_own_status(
     assert events == ['authentication-missing', 'forbidden'] * len(OPERATIONS)
 
 
-async def test_another_way_may_find_a_caller_whom_a_function_does_not_know() -> None:
+async def test_next_authenticator_is_tried_after_http_exception_401() -> None:
     class Users(Authenticator):
         async def authenticate(self, request: RequestInfo) -> Caller | None:
             raise HTTPException(401)
@@ -243,7 +243,7 @@ async def test_another_way_may_find_a_caller_whom_a_function_does_not_know() -> 
         assert state_of(await Client(client.app, headers={'X-API-Key': BOB}).send()) == 'COMPLETED'
 
 
-async def test_callers_of_two_issuers_are_kept_apart() -> None:
+async def test_same_subject_of_two_jwt_issuers_is_two_owners() -> None:
     other = JWTAuth('other', AUDIENCE, secret=SECRET, id_prefix='other:')
     named = JWTAuth('third', AUDIENCE, secret=SECRET, caller=lambda claims: Caller(id=f'third {claims["sub"]}'))
     async with serving(Agent('test'), auth=[JWT, other, named]) as client:
@@ -253,7 +253,7 @@ async def test_callers_of_two_issuers_are_kept_apart() -> None:
             assert refusal(answer).code == -32001
 
 
-async def test_nothing_breaks_out_of_a_challenge() -> None:
+async def test_challenge_strips_quotes_and_line_breaks() -> None:
     odd = Stamp()
     odd.schemes = {'odd': SecurityScheme(api_key_security_scheme={'name': 'X-"Odd"\r\n', 'location': 'header'})}
     async with untouched(auth=odd) as client:
@@ -277,7 +277,9 @@ class Stamp(Authenticator):
 
 
 @pytest.mark.parametrize(('stamp', 'status'), [('ann', 200), ('bad', 401), ('busy', 503), (None, 401)])
-async def test_a_class_may_say_who_calls(stamp: str | None, status: int, caplog: pytest.LogCaptureFixture) -> None:
+async def test_custom_authenticator_decides_without_declared_schemes(
+    stamp: str | None, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
     async with serving(Agent('test'), auth=Stamp()) as client:
         answer = await client.post(send(), {} if stamp is None else {'X-Stamp': stamp})
         card = (await client.get('/.well-known/agent-card.json')).json
@@ -287,7 +289,7 @@ async def test_a_class_may_say_who_calls(stamp: str | None, status: int, caplog:
     assert reasons == ([{'Stamp': 'smudged'}] if stamp == 'bad' else [])
 
 
-async def test_every_refusal_is_in_the_audit_log_and_no_credential_is(caplog: pytest.LogCaptureFixture) -> None:
+async def test_auth_refusals_are_audited_without_credentials(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     unsigned = shared('c' * 40)
     async with untouched(auth=[TOKENS, JWT, KEYS], access=Access(scopes={'SendMessage': 'write'})) as client:
@@ -333,7 +335,7 @@ async def test_every_refusal_is_in_the_audit_log_and_no_credential_is(caplog: py
     assert not any(secret in caplog.text for secret in (ANN, BOB, SECRET, unsigned, 'wrong', hash_key(ANN)[7:]))
 
 
-async def test_a_server_does_not_write_what_nobody_reads(caplog: pytest.LogCaptureFixture) -> None:
+async def test_audit_records_respect_the_logger_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, 'pydantic_ai_a2a.audit')
     async with untouched(auth=TOKENS) as client:
         refusal(await client.post(send(), bearer('wrong')), status=401, id=None)
@@ -355,12 +357,14 @@ CONTRADICTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(('options', 'kind', 'complaint'), CONTRADICTIONS, ids=range(len(CONTRADICTIONS)))
-def test_what_contradicts_itself_is_refused(options: dict[str, Any], kind: type[Exception], complaint: str) -> None:
+def test_contradicting_auth_options_are_rejected(
+    options: dict[str, Any], kind: type[Exception], complaint: str
+) -> None:
     with pytest.raises(kind, match=complaint):
         to_a2a(Agent('test'), **options)
 
 
-def test_two_ways_that_are_needed_at_once_have_different_names() -> None:
+def test_all_of_rejects_schemes_of_the_same_name() -> None:
     with pytest.raises(ValueError, match='have the same name'):
         AllOf(KEYS, APIKeyAuth({BOB: 'bob'}, query='key'))
 
@@ -391,7 +395,7 @@ AROUND = Middleware(AuthenticationMiddleware, backend=Backend())
 
 
 @pytest.mark.parametrize('name', ['ann', 'old-ann'])
-async def test_the_middlewares_user_is_the_caller(name: str) -> None:
+async def test_starlette_user_is_the_caller(name: str) -> None:
     app = to_a2a(Agent('test'), auth=StarletteAuth(tenant='acme'), middleware=[AROUND])
     async with lifespan(app):
         task = await Client(app, headers={'X-User': name}).send()
@@ -399,7 +403,7 @@ async def test_the_middlewares_user_is_the_caller(name: str) -> None:
     assert [each['id'] for each in owned] == [task['id']]
 
 
-async def test_the_caller_may_have_claims_of_the_user() -> None:
+async def test_starlette_auth_takes_claims_from_the_user() -> None:
     calls: list[CallContext] = []
     async with serving(
         Agent('test'),
@@ -413,7 +417,7 @@ async def test_the_caller_may_have_claims_of_the_user() -> None:
 
 
 @pytest.mark.parametrize('parent', [Starlette, FastAPI])
-async def test_the_middleware_may_be_around_what_the_app_is_mounted_in(parent: type[Starlette]) -> None:
+async def test_starlette_auth_uses_middleware_of_the_parent_app(parent: type[Starlette]) -> None:
     outer = parent(middleware=[AROUND])
     app = to_a2a(Agent('test'), auth=StarletteAuth(), access=Access(scopes={'SendMessage': 'write'}))
     mount(outer, '/agent', app)
@@ -427,7 +431,7 @@ async def test_the_middleware_may_be_around_what_the_app_is_mounted_in(parent: t
         assert len(await app.list_tasks(caller=Caller(id='bob'))) == 2
 
 
-async def test_a_user_who_is_not_authenticated_is_refused() -> None:
+async def test_unauthenticated_starlette_user_gets_401() -> None:
     async with untouched(auth=StarletteAuth(BASIC), middleware=[AROUND]) as client:
         answer = await client.post(send())
         card = (await client.get('/.well-known/agent-card.json')).json
@@ -436,13 +440,13 @@ async def test_a_user_who_is_not_authenticated_is_refused() -> None:
     assert card['security'] == [{'basic': []}]
 
 
-async def test_a_user_without_a_name_is_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_starlette_user_without_name_is_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
     async with untouched(auth=StarletteAuth(), middleware=[AROUND]) as client:
         assert refusal(await client.post(send(), {'X-User': ''}), id=None).code == -32603
     assert 'no identity and no display_name' in caplog.text
 
 
-async def test_without_the_middleware_nobody_is_let_in(caplog: pytest.LogCaptureFixture) -> None:
+async def test_starlette_auth_without_middleware_refuses_the_request(caplog: pytest.LogCaptureFixture) -> None:
     async with untouched(auth=StarletteAuth()) as client:
         assert refusal(await client.post(send(), {'X-User': 'ann'}), id=None).code == -32603
     [record] = [each for each in caplog.records if each.levelno == logging.ERROR]

@@ -72,7 +72,7 @@ UNKNOWN: dict[str, tuple[Callable[[], dict[str, str]], str]] = {
 
 
 @EVERY_BINDING
-async def test_who_is_not_known_is_refused(version: Dialect, subtests: pytest.Subtests) -> None:
+async def test_unknown_credentials_get_401_and_a_challenge(version: Dialect, subtests: pytest.Subtests) -> None:
     async with of_ann() as (client, params):
         for method, (case, (credentials, challenge)) in product(methods(version), UNKNOWN.items()):
             with subtests.test(f'{method}: {case}'):
@@ -85,7 +85,7 @@ async def test_who_is_not_known_is_refused(version: Dialect, subtests: pytest.Su
 
 
 @EVERY_BINDING
-async def test_who_is_known_is_served(version: Dialect, subtests: pytest.Subtests) -> None:
+async def test_known_caller_may_call_every_operation(version: Dialect, subtests: pytest.Subtests) -> None:
     for method in methods(version):
         with subtests.test(method):
             async with of_ann() as (client, params):
@@ -99,7 +99,7 @@ async def test_who_is_known_is_served(version: Dialect, subtests: pytest.Subtest
 
 
 @EVERY_BINDING
-async def test_another_owner_sees_and_changes_nothing(version: Dialect, subtests: pytest.Subtests) -> None:
+async def test_another_owner_cannot_read_or_change_a_task(version: Dialect, subtests: pytest.Subtests) -> None:
     async with of_ann() as (client, params):
         for method in methods(version):
             with subtests.test(method):
@@ -115,7 +115,7 @@ async def test_another_owner_sees_and_changes_nothing(version: Dialect, subtests
 
 
 @EVERY_BINDING
-async def test_who_lacks_the_scope_is_refused_with_its_name(version: Dialect, subtests: pytest.Subtests) -> None:
+async def test_missing_scope_gets_403_with_the_scope_name(version: Dialect, subtests: pytest.Subtests) -> None:
     async with of_ann() as (client, params):
         for method in methods(version):
             with subtests.test(method):

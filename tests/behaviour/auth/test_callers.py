@@ -32,7 +32,7 @@ def about(method: str, task_id: str) -> bytes:
 
 
 @pytest.mark.parametrize('authenticate', [by_header, by_header_later])
-async def test_a_caller_that_is_not_known_is_refused_before_anything_else(authenticate: Authenticate) -> None:
+async def test_unknown_caller_is_refused_before_the_request_is_parsed(authenticate: Authenticate) -> None:
     async with untouched(auth=authenticate) as client:
         error = refusal(await client.post(send()), status=401, id=None)
         refusal(await client.post(b'not even JSON', {'Content-Type': 'text/plain'}), status=401, id=None)
@@ -40,7 +40,7 @@ async def test_a_caller_that_is_not_known_is_refused_before_anything_else(authen
 
 
 @pytest.mark.parametrize('authenticate', [by_header, by_header_later])
-async def test_a_caller_that_is_known_is_served(authenticate: Authenticate) -> None:
+async def test_known_caller_owns_the_created_task(authenticate: Authenticate) -> None:
     app = to_a2a(Agent('test'), auth=authenticate)
     async with lifespan(app):
         task = await caller(app, 'ann').send()
@@ -49,13 +49,13 @@ async def test_a_caller_that_is_known_is_served(authenticate: Authenticate) -> N
         assert await app.list_tasks(caller=Caller(id='bob')) == []
 
 
-async def test_the_card_is_public() -> None:
+async def test_agent_card_is_public() -> None:
     async with untouched(auth=by_header) as client:
         assert (await client.get('/.well-known/agent-card.json')).status == 200
 
 
 @pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask', 'SendMessage', 'SendStreamingMessage'])
-async def test_anothers_task_is_answered_like_one_that_there_is_not(method: str) -> None:
+async def test_task_of_another_owner_is_not_found(method: str) -> None:
     stage = Stage()
     app = to_a2a(stage.agent, auth=by_header)
     async with lifespan(app), asyncio.timeout(LIMIT):
@@ -72,7 +72,7 @@ async def test_anothers_task_is_answered_like_one_that_there_is_not(method: str)
     assert [each['status']['state'] for each in await app.list_tasks()] == ['completed']
 
 
-async def test_a_list_shows_the_callers_own_tasks_only() -> None:
+async def test_list_tasks_returns_only_tasks_of_the_caller() -> None:
     app = to_a2a(Agent('test'), auth=by_header)
     async with lifespan(app):
         ann, bob = caller(app, 'ann'), caller(app, 'bob')
@@ -85,7 +85,7 @@ async def test_a_list_shows_the_callers_own_tasks_only() -> None:
 
 
 @covers('same contextId from two callers')
-async def test_the_same_context_id_names_two_contexts_that_know_nothing_of_each_other() -> None:
+async def test_same_context_id_of_two_callers_is_two_contexts() -> None:
     app = to_a2a(Agent(FunctionModel(heard)), auth=by_header)
     async with lifespan(app):
         for name in ('ann', 'bob', 'ann'):
@@ -97,7 +97,7 @@ async def test_the_same_context_id_names_two_contexts_that_know_nothing_of_each_
     assert texts(of_ann) == ['I am ann + I am ann + Who am I?']
 
 
-async def test_the_same_message_id_from_two_callers_is_two_messages() -> None:
+async def test_same_message_id_of_two_callers_is_two_messages() -> None:
     app = to_a2a(Agent('test'), auth=by_header)
     async with lifespan(app):
         sent = message('hello')
@@ -106,7 +106,7 @@ async def test_the_same_message_id_from_two_callers_is_two_messages() -> None:
     assert mine['id'] == again['id'] != yours['id']
 
 
-async def test_anonymous_callers_are_one_owner() -> None:
+async def test_anonymous_callers_share_tasks_and_contexts() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         task = await client.send(message('one', contextId='shared'))
         assert await client.get_task(task['id']) == task
@@ -136,7 +136,7 @@ def client_of(app: A2AApp, who: str) -> Client:
     return Client(app, headers={'X-Caller': who})
 
 
-async def test_a_team_has_its_tasks_and_conversations_together() -> None:
+async def test_team_shares_tasks_and_contexts() -> None:
     app = shared()
     async with lifespan(app), asyncio.timeout(LIMIT):
         first = await client_of(app, 'acme/ann').send('one')
@@ -146,7 +146,7 @@ async def test_a_team_has_its_tasks_and_conversations_together() -> None:
 
 
 @pytest.mark.parametrize('who', ['acme/carol', 'other/ann', 'other/bob', '/ann'])
-async def test_another_team_or_tenant_does_not_find_them(who: str) -> None:
+async def test_task_of_another_team_or_tenant_is_not_found(who: str) -> None:
     app = shared()
     async with lifespan(app), asyncio.timeout(LIMIT):
         first = await client_of(app, 'acme/ann').send('one')
@@ -156,7 +156,7 @@ async def test_another_team_or_tenant_does_not_find_them(who: str) -> None:
     assert texts(own) == ['two']
 
 
-async def test_a_team_lists_its_tasks() -> None:
+async def test_list_tasks_counts_the_tasks_of_the_team() -> None:
     app = shared()
     async with lifespan(app), asyncio.timeout(LIMIT):
         for who in ('acme/ann', 'acme/bob', 'acme/carol', 'other/ann'):
@@ -168,7 +168,7 @@ async def test_a_team_lists_its_tasks() -> None:
     assert sizes == [2, 2, 1, 1]
 
 
-async def test_the_python_api_takes_callers_as_they_authenticate() -> None:
+async def test_python_api_maps_callers_to_their_team() -> None:
     app = shared()
     ann, bob, carol = (Caller(id=name, tenant='acme') for name in TEAMS)
     async with lifespan(app), asyncio.timeout(LIMIT):
@@ -181,7 +181,7 @@ async def test_the_python_api_takes_callers_as_they_authenticate() -> None:
         assert await app.list_tasks() == []
 
 
-async def test_what_callers_may_have_they_may_have_together() -> None:
+async def test_team_shares_a_quota() -> None:
     quotas = Quotas(rates=Rate(1, timedelta(hours=1)))
     app = to_a2a(Agent('test'), auth=by_name, access=Access(owner=team), limits=Limits(quotas=quotas))
     async with lifespan(app), asyncio.timeout(LIMIT):
@@ -191,7 +191,7 @@ async def test_what_callers_may_have_they_may_have_together() -> None:
 
 
 @pytest.mark.parametrize('named', ['', None, 7])
-async def test_an_owner_has_a_name(named: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_owner_function_must_return_a_non_empty_string(named: Any, caplog: pytest.LogCaptureFixture) -> None:
     def wrong(_: Caller) -> Any:
         return named
 
@@ -201,12 +201,12 @@ async def test_an_owner_has_a_name(named: Any, caplog: pytest.LogCaptureFixture)
     assert f'Access.owner must return a string that is not empty, not {named!r}.' in caplog.text
 
 
-def test_owners_need_callers_that_are_known() -> None:
+def test_owner_function_requires_auth() -> None:
     with pytest.raises(TypeError, match=r'Access\.owner needs auth='):
         to_a2a(Agent('test'), access=Access(owner=team))
 
 
-def test_no_two_pairs_of_tenant_and_name_are_one_owner() -> None:
+def test_owners_of_distinct_tenant_and_name_pairs_differ() -> None:
     names = ['a', 'b', 'a/b', 'a%2Fb', '/', '%2F', ' ', 'ä', '']
     pairs = [(tenant, name) for tenant in names for name in names if name]
     owners = {Caller(id='x', tenant=tenant, owns_as=name).owner for tenant, name in pairs}
@@ -214,7 +214,7 @@ def test_no_two_pairs_of_tenant_and_name_are_one_owner() -> None:
     assert owners == {Caller(id=name, tenant=tenant).owner for tenant, name in pairs}
 
 
-async def test_a_message_is_run_for_whoever_sent_it_though_another_of_the_team_wrote_to_its_task_before() -> None:
+async def test_message_runs_as_the_sending_team_member() -> None:
     told: list[tuple[str, str, list[str], str]] = []
 
     def known(request: Request) -> Caller:

@@ -56,7 +56,7 @@ class Desk:
         return len(claims)
 
 
-async def test_a_run_reads_the_claims_of_its_caller() -> None:
+async def test_run_reads_claims_of_its_caller() -> None:
     calls: list[CallContext] = []
     for factory in (None, calls.append):
         app = to_a2a(Desk().agent, auth=by_header, deps_factory=factory)
@@ -67,7 +67,7 @@ async def test_a_run_reads_the_claims_of_its_caller() -> None:
     assert [call.caller.claims for call in calls] == [{'email': SECRET, 'groups': ['a', 'b']}]
 
 
-async def test_a_run_reads_any_name_of_its_caller() -> None:
+async def test_run_reads_caller_with_unusual_characters() -> None:
     callers: list[Caller] = []
     odd = Caller(id='\ud800 ü %41@', tenant='\udfff', scopes=frozenset({'\ud800', 'a:b'}))
     agent: Agent[Any, str] = Agent(TestModel())
@@ -82,7 +82,7 @@ async def test_a_run_reads_any_name_of_its_caller() -> None:
     assert [(caller, caller.scopes) for caller in callers] == [(odd, odd.scopes)]
 
 
-async def test_a_run_in_another_process_reads_the_claims(tmp_path: Path) -> None:
+async def test_run_in_another_process_reads_claims(tmp_path: Path) -> None:
     first = Desk()
     first.gate.clear()
     options: dict[str, Any] = {
@@ -100,7 +100,7 @@ async def test_a_run_in_another_process_reads_the_claims(tmp_path: Path) -> None
     assert texts(done) == ['2']
 
 
-async def test_no_log_and_no_span_has_claims(caplog: pytest.LogCaptureFixture) -> None:
+async def test_logs_and_spans_have_no_claims(caplog: pytest.LogCaptureFixture) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     settings = InstrumentationSettings(tracer_provider=provider)
@@ -115,12 +115,12 @@ async def test_no_log_and_no_span_has_claims(caplog: pytest.LogCaptureFixture) -
     assert SECRET not in caplog.text + repr(Caller(id='ann', claims={'email': SECRET}))
 
 
-def test_claims_are_no_part_of_the_owner() -> None:
+def test_claims_do_not_change_the_owner() -> None:
     plain, with_claims = Caller(id='ann'), Caller(id='ann', claims={'email': SECRET})
     assert (plain, hash(plain), plain.owner) == (with_claims, hash(with_claims), with_claims.owner)
 
 
-async def test_a_key_may_have_a_label() -> None:
+async def test_api_key_can_carry_claims() -> None:
     calls: list[CallContext] = []
     caller = Caller(id='ann', claims={'label': 'ci'})
     async with serving(
@@ -138,7 +138,7 @@ async def test_a_key_may_have_a_label() -> None:
     [{'at': b'bytes'}, {'n': float('nan')}, {1: 'a'}, {'set': {1}}, {'long': 'x' * 10_001}, {'half': '\ud800'}],
     ids=['bytes', 'NaN', 'number as a name', 'set', 'too long', 'surrogate'],
 )
-async def test_claims_that_are_no_json_are_refused(claims: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_claims_refuse_the_request(claims: Any, caplog: pytest.LogCaptureFixture) -> None:
     app = to_a2a(Agent('test'), auth=lambda _: Caller(id='ann', claims=claims))
     async with lifespan(app):
         error = await refused(Client(app).send())

@@ -123,7 +123,7 @@ async def until_it_waits(client: Client, task_id: str) -> None:
             await stream.until('TASK_STATE_AUTH_REQUIRED')
 
 
-async def test_a_tool_uses_the_credential_of_its_caller(caplog: pytest.LogCaptureFixture) -> None:
+async def test_tool_uses_credential_of_its_caller(caplog: pytest.LogCaptureFixture) -> None:
     desk = Desk()
     app = desk.app()
     with caplog.at_level(logging.DEBUG):
@@ -135,7 +135,7 @@ async def test_a_tool_uses_the_credential_of_its_caller(caplog: pytest.LogCaptur
     assert SECRET not in caplog.text + repr(task) + repr(Credential(value=SECRET, expires_in=1))
 
 
-async def test_an_exchange_may_be_a_plain_function() -> None:
+async def test_exchange_may_be_a_plain_function() -> None:
     desk = Desk()
     app = desk.app(lambda request, caller: Credential(value=f'{SECRET} of {caller.id}', expires_in=600))
     async with lifespan(app):
@@ -143,7 +143,7 @@ async def test_an_exchange_may_be_a_plain_function() -> None:
     assert desk.used == [f'{SECRET} of ann']
 
 
-async def test_a_streamed_message_brings_a_credential() -> None:
+async def test_streamed_message_brings_a_credential() -> None:
     desk = Desk()
     app = desk.app()
     async with lifespan(app), client_of(app).send_streaming('Go!') as stream:
@@ -151,7 +151,7 @@ async def test_a_streamed_message_brings_a_credential() -> None:
     assert desk.used == [f'{SECRET} of ann for first-token-of-ann']
 
 
-def test_the_error_of_a_missing_credential_can_be_pickled() -> None:
+def test_missing_credential_error_can_be_pickled() -> None:
     assert str(pickle.loads(pickle.dumps(NoCredential()))) == str(NoCredential())
 
 
@@ -168,7 +168,7 @@ async def rows(backend: str) -> list[Any]:
 
 
 @EACH_STORE
-async def test_another_process_reads_the_credential_with_an_older_key(backend: str) -> None:
+async def test_another_process_decrypts_credential_with_an_older_key(backend: str) -> None:
     first, second = Desk(), Desk()
     first.gate.clear()
     app = first.app(backend=backend, workers=Workers(drain_grace=0.01))
@@ -186,7 +186,7 @@ async def test_another_process_reads_the_credential_with_an_older_key(backend: s
     assert await rows(backend) == []
 
 
-async def test_a_task_without_a_credential_waits_and_the_answer_brings_one() -> None:
+async def test_task_without_credential_is_auth_required_until_sign_in() -> None:
     desk = Desk()
     app = desk.app(only_other)
     async with lifespan(app):
@@ -199,7 +199,7 @@ async def test_a_task_without_a_credential_waits_and_the_answer_brings_one() -> 
     assert desk.used == [f'{SECRET} of ann for other-token-of-ann']
 
 
-async def test_a_credential_for_one_pause_does_not_authorise_later_messages() -> None:
+async def test_credential_is_not_used_for_a_later_message() -> None:
     desk = Desk()
     app = desk.app(only_other)
     async with lifespan(app):
@@ -219,7 +219,7 @@ async def test_a_credential_for_one_pause_does_not_authorise_later_messages() ->
     assert desk.used == [f'{SECRET} of ann for other-token-of-ann']
 
 
-async def test_a_credential_of_before_is_not_used_after_its_time() -> None:
+async def test_expired_credential_is_not_used() -> None:
     desk = Desk()
     app = desk.app(returns(Credential(value=SECRET, expires_in=0.0001)))
     async with lifespan(app):
@@ -257,7 +257,7 @@ NONSENSE = (
     [(fails, -32000), (exits, -32000), (hangs, -32000), *((returns(value), -32603) for value in NONSENSE)],
     ids=['fails', 'exits', 'hangs', 'text', 'empty', 'long', 'lines', 'zero', 'NaN', 'text as time', 'number'],
 )
-async def test_a_message_without_a_usable_exchange_is_refused_and_not_stored(
+async def test_failed_exchange_refuses_the_message(
     exchange: Callable[[Request, Caller], Awaitable[Any]], code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk = Desk()
@@ -273,7 +273,7 @@ async def test_a_message_without_a_usable_exchange_is_refused_and_not_stored(
 
 
 @EACH_STORE
-async def test_the_end_of_a_task_erases_its_credential(backend: str) -> None:
+async def test_credential_is_erased_when_the_task_ends(backend: str) -> None:
     desk = Desk()
     desk.gate.clear()
     app = desk.app(backend=backend)
@@ -292,7 +292,9 @@ async def test_the_end_of_a_task_erases_its_credential(backend: str) -> None:
     await asyncio.to_thread(app.backend.close)
 
 
-async def test_a_credential_without_its_key_is_no_credential(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_undecryptable_credential_leaves_the_task_auth_required(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     backend = f'sqlite:///{tmp_path}/desk.db'
     first, second = Desk(), Desk()
     first.gate.clear()
@@ -311,7 +313,7 @@ async def test_a_credential_without_its_key_is_no_credential(tmp_path: Path, cap
     assert f'No key of Credentials.keys decrypts the credential of task {task["id"]}.' in caplog.text
 
 
-async def test_a_run_outside_of_a_task_has_no_credential() -> None:
+async def test_run_outside_a_task_has_no_credential() -> None:
     agent = Agent('test')
 
     @agent.tool
@@ -323,7 +325,7 @@ async def test_a_run_outside_of_a_task_has_no_credential() -> None:
     assert (await agent.run('Go!')).output == '{"fetch":"none"}'
 
 
-def test_options_that_exclude_each_other_are_refused() -> None:
+def test_invalid_credentials_options_are_rejected() -> None:
     access = Access(credentials=Credentials(exchange=exchanged, keys=[KEY]))
     auth = BearerAuth(TOKENS)
     with pytest.raises(TypeError, match=r'Access.credentials needs auth='):
@@ -338,7 +340,7 @@ def test_options_that_exclude_each_other_are_refused() -> None:
         Credentials(exchange=exchanged, keys=[])
 
 
-async def test_an_approver_never_renews_the_credential() -> None:
+async def test_approver_does_not_replace_the_credential() -> None:
     used: list[str] = []
     exchanges: list[str] = []
     agent: Agent[Any, Any] = Agent(TestModel(), name='desk')
@@ -406,7 +408,7 @@ def mail_app(mail: Mail, exchange: Callable[[Request, Caller], Awaitable[Any]], 
     )
 
 
-async def test_a_toolset_without_a_credential_lets_the_task_wait_before_its_first_step() -> None:
+async def test_toolset_without_credential_pauses_before_the_first_step() -> None:
     mail = Mail()
     app = mail_app(mail, only_other)
     async with lifespan(app):
@@ -420,7 +422,7 @@ async def test_a_toolset_without_a_credential_lets_the_task_wait_before_its_firs
 
 
 @each_backend('memory', 'sqlite')
-async def test_an_approved_call_runs_once_the_caller_brings_another_credential(backend: str) -> None:
+async def test_approved_call_runs_after_the_owner_signs_in(backend: str) -> None:
     mail = Mail()
     app = mail_app(mail, exchanged, approvals=Approvals(approvers='approve'), backend=backend)
     async with lifespan(app):
@@ -463,7 +465,7 @@ class Post(FunctionToolset[Any]):
 
 @EACH_STORE
 @pytest.mark.parametrize('listed', [False, True], ids=['at its start', 'in the tool'])
-async def test_all_texts_reach_the_model_however_often_a_run_lacks_a_credential(backend: str, listed: bool) -> None:
+async def test_messages_sent_while_auth_required_all_reach_the_model(backend: str, listed: bool) -> None:
     def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         spoken = heard(messages)
         return ModelResponse(parts=[TextPart(' + '.join(spoken)) if 'fetched' in spoken else ToolCallPart('fetch', {})])
@@ -487,7 +489,7 @@ async def test_all_texts_reach_the_model_however_often_a_run_lacks_a_credential(
 
 
 @EACH_STORE
-async def test_a_run_that_resumes_without_a_credential_waits_and_then_asks_the_model_again(backend: str) -> None:
+async def test_resumed_run_waits_for_a_missing_credential(backend: str) -> None:
     async def hang() -> str:
         """Read the mail."""
         running.set()

@@ -124,7 +124,7 @@ FOUND: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize('found', FOUND.values(), ids=list(FOUND))
 @pytest.mark.parametrize('is_async', [False, True])
-async def test_only_a_caller_with_an_id_is_let_in(
+async def test_auth_function_must_return_a_caller_with_id(
     found: Callable[[], Any], is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def authenticate(_: Request) -> Any:
@@ -135,13 +135,13 @@ async def test_only_a_caller_with_an_id_is_let_in(
     assert _named(caplog, 'auth=', authenticate)
 
 
-async def test_a_coroutine_is_no_caller(caplog: pytest.LogCaptureFixture) -> None:
+async def test_auth_function_returning_nested_coroutine_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     async with untouched(auth=_forgets_to_await) as client:
         refusal(await client.post(send()), status=401, id=None)
     assert _named(caplog, 'auth=', _forgets_to_await)
 
 
-async def test_each_of_all_ways_has_to_find_a_caller_with_an_id(caplog: pytest.LogCaptureFixture) -> None:
+async def test_all_of_needs_a_caller_id_from_every_part(caplog: pytest.LogCaptureFixture) -> None:
     ann = BearerAuth({TOKEN: 'ann'})
     for auth in (Careless(), AllOf(ann, Careless()), AllOf(Careless(), ann)):
         async with untouched(auth=auth) as client:
@@ -151,7 +151,7 @@ async def test_each_of_all_ways_has_to_find_a_caller_with_an_id(caplog: pytest.L
 
 
 @each_wrong
-async def test_a_tenant_is_allowed_by_true_only(wrong: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+async def test_tenant_is_allowed_only_by_true(wrong: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     async with untouched(auth=BearerAuth({TOKEN: 'ann'}), access=Access(tenants=wrong)) as client:
         answer = await client.post(send(), BEARER, path='/acme/')
     assert 'is not a tenant of this caller' in refusal(answer).message
@@ -159,7 +159,7 @@ async def test_a_tenant_is_allowed_by_true_only(wrong: Callable[..., Any], caplo
 
 
 @each_wrong
-async def test_an_approver_is_named_by_true_only(wrong: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+async def test_approver_is_allowed_only_by_true(wrong: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     tools = Tools()
     app = to_a2a(tools.agent, auth=BearerAuth({TOKEN: 'ann'}), approvals=Approvals(approvers=wrong))
     client = Client(app, headers=BEARER)
@@ -200,7 +200,7 @@ def check_refusal(error: RpcError, caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize('name', ['auth=', 'Access.tenants', 'Access.extended_card'])
-async def test_a_function_that_exits_refuses_the_request(
+async def test_exit_in_an_operator_function_refuses_the_request(
     name: str, exits: Exits, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with untouched(**options_of(exits, name)) as client:
@@ -210,7 +210,7 @@ async def test_a_function_that_exits_refuses_the_request(
 
 
 @pytest.mark.parametrize('raised', RAISED)
-async def test_an_owner_that_exits_refuses_the_request(raised: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_exit_in_owner_function_refuses_the_request(raised: str, caplog: pytest.LogCaptureFixture) -> None:
     def leave(_: Caller) -> str:
         raise RAISED[raised]()
 
@@ -219,9 +219,7 @@ async def test_an_owner_that_exits_refuses_the_request(raised: str, caplog: pyte
     check_refusal(error, caplog)
 
 
-async def test_approvers_that_exit_refuse_the_decision_and_leave_the_task_waiting(
-    exits: Exits, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_exit_in_approvers_leaves_the_task_waiting(exits: Exits, caplog: pytest.LogCaptureFixture) -> None:
     tools = Tools()
     async with serving(tools.agent, auth=identify, approvals=Approvals(approvers=exits)) as client:
         task = await client.send('delete')
@@ -231,7 +229,7 @@ async def test_approvers_that_exit_refuse_the_decision_and_leave_the_task_waitin
     assert tools.deleted == []
 
 
-async def test_the_server_goes_on_serving(exits: Exits) -> None:
+async def test_server_keeps_serving_after_exit_in_auth(exits: Exits) -> None:
     app = to_a2a(Agent('test'), auth=lambda request: exits() if 'x-caller' in request.headers else Caller(id='ann'))
     async with lifespan(app):
         with pytest.raises(RpcError):
@@ -257,7 +255,7 @@ class Endless:
 
 
 @pytest.mark.parametrize('name', FUNCTIONS)
-async def test_a_function_that_cancels_its_own_task_refuses_the_request(
+async def test_operator_function_cancelling_its_task_refuses_the_request(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def leave(*_: Any) -> Any:
@@ -275,7 +273,7 @@ async def test_a_function_that_cancels_its_own_task_refuses_the_request(
     assert answer.headers['x-correlation-id'] in caplog.text
 
 
-async def test_a_request_that_its_server_cancels_ends_though_a_function_cancels_it_too() -> None:
+async def test_request_cancelled_by_server_ends_though_auth_cancels_too() -> None:
     begun = asyncio.Event()
 
     async def leave(_: Any) -> None:
@@ -297,7 +295,7 @@ async def test_a_request_that_its_server_cancels_ends_though_a_function_cancels_
 
 
 @pytest.mark.parametrize('name', FUNCTIONS)
-async def test_a_function_that_does_not_return_is_given_up(
+async def test_hanging_operator_function_times_out(
     name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_info, 'PATIENCE', 0.01)
@@ -330,7 +328,7 @@ class Leaving(Exchange):
 
 
 @pytest.mark.parametrize('name', ['auth=', 'Messages.reply'])
-async def test_a_function_ends_with_the_client(name: str) -> None:
+async def test_operator_function_is_cancelled_when_the_client_leaves(name: str) -> None:
     endless = Endless()
     app = to_a2a(Agent('test'), **options_of(endless, name))
     async with asyncio.timeout(LIMIT), lifespan(app):
@@ -342,7 +340,7 @@ async def test_a_function_ends_with_the_client(name: str) -> None:
         assert await app.list_tasks() == []
 
 
-async def test_over_a_connection_a_function_ends_with_the_client() -> None:
+async def test_auth_function_is_cancelled_when_the_socket_closes() -> None:
     begun, ended = threading.Event(), threading.Event()
 
     async def endless(_: Any) -> Caller:
@@ -366,7 +364,7 @@ async def test_over_a_connection_a_function_ends_with_the_client() -> None:
 
 
 @pytest.mark.parametrize('pieces', [1, 3])
-async def test_a_body_that_comes_while_the_client_is_watched_is_read(pieces: int) -> None:
+async def test_body_sent_during_authentication_is_read(pieces: int) -> None:
     decide = asyncio.Event()
 
     async def auth(_: Any) -> Caller:

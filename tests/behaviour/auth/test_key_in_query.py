@@ -48,7 +48,7 @@ JSON = {'Content-Type': 'application/json'}
         ('GET', CARD, {'Host': 'evil.example'}, 421),
     ],
 )
-async def test_whatever_is_asked_for_the_key_is_gone_when_the_answer_begins(
+async def test_key_is_redacted_from_scope_when_the_response_starts(
     verb: str, path: str, headers: dict[str, str], status: int
 ) -> None:
     app = to_a2a(Agent('test'), auth=AUTH, access=Access(cors=[APP], allowed_hosts=['testserver']))
@@ -78,9 +78,7 @@ TOKENS = BearerAuth({ANN: 'ann'})
     ],
     ids=['right', 'wrong', 'not needed', 'not reached', 'none', 'elsewhere'],
 )
-async def test_a_key_in_the_query_is_not_left_there_for_access_logs(
-    auth: Any, key: str, status: int, left: bytes
-) -> None:
+async def test_only_the_key_parameter_is_redacted_from_the_query(auth: Any, key: str, status: int, left: bytes) -> None:
     async with lifespan(app := to_a2a(Agent('test'), auth=auth)):
         body = rpc('GetTask', {'id': 'no-such-task'})
         exchange = Exchange(app, 'POST', f'/?x=%C3%A9&{key}&empty=', bearer(ANN) | JSON, body)
@@ -115,7 +113,7 @@ IN_HEADER: dict[str, SecurityScheme] = {
         ({}, f'access_token={BOB}'),
     ],
 )
-async def test_credentials_of_every_scheme_are_gone_from_the_query(options: dict[str, Any], query: str) -> None:
+async def test_credentials_of_every_scheme_are_redacted_from_the_query(options: dict[str, Any], query: str) -> None:
     app = to_a2a(Agent('test'), **options)
     async with lifespan(app):
         exchange = Exchange(app, 'GET', f'/tasks?{query}&x=1', {'A2A-Version': '1.0'}, b'')
@@ -139,7 +137,7 @@ async def test_credentials_of_every_scheme_are_gone_from_the_query(options: dict
     ],
 )
 @pytest.mark.parametrize('auth', [AUTH, APIKeyAuth({BOB: 'bob'}, header='Key')], ids=['query', 'header'])
-async def test_a_key_in_a_form_that_is_not_read_is_gone_as_well(query: str, auth: APIKeyAuth) -> None:
+async def test_key_in_unrecognized_form_is_redacted(query: str, auth: APIKeyAuth) -> None:
     async with lifespan(app := to_a2a(Agent('test'), auth=auth)):
         exchange = Exchange(app, 'GET', f'/tasks?{query.format(BOB)}&x=1', {}, b'')
         start = await exchange.next()
@@ -161,7 +159,7 @@ class Recording:
         await self.app(scope, receive, send)
 
 
-async def test_middleware_of_the_app_does_not_see_the_key_and_the_caller_is_known_all_the_same() -> None:
+async def test_middleware_sees_no_key_and_the_caller_is_authenticated() -> None:
     seen: list[str] = []
     app = to_a2a(Agent('test'), auth=AUTH, middleware=[Middleware(Recording, seen=seen)])
     async with lifespan(app):
@@ -175,7 +173,7 @@ async def greet(websocket: WebSocket) -> None:
     await websocket.close()
 
 
-async def test_the_key_of_a_websocket_is_not_left_either() -> None:
+async def test_key_is_redacted_from_a_websocket_query() -> None:
     app = to_a2a(Agent('test'), auth=AUTH, routes=[WebSocketRoute('/ws', greet)])
     scope: dict[str, Any] = {
         'type': 'websocket',
@@ -205,9 +203,7 @@ async def test_the_key_of_a_websocket_is_not_left_either() -> None:
         ('/elsewhere', 'evil.example', 421),
     ],
 )
-def test_the_access_log_of_a_server_has_no_key(
-    path: str, host: str, status: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_access_log_has_no_key(path: str, host: str, status: int, caplog: pytest.LogCaptureFixture) -> None:
     parent = Starlette()
     mount(parent, '/agent', to_a2a(Agent('test'), auth=AUTH))
     with caplog.at_level(logging.INFO), serve(parent, log_config=None, log_level='info') as server:

@@ -112,7 +112,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> str:
 # --- failed runs ----------------------------------------------------------------------------------------------------
 
 
-def test_every_class_of_failure_is_shown() -> None:
+def test_documented_failure_kinds_are_all_tested() -> None:
     documented = {kind for kind, *_ in table(ROOT / 'docs' / 'errors.md', 'Kind')}
     others = {SHUTDOWN.kind, EXPIRED_ATTEMPTS.kind, 'expired'}
     own = {'bad-input', 'refused-file', 'tool-conflict'}
@@ -121,7 +121,7 @@ def test_every_class_of_failure_is_shown() -> None:
 
 
 @pytest.mark.parametrize(('kind', 'error'), ERRORS, ids=[type(error).__name__ for _, error in ERRORS])
-async def test_a_failed_run_is_one_of_the_fixed_sentences_and_a_correlation_id(
+async def test_failed_run_shows_fixed_sentence_and_correlation_id(
     kind: str, error: BaseException, spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, 'pydantic_ai_a2a')
@@ -146,7 +146,7 @@ async def test_a_failed_run_is_one_of_the_fixed_sentences_and_a_correlation_id(
     assert KEY not in caplog.text
 
 
-async def test_a_task_that_ends_with_its_server_says_so() -> None:
+async def test_task_ended_by_shutdown_says_the_server_shut_down() -> None:
     held = asyncio.Event()
 
     async def hold(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -184,7 +184,7 @@ class Raising(TaskReader):
         raise self.error from ValueError(SECRET)
 
 
-async def test_an_error_is_its_own_sentence_and_a_correlation_id(
+async def test_a2a_error_shows_only_its_own_sentence(
     subtests: pytest.Subtests, spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = to_a2a(Agent('test'), auth=APIKeyAuth({KEY: 'ann'}))
@@ -202,7 +202,7 @@ async def test_an_error_is_its_own_sentence_and_a_correlation_id(
                 assert (SECRET in caplog.text) is (error in (errors.AgentUnavailable, errors.AgentUnusable))
 
 
-async def test_what_is_no_error_of_the_protocol_is_an_internal_one(
+async def test_store_exception_is_an_internal_error_with_correlation_id(
     spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = to_a2a(Agent('test'), auth=APIKeyAuth({KEY: 'ann'}))
@@ -231,7 +231,7 @@ BAD: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(('operation', 'params'), BAD)
-async def test_a_refusal_does_not_repeat_what_was_sent(
+async def test_refusal_does_not_repeat_request_content(
     operation: str, params: Any, spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, 'pydantic_ai_a2a')
@@ -256,7 +256,7 @@ async def think(
         yield {1: DeltaToolCall(name=f'look_{SECRET}', json_args=f'{{"where": "{SECRET}"}}', tool_call_id=SECRET)}
 
 
-async def test_prompts_thoughts_and_tools_stay_inside(spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
+async def test_prompts_thoughts_and_tools_are_not_exposed(spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, 'pydantic_ai_a2a')
 
     def look(where: str) -> str:

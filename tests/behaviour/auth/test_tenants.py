@@ -35,7 +35,7 @@ def of(app: Any, key: str, tenant: str = '') -> Client:
 
 
 @BOTH
-async def test_a_path_names_a_tenant_in_which_the_caller_acts(path: str) -> None:
+async def test_path_selects_the_tenant(path: str) -> None:
     app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=['acme', 'umbrella']))
     async with lifespan(app):
         client = Client(app, path=path, headers={'X-API-Key': ANN})
@@ -55,7 +55,7 @@ async def refused(client: Client, task_id: str) -> int:
     return error.value.code
 
 
-async def test_params_name_it_as_well() -> None:
+async def test_params_select_the_tenant() -> None:
     app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=True))
     async with lifespan(app):
         client = of(app, ANN)
@@ -72,9 +72,7 @@ async def test_params_name_it_as_well() -> None:
 
 
 @pytest.mark.parametrize('tenant', ['umbrella', 'a' * 257, 'a\x01', '%2e%2e'])
-async def test_a_tenant_that_there_is_not_and_one_of_others_are_the_same(
-    tenant: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unknown_and_foreign_tenants_get_the_same_refusal(tenant: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, 'pydantic_ai_a2a.audit')
     async with untouched(auth=AUTH, access=Access(tenants=['acme', 'other'])) as client:
         known = {'X-API-Key': ANN}
@@ -95,7 +93,7 @@ def not_umbrella(caller: Caller, name: str) -> bool:
 
 
 @pytest.mark.parametrize('tenant', ['umbrella', 'tasks', 'message:x', '..', 'a' * 257, 'a\u2028b', 'v1', 'health'])
-async def test_params_name_no_other(tenant: str) -> None:
+async def test_invalid_or_forbidden_tenant_in_params_is_refused(tenant: str) -> None:
     async with untouched(auth=AUTH, access=Access(tenants=not_umbrella)) as client:
         answers = [
             await client.post(rpc('SendMessage', {'message': message(), 'tenant': tenant}), {'X-API-Key': key})
@@ -104,7 +102,7 @@ async def test_params_name_no_other(tenant: str) -> None:
     assert [(error.code, error.message) for error in map(refusal, answers)] == [(-32602, NONE)] * 2
 
 
-async def test_what_the_path_and_the_params_say_must_agree() -> None:
+async def test_tenants_in_path_and_params_must_agree() -> None:
     async with untouched(access=Access(tenants=True)) as client:
         said = {'message': message(), 'tenant': 'umbrella'}
         error = refusal(await client.post(rpc('SendMessage', said), path='/acme/'))
@@ -121,7 +119,7 @@ async def test_what_the_path_and_the_params_say_must_agree() -> None:
         ('DELETE', '/tasks/t/pushNotificationConfigs/c'),
     ],
 )
-async def test_what_the_path_and_the_query_say_must_agree(verb: str, path: str) -> None:
+async def test_tenants_in_path_and_query_must_agree(verb: str, path: str) -> None:
     access = Access(tenants=True, extended_card={'version': '2'})
     async with untouched(auth=AUTH, access=access, push=Push()) as client:
         known = {'X-API-Key': ANN}
@@ -135,7 +133,7 @@ def refusal_of_http(answer: Answer) -> list[str]:
     return [each['field'] for each in answer.json['error']['details'][1]['fieldViolations']]
 
 
-async def test_credentials_that_say_a_tenant_need_no_path() -> None:
+async def test_tenant_of_the_credentials_needs_no_path() -> None:
     app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=['umbrella']))
     async with lifespan(app):
         task = await of(app, BOB).send()
@@ -144,7 +142,7 @@ async def test_credentials_that_say_a_tenant_need_no_path() -> None:
     assert same['id'] == owned['id'] == task['id']
 
 
-async def test_a_function_says_who_may_act_in_which() -> None:
+async def test_tenants_function_decides_per_caller() -> None:
     async def allowed(caller: Caller, name: str) -> bool:
         return name == f'{caller.id}s-company'
 
@@ -157,7 +155,7 @@ async def test_a_function_says_who_may_act_in_which() -> None:
     assert (state_of(task), owned['id']) == ('COMPLETED', task['id'])
 
 
-async def test_whose_tasks_are_is_said_within_the_tenant() -> None:
+async def test_owner_function_receives_the_selected_tenant() -> None:
     app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=True, owner=lambda caller: f'team of {caller.tenant}'))
     async with lifespan(app):
         task = await of(app, ANN, 'acme').send()
@@ -166,7 +164,7 @@ async def test_whose_tasks_are_is_said_within_the_tenant() -> None:
     assert (same['id'], other) == (task['id'], -32001)
 
 
-async def test_another_tenants_name_begins_no_other_rate() -> None:
+async def test_rate_is_shared_by_all_tenants_of_a_caller() -> None:
     app = to_a2a(
         Agent('test'),
         auth=AUTH,
@@ -179,7 +177,7 @@ async def test_another_tenants_name_begins_no_other_rate() -> None:
     assert (codes, other) == ([-32001, -32000], -32001)
 
 
-async def test_anonymous_callers_of_two_tenants_are_two_owners() -> None:
+async def test_anonymous_callers_of_two_tenants_have_separate_tasks() -> None:
     async with serving(Agent('test'), access=Access(tenants=['a', 'b'])) as client:
         task = await Client(client.app, path='/a/').send()
         assert (await Client(client.app, path='/a').get_task(task['id']))['id'] == task['id']
@@ -187,7 +185,7 @@ async def test_anonymous_callers_of_two_tenants_are_two_owners() -> None:
 
 
 @pytest.mark.parametrize('names', [{}, {'tenant': 'acme'}])
-async def test_without_tenants_what_a_request_names_means_nothing(names: Mapping[str, str]) -> None:
+async def test_tenants_false_ignores_params_and_hides_tenant_paths(names: Mapping[str, str]) -> None:
     app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=False))
     async with lifespan(app):
         task = (await of(app, ANN).call('SendMessage', {'message': message(), **names}))['task']
@@ -196,7 +194,7 @@ async def test_without_tenants_what_a_request_names_means_nothing(names: Mapping
     assert (owned['id'], nothing.status) == (task['id'], 404)
 
 
-async def test_without_tenants_both_bindings_serve_a_request_that_names_one() -> None:
+async def test_by_default_a_named_tenant_is_accepted_and_ignored() -> None:
     async with serving(Agent('test'), auth=AUTH) as client:
         known = {'X-API-Key': ANN}
 
@@ -216,7 +214,7 @@ async def test_without_tenants_both_bindings_serve_a_request_that_names_one() ->
     assert [reserved.status, unsaid.status] == [404, 401]
 
 
-async def test_the_apps_own_paths_stay_what_they_are() -> None:
+async def test_app_paths_cannot_be_tenants() -> None:
     own = [Route('/own/{rest:path}', PlainTextResponse('own')), Mount('/app', PlainTextResponse('app'))]
     async with serving(Agent('test'), access=Access(tenants=True), routes=own) as client:
         paths = ('/own/tasks', '/app/tasks', '/health/live', CARD)
@@ -234,7 +232,7 @@ async def test_the_apps_own_paths_stay_what_they_are() -> None:
         to_a2a(Agent('test'), access=Access(tenants='acme'))
 
 
-async def test_the_card_of_a_tenant_says_how_clients_name_it() -> None:
+async def test_agent_card_of_a_tenant_names_the_tenant() -> None:
     app, parent = to_a2a(Agent('test', name='joker'), access=Access(tenants=['acme'])), Starlette()
     mount(parent, '/agent', app)
     async with lifespan(parent):
@@ -255,7 +253,7 @@ async def test_the_card_of_a_tenant_says_how_clients_name_it() -> None:
     assert 'tenant' not in str(plain)
 
 
-async def test_the_extended_card_is_that_of_the_tenant() -> None:
+async def test_extended_agent_card_is_built_for_the_tenant() -> None:
     async with serving(
         Agent('test'),
         auth=AUTH,
@@ -267,14 +265,14 @@ async def test_the_extended_card_is_that_of_the_tenant() -> None:
 
 
 @pytest.mark.parametrize('method', ['GetExtendedAgentCard', 'GetTaskPushNotificationConfig'])
-async def test_params_that_are_read_late_name_it_too(method: str) -> None:
+async def test_card_and_webhook_operations_refuse_a_forbidden_tenant(method: str) -> None:
     async with untouched(auth=AUTH, access=Access(tenants=['acme'], extended_card={'version': '2'})) as client:
         params = {'tenant': 'umbrella', 'taskId': 't', 'id': 'c'}
         error = refusal(await client.post(rpc(method, params), {'X-API-Key': ANN}))
     assert (error.code, error.message) == (-32602, NONE)
 
 
-async def test_what_is_no_name_is_refused_there() -> None:
+async def test_non_string_tenant_is_refused() -> None:
     async with untouched(auth=AUTH, access=Access(tenants=True, extended_card={'version': '2'})) as client:
         error = refusal(await client.post(rpc('GetExtendedAgentCard', {'tenant': 5}), {'X-API-Key': ANN}))
     assert (error.code, error.fields) == (-32602, ['tenant'])
@@ -291,9 +289,7 @@ async def test_what_is_no_name_is_refused_there() -> None:
         ('POST', '/v1/message:send', 400, 'VERSION_NOT_SUPPORTED'),
     ],
 )
-async def test_http_says_of_a_tenants_paths_what_it_says_of_its_own(
-    verb: str, path: str, status: int, reason: str
-) -> None:
+async def test_http_errors_are_the_same_below_a_tenant_path(verb: str, path: str, status: int, reason: str) -> None:
     async with untouched(access=Access(tenants=True)) as client:
         for tenant in ('', '/acme'):
             answer = await Exchange(client.app, verb, tenant + path, {}, b'').answer()
@@ -302,7 +298,7 @@ async def test_http_says_of_a_tenants_paths_what_it_says_of_its_own(
 
 
 @pytest.mark.parametrize(('verb', 'path'), PATHS.values(), ids=PATHS)
-async def test_every_path_of_http_is_served_below_a_tenants(verb: str, path: str) -> None:
+async def test_every_http_path_is_served_below_a_tenant_path(verb: str, path: str) -> None:
     async with untouched(access=Access(tenants=True), push=Push()) as client:
         refusals: list[Any] = []
         for tenant in ('', '/acme', '/tenant:of%2Fours'):
@@ -315,7 +311,7 @@ async def test_every_path_of_http_is_served_below_a_tenants(verb: str, path: str
 
 
 @pytest.mark.parametrize('path', ['/acme', '/acme/nothing', '/tasks/tasks/t:none/x', '/a%0Ab/tasks/t/x'])
-async def test_there_is_nothing_below_what_is_no_tenants_path(path: str) -> None:
+async def test_path_outside_tenant_operations_is_404(path: str) -> None:
     async with untouched(access=Access(tenants=True)) as client:
         assert (await Exchange(client.app, 'DELETE', path, {}, b'').answer()).status == 404
 
@@ -324,7 +320,7 @@ def caller_of(request: Request) -> Caller:
     return Caller(id=request.headers['x-caller'], tenant='acme')
 
 
-async def test_functions_that_authenticate_say_a_tenant_that_holds_as_well() -> None:
+async def test_tenant_of_the_authenticated_caller_cannot_be_changed() -> None:
     async with serving(Agent('test'), auth=caller_of, access=Access(tenants=True)) as client:
         headers = {'X-Caller': 'eve'}
         task = await Client(client.app, path='/acme/', headers=headers).send()
@@ -332,7 +328,7 @@ async def test_functions_that_authenticate_say_a_tenant_that_holds_as_well() -> 
             await Client(client.app, path='/umbrella/', headers=headers).get_task(task['id'])
 
 
-async def test_the_audit_log_has_the_tenant_that_a_refused_request_named(caplog: pytest.LogCaptureFixture) -> None:
+async def test_audit_record_has_the_requested_tenant(caplog: pytest.LogCaptureFixture) -> None:
     parts = [{'url': 'https://10.0.0.1/a.png', 'mediaType': 'image/png'}]
     async with untouched(auth=AUTH, access=Access(tenants=['umbrella'])) as client:
         headers = {'X-API-Key': ANN}

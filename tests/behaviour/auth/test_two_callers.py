@@ -256,7 +256,7 @@ class TwoCallers(RuleBasedStateMachine):
         return task
 
 
-def test_two_callers_know_nothing_of_each_other() -> None:
+def test_two_callers_stay_isolated_in_random_operations() -> None:
     steps = 650 if LONG else 40  # of which some are nobody's
     checks = [HealthCheck.large_base_example, HealthCheck.too_slow] if LONG else []
     run_state_machine_as_test(
@@ -304,7 +304,7 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @each_backend('memory', 'sqlite')
 @pytest.mark.parametrize('state', ['COMPLETED', 'WORKING'])
-async def test_what_is_anothers_takes_the_same_steps_as_what_is_nobodys(
+async def test_foreign_and_unknown_tasks_run_the_same_sql(
     state: str, backend: str, statements: list[str], subtests: pytest.Subtests
 ) -> None:
     begun, gate = asyncio.Event(), asyncio.Event()

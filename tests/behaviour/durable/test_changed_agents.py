@@ -78,7 +78,7 @@ def deploys(request: pytest.FixtureRequest, tmp_path: Path, engine: str) -> Depl
 
 @pytest.mark.long
 @pytest.mark.parametrize('change', size(['parameters', 'toolset', 'output'], [*HEARS]))
-async def test_run_whose_agent_changes_ends_or_says_so(deploys: Deploys, engine: str, change: str) -> None:
+async def test_run_after_deploy_continues_or_fails_as_changed_agent(deploys: Deploys, engine: str, change: str) -> None:
     with deploys.server() as server:
         task = await server.send('hello', wait=False)
         await server.gates.reached('look')
@@ -100,9 +100,7 @@ async def test_run_whose_agent_changes_ends_or_says_so(deploys: Deploys, engine:
 
 @pytest.mark.long
 @pytest.mark.parametrize('change', size(['renamed', 'default'], ['gone', 'renamed', 'parameters', 'default']))
-async def test_call_that_was_approved_reaches_no_tool_that_was_changed(
-    deploys: Deploys, change: str, tmp_path: Path
-) -> None:
+async def test_approved_call_does_not_run_changed_tool(deploys: Deploys, change: str, tmp_path: Path) -> None:
     deploys.asks_for_approval()
     with deploys.server() as server:
         task = await server.send('hello')

@@ -59,7 +59,7 @@ class Breaking:
 
 
 @pytest.mark.parametrize('unread', [False, True], ids=['ends', 'goes on'])
-async def test_a_failure_that_may_have_been_stored_is_charged_once(unread: bool, tmp_path: Path) -> None:
+async def test_failure_stored_without_answer_is_charged_once(unread: bool, tmp_path: Path) -> None:
     backend, breaking = backend_in(tmp_path), Breaking()
     backend.queue = InDoubt(backend.queue)
     async with serving(breaking.agent, backend=backend, limits=Limits(quotas=QUOTAS), workers=WORKERS) as client:
@@ -103,7 +103,7 @@ class ChargesInDoubt(QuotaStore):
         raise StoreUnavailable
 
 
-async def test_a_run_that_may_have_been_charged_when_its_task_was_taken_away_is_charged_once(tmp_path: Path) -> None:
+async def test_repeated_charge_of_canceled_run_counts_once(tmp_path: Path) -> None:
     backend, breaking = backend_in(tmp_path), Breaking()
     backend.quotas = quotas = ChargesInDoubt(backend.quotas)
     async with serving(breaking.agent, backend=backend, limits=Limits(quotas=QUOTAS), workers=WORKERS) as client:
@@ -118,7 +118,7 @@ async def test_a_run_that_may_have_been_charged_when_its_task_was_taken_away_is_
     backend.close()
 
 
-async def test_a_run_that_may_have_been_charged_is_charged_once_although_its_task_is_erased_meanwhile(
+async def test_repeated_charge_of_erased_task_counts_once(
     tmp_path: Path,
 ) -> None:
     backend, breaking = backend_in(tmp_path), Breaking()
@@ -148,7 +148,7 @@ class Unreachable(WrappedQueue):
         raise StoreUnavailable
 
 
-async def test_a_run_whose_task_was_taken_away_is_charged_although_its_end_met_no_store(tmp_path: Path) -> None:
+async def test_canceled_run_is_charged_despite_store_outage(tmp_path: Path) -> None:
     backend, breaking = backend_in(tmp_path), Breaking()
     backend.queue, backend.quotas = Unreachable(backend.queue), (quotas := ChargesInDoubt(backend.quotas))
     async with serving(breaking.agent, backend=backend, limits=Limits(quotas=QUOTAS), workers=WORKERS) as client:

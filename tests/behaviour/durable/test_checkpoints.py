@@ -62,7 +62,7 @@ CASES = [(kind, point) for kind in KINDS for point in POINTS] + [('validated', '
 
 
 @pytest.mark.parametrize(('kind', 'point'), CASES)
-async def test_a_run_that_was_handed_back_comes_to_what_it_would_have_come_to(kind: str, point: str, url: str) -> None:
+async def test_interrupted_run_resumes_with_same_result(kind: str, point: str, url: str) -> None:
     undisturbed, steps = Steps(kind), Steps(kind)
     async with served(undisturbed.agent) as client:
         expected = [said(await client.send(message(text, contextId='c'))) for text in ('one', 'two', 'three')]
@@ -82,7 +82,7 @@ async def test_a_run_that_was_handed_back_comes_to_what_it_would_have_come_to(ki
     assert Counter(done) - Counter(undisturbed.done) == Counter(again)
 
 
-async def test_a_run_may_be_handed_back_again_and_again(url: str) -> None:
+async def test_run_survives_repeated_handovers(url: str) -> None:
     steps = Steps()
     task_id = await left_at('model 1', steps, backend=url)
     for point in POINTS[1:]:
@@ -97,7 +97,7 @@ async def test_a_run_may_be_handed_back_again_and_again(url: str) -> None:
     assert Counter(steps.done) == dict.fromkeys(WHOLE, 2)
 
 
-async def test_each_run_of_a_task_goes_on_from_its_own_steps(url: str) -> None:
+async def test_each_run_resumes_from_its_own_checkpoint(url: str) -> None:
     undisturbed, steps = Steps(), Steps()
     async with served(undisturbed.agent) as client:
         for text in ('one', 'two'):
@@ -118,7 +118,7 @@ async def test_each_run_of_a_task_goes_on_from_its_own_steps(url: str) -> None:
     assert Counter(steps.done) - Counter(undisturbed.done) == Counter(['model 2', 'tool 1', 'tool 11'])
 
 
-async def test_usage_limits_hold_for_all_attempts_together(url: str) -> None:
+async def test_usage_limits_count_all_attempts(url: str) -> None:
     steps = Steps()
     task_id = await left_at('tool 2', steps, backend=url, usage_limits=UsageLimits(request_limit=2))
     async with served(steps.agent, backend=url, usage_limits=UsageLimits(request_limit=2)) as client:
@@ -127,7 +127,7 @@ async def test_usage_limits_hold_for_all_attempts_together(url: str) -> None:
     assert 'model 3' not in steps.done
 
 
-async def test_a_stream_goes_on_in_the_next_process_and_says_nothing_twice(url: str) -> None:
+async def test_stream_resumes_in_next_process_without_repeats(url: str) -> None:
     steps = Steps('streamed')
     held = steps.hold('middle 3')
     async with served(steps.agent, backend=url, results=PIECES) as client, client.live.send_streaming('one') as stream:
@@ -160,7 +160,7 @@ def notes(events: Sequence[Event]) -> list[str]:
     return [part['text'] for status in updates if 'message' in status for part in status['message']['parts']]
 
 
-async def test_a_tool_call_that_is_made_again_has_the_same_id_and_the_same_idempotency_key(url: str) -> None:
+async def test_repeated_tool_call_keeps_id_and_idempotency_key(url: str) -> None:
     steps = Steps()
     task_id = await left_at('tool 1', steps, backend=url)
     async with served(steps.agent, backend=url) as client:
@@ -175,7 +175,7 @@ def mine(_: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize('metadata', [mine(None), mine])
-async def test_metadata_of_the_agent_and_of_the_app_stands_beside_it(metadata: Any) -> None:
+async def test_run_metadata_merges_agent_app_and_a2a_metadata(metadata: Any) -> None:
     told: list[Any] = []
 
     def look(ctx: RunContext[object]) -> None:
@@ -188,7 +188,7 @@ async def test_metadata_of_the_agent_and_of_the_app_stands_beside_it(metadata: A
     assert told == [{'its': 3, 'mine': 1, 'a2a': run}]
 
 
-async def test_a_run_that_was_handed_back_and_then_cancelled_leaves_what_was_done_of_it(url: str) -> None:
+async def test_canceled_run_keeps_messages_from_before_handover(url: str) -> None:
     steps = Steps()
     task_id = await left_at('tool 2', steps, backend=url)
     held = steps.hold('model 3')
@@ -228,7 +228,7 @@ def file(url: str) -> Iterator[SqliteFileBackend]:
     made.close()
 
 
-async def test_each_step_stores_what_it_adds_together_with_what_the_agent_says_of_it(file: SqliteFileBackend) -> None:
+async def test_checkpoint_stores_new_messages_with_their_events(file: SqliteFileBackend) -> None:
     saves = file.queue = Saves(file.queue)
     async with serving(Steps().agent, backend=file) as client:
         await client.send(message('one', contextId='c'))
@@ -247,16 +247,14 @@ def validated(agent: Agent[Any, Any]) -> Agent[Any, Any]:
     [Steps('structured').agent, Steps('processed').agent, Steps('validated').agent, validated(Steps().agent)],
     ids=['output tool', 'capability', 'output function', 'output validator'],
 )
-async def test_an_answer_that_code_of_the_user_receives_is_stored(
-    agent: Agent[Any, Any], file: SqliteFileBackend
-) -> None:
+async def test_final_response_for_user_code_is_checkpointed(agent: Agent[Any, Any], file: SqliteFileBackend) -> None:
     saves = file.queue = Saves(file.queue)
     async with serving(agent, backend=file) as client:
         await client.send(message('one', contextId='c'))
     assert saves.saved[-1][0][-2:] == [4, 5]
 
 
-async def test_a_run_lost_before_its_end_is_stored_repeats_the_last_request_and_no_tool(url: str) -> None:
+async def test_run_lost_before_end_repeats_only_last_request(url: str) -> None:
     steps, lost = Steps(), SqliteFileBackend(SqliteFile.of(url), 'agent', reader_lag=10**6)
     loses = lost.queue = LosesEnds(lost.queue)
     async with served(steps.agent, backend=lost) as client:
@@ -271,14 +269,14 @@ async def test_a_run_lost_before_its_end_is_stored_repeats_the_last_request_and_
     assert steps.done == [*WHOLE, 'model 3']
 
 
-async def test_a_run_of_one_step_stores_none(file: SqliteFileBackend) -> None:
+async def test_single_step_run_stores_no_checkpoint(file: SqliteFileBackend) -> None:
     saves = file.queue = Saves(file.queue)
     async with serving(Agent(FunctionModel(heard)), backend=file) as client:
         await client.send('one')
     assert saves.saved == []
 
 
-async def test_no_step_is_stored_in_memory() -> None:
+async def test_memory_backend_stores_no_checkpoint() -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     saves = backend.queue = Saves(backend.queue)
     async with serving(Steps().agent, backend=backend) as client:
@@ -299,7 +297,7 @@ WRITES = re.compile(r'\b(INSERT INTO|UPDATE|DELETE FROM) (task|checkpoint|event|
     ],
     ids=['no step', 'one', 'two'],
 )
-async def test_a_task_takes_as_many_commits_as_the_documentation_says(
+async def test_task_takes_documented_number_of_commits(
     agent: Callable[[], Agent[Any, Any]], commits: int, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statements: list[str] = []
@@ -323,7 +321,7 @@ def heard_of(name: str) -> str:
     return f'{name} is well'
 
 
-async def test_dependencies_instructions_and_retries_begin_anew_with_each_attempt(url: str) -> None:
+async def test_attempt_starts_with_fresh_deps_and_retries(url: str) -> None:
     deps, reached, held = count(1), asyncio.Event(), [True]
     seen: list[tuple[int, str | None]] = []
 
@@ -379,7 +377,7 @@ class HoldsNotes(WrappedQueue):
         await super().emit(claim, events, status, checkpoint)
 
 
-async def test_a_conversation_goes_on_after_a_run_that_was_cancelled_before_its_tools_began() -> None:
+async def test_conversation_continues_after_cancel_before_tools_start() -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     holds = backend.queue = HoldsNotes(backend.queue)
     steps = Steps()

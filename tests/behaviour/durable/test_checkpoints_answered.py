@@ -135,9 +135,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize('kind', KINDS)
 @pytest.mark.parametrize('case', CASES)
-async def test_calls_that_were_answered_are_carried_out_once_although_the_run_is_handed_over(
-    case: str, kind: str, url: str
-) -> None:
+async def test_answered_tool_calls_run_once_across_handovers(case: str, kind: str, url: str) -> None:
     undisturbed, asked = Asked(kind), Asked(kind)
     async with served(undisturbed.agent) as client:
         expected = await ended(client, await answered(client, case))
@@ -154,9 +152,7 @@ async def test_calls_that_were_answered_are_carried_out_once_although_the_run_is
 
 
 @pytest.mark.parametrize('case', CASES)
-async def test_a_run_that_was_handed_over_after_its_calls_were_answered_and_is_then_cancelled_leaves_their_results(
-    case: str, url: str
-) -> None:
+async def test_canceled_run_keeps_results_of_answered_calls(case: str, url: str) -> None:
     asked = Asked('plain')
     task_id = await left_at_answers(asked, case, url)
     held = asked.hold(len(CASES[case][0]))
@@ -171,9 +167,7 @@ async def test_a_run_that_was_handed_over_after_its_calls_were_answered_and_is_t
 
 
 @pytest.mark.parametrize('case', CASES)
-async def test_calls_that_were_answered_are_not_carried_out_again_for_a_dead_letter_that_is_retried(
-    case: str, url: str
-) -> None:
+async def test_dead_letter_retry_skips_answered_calls(case: str, url: str) -> None:
     asked = Asked('plain')
     task_id = await left_at_answers(asked, case, url)
     deleted = [*asked.deleted]

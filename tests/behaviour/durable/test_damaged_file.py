@@ -49,7 +49,7 @@ def replace(file: Path) -> None:
     ('take_away', 'happened'),
     [(delete, 'was deleted while it is open'), (replace, 'was replaced by another file while it is open')],
 )
-async def test_a_server_whose_file_is_taken_away_takes_no_messages_until_it_is_back(
+async def test_server_without_sqlite_file_refuses_messages(
     take_away: Callable[[Path], None], happened: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clerk, file = Clerk(), tmp_path / 'agent.db'
@@ -73,9 +73,7 @@ async def test_a_server_whose_file_is_taken_away_takes_no_messages_until_it_is_b
 
 @BELOW
 @covers(ROW)
-async def test_a_server_whose_file_loses_its_wal_takes_no_messages_until_it_is_restarted_and_loses_no_task(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_server_with_lost_wal_refuses_messages(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / 'agent.db'
     backend = f'sqlite:///{file}'
     async with serving(Agent(FunctionModel(heard), name='agent'), backend=backend) as client:
@@ -105,7 +103,7 @@ def damage(file: Path) -> None:
 
 @BELOW
 @covers(ROW)
-async def test_a_file_that_is_damaged_while_it_is_open_is_named_in_the_log_and_by_commands(
+async def test_damaged_file_is_reported_by_log_and_commands(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / 'agent.db'
@@ -125,7 +123,7 @@ async def test_a_file_that_is_damaged_while_it_is_open_is_named_in_the_log_and_b
     assert 'the file is damaged: ' in capsys.readouterr().err
 
 
-def test_a_command_that_meets_a_damaged_page_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_reports_damaged_sqlite_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / 'agent.db'
     connect(SqliteFile(path=file)).close()
     with closing(sqlite3.connect(file)) as other:
@@ -141,7 +139,7 @@ def test_a_command_that_meets_a_damaged_page_says_so(tmp_path: Path, capsys: pyt
     assert 'try again later. (the file is damaged: database disk image is malformed' in capsys.readouterr().err
 
 
-async def test_a_new_file_can_be_read_by_its_owner_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_new_file_is_readable_only_by_owner(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     before = os.umask(0)
     try:
         async with serving(
@@ -155,9 +153,7 @@ async def test_a_new_file_can_be_read_by_its_owner_alone(tmp_path: Path, caplog:
     assert caplog.messages == []
 
 
-async def test_a_file_that_others_can_read_stays_as_it_is_and_the_log_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_world_readable_file_is_logged_and_unchanged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / 'agent.db'
     file.touch()
     file.chmod(0o644)
@@ -187,7 +183,7 @@ LONG = ARTIFACT.replace(':body', """'{"a":"' || hex(zeroblob(100000))""")
 @only('1.0', '0.3 has no lists')
 @covers(ROW)
 @pytest.mark.parametrize('statement', [*BROKEN, LONG])
-async def test_a_task_that_is_damaged_in_the_store_is_left_out_of_lists(
+async def test_list_tasks_omits_damaged_task(
     statement: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filing, 'EVERY', 1)  # the ends of the other tasks file the tasks before
@@ -208,7 +204,7 @@ async def test_a_task_that_is_damaged_in_the_store_is_left_out_of_lists(
 
 @covers(ROW)
 @pytest.mark.parametrize('statement', BROKEN)
-async def test_a_task_that_is_damaged_in_the_store_is_an_internal_error_with_a_log_line(
+async def test_get_damaged_task_is_logged_internal_error(
     statement: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / 'agent.db'
@@ -223,7 +219,7 @@ async def test_a_task_that_is_damaged_in_the_store_is_an_internal_error_with_a_l
     assert damaged in str(record.exc_info and record.exc_info[1])
 
 
-async def test_a_task_in_an_unknown_state_can_be_erased_alone_and_with_its_context(tmp_path: Path) -> None:
+async def test_task_in_unknown_state_can_be_erased(tmp_path: Path) -> None:
     file = tmp_path / 'agent.db'
     async with serving(Agent(FunctionModel(heard), name='agent'), backend=f'sqlite:///{file}') as client:
         app = client.a2a_app

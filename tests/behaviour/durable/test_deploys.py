@@ -56,7 +56,7 @@ def url(request: pytest.FixtureRequest) -> str:
     return request.getfixturevalue('postgres_url')
 
 
-async def test_older_processes_go_on_and_start_after_steps_that_only_add(url: str) -> None:
+async def test_additive_migration_does_not_stop_older_version(url: str) -> None:
     stage = Stage()
     stage.open('two', 'three')
     async with serving(stage.agent, backend=url) as client:
@@ -71,7 +71,7 @@ async def test_older_processes_go_on_and_start_after_steps_that_only_add(url: st
         assert texts(await client.send(message('three', contextId='c'))) == ['one + two + three']
 
 
-async def test_older_processes_go_on_but_do_not_start_after_a_step_that_they_cannot_bear(url: str) -> None:
+async def test_older_version_cannot_start_after_breaking_migration(url: str) -> None:
     agent = Agent(FunctionModel(heard), name='ada')
     async with serving(agent, backend=url) as client:
         await client.send('one')

@@ -44,7 +44,7 @@ def ids(events: list[Event]) -> list[int]:
     return [event.id for event in events]
 
 
-async def test_tasks_and_conversations_outlive_the_app(url: str) -> None:
+async def test_tasks_and_conversations_survive_restart(url: str) -> None:
     agent = Agent(FunctionModel(heard), name='agent')
     async with serving(agent, backend=url) as client:
         first = await client.send(message('one', contextId='c'))
@@ -56,7 +56,7 @@ async def test_tasks_and_conversations_outlive_the_app(url: str) -> None:
 
 
 @covers('SIGTERM')
-async def test_what_did_not_finish_before_a_server_stops_goes_on_in_the_next_one(url: str) -> None:
+async def test_unfinished_tasks_continue_after_restart(url: str) -> None:
     stage = Stage()
     async with serving(stage.agent, backend=url, workers=Workers(running=1)) as client:
         first = await client.send(message('one', contextId='c'), returnImmediately=True)
@@ -74,7 +74,7 @@ async def test_what_did_not_finish_before_a_server_stops_goes_on_in_the_next_one
 
 
 @covers('SIGTERM')
-async def test_who_waits_for_a_task_is_told_how_far_it_is_when_the_server_stops(url: str) -> None:
+async def test_blocking_send_returns_unfinished_task_at_shutdown(url: str) -> None:
     stage = Stage()
     async with (
         asyncio.TaskGroup() as waiting,
@@ -88,7 +88,7 @@ async def test_who_waits_for_a_task_is_told_how_far_it_is_when_the_server_stops(
     assert (state_of(running.result()), state_of(queued.result())) == ('WORKING', 'SUBMITTED')
 
 
-async def test_a_namespace_keeps_agents_in_one_file_apart(file: str) -> None:
+async def test_namespaces_separate_agents_in_a_shared_file(file: str) -> None:
     agent = Agent(FunctionModel(heard), name='ada')
     async with (
         serving(agent, backend=file) as client,
@@ -100,7 +100,7 @@ async def test_a_namespace_keeps_agents_in_one_file_apart(file: str) -> None:
             to_a2a(agent, backend=file)
 
 
-async def test_what_another_process_leaves_to_this_one_is_run_here(url: str) -> None:
+async def test_task_submitted_by_second_process_is_run(url: str) -> None:
     there = open_store(url, 'agent')
     async with serving(Agent(FunctionModel(heard), name='agent'), backend=url) as client:
         await values.submit(there, values.message('hi', new='t', owner='/'))
@@ -128,7 +128,7 @@ class Cargo:
 carried: ContextVar[Cargo] = ContextVar('carried')
 
 
-async def test_a_waiting_task_that_another_process_has_taken_is_let_go_with_what_its_request_carried(url: str) -> None:
+async def test_request_context_is_freed_after_takeover(url: str) -> None:
     stage = Stage()
     backend, there = (open_store(url, 'agent') for _ in range(2))
     queue = backend.queue = Beating(backend.queue)
@@ -184,7 +184,7 @@ def read(events: list[Event]) -> str:
     return text
 
 
-async def test_all_that_is_streamed_is_read_in_order_and_can_be_resumed_after_a_restart(url: str) -> None:
+async def test_stream_is_complete_and_resumable_after_restart(url: str) -> None:
     agent = speaker()
     results = Results(interval=0)
     async with serving(agent, backend=url, results=results) as client, client.live.send_streaming('1000') as stream:
@@ -198,14 +198,14 @@ async def test_all_that_is_streamed_is_read_in_order_and_can_be_resumed_after_a_
         assert texts(await client.get_task(task_id)) == [said(1000)]
 
 
-async def test_what_a_run_said_before_it_failed_is_kept(url: str) -> None:
+async def test_streamed_text_of_failed_run_is_kept(url: str) -> None:
     async with serving(speaker(fails=True), backend=url) as client, client.live.send_streaming('150') as stream:
         events = await stream.rest()
         task = await client.get_task(events[0].result['task']['id'])
     assert (state_of(task), texts(task), read(events)) == ('FAILED', [said(150)], said(150))
 
 
-async def test_a_run_that_is_cancelled_while_it_streams_keeps_what_was_said(url: str) -> None:
+async def test_streamed_text_of_canceled_run_is_kept(url: str) -> None:
     agent = speaker(gate=asyncio.Event())
     async with serving(agent, backend=url) as client, client.live.send_streaming('200') as stream:
         begun = [await anext(stream)]
@@ -219,7 +219,7 @@ async def test_a_run_that_is_cancelled_while_it_streams_keeps_what_was_said(url:
 
 
 @covers('five 1 s tasks at once')
-async def test_many_tasks_at_once_are_all_done(url: str) -> None:
+async def test_fifty_concurrent_tasks_all_complete(url: str) -> None:
     async with serving(Agent(FunctionModel(heard), name='agent'), backend=url) as client:
         done = await asyncio.gather(*(client.send(message(f'{n}', contextId=f'c{n % 5}')) for n in range(50)))
     assert [state_of(task) for task in done] == ['COMPLETED'] * 50
@@ -227,7 +227,7 @@ async def test_many_tasks_at_once_are_all_done(url: str) -> None:
     assert len(longest.split(' + ')) == 10
 
 
-def test_an_app_can_be_used_from_one_event_loop_after_the_other(url: str) -> None:
+def test_app_works_in_successive_event_loops(url: str) -> None:
     app = to_a2a(Agent(FunctionModel(heard), name='agent'), backend=url)
 
     async def send(text: str) -> list[str]:
@@ -236,7 +236,7 @@ def test_an_app_can_be_used_from_one_event_loop_after_the_other(url: str) -> Non
     assert [asyncio.run(send(text)) for text in ('one', 'two')] == [['one'], ['one + two']]
 
 
-async def test_an_app_can_be_made_without_its_file(file: str, tmp_path: Path) -> None:
+async def test_app_creates_sqlite_file_only_at_startup(file: str, tmp_path: Path) -> None:
     app = to_a2a(Agent(FunctionModel(heard), name='agent'), backend=file)
     assert list(tmp_path.iterdir()) == []
     async with lifespan(app):
@@ -244,7 +244,7 @@ async def test_an_app_can_be_made_without_its_file(file: str, tmp_path: Path) ->
 
 
 @covers('`--workers 2`')
-def test_memory_is_refused_where_several_processes_serve_the_app(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_backend_is_refused_for_several_processes(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent(FunctionModel(heard), name='agent')
     config = uvicorn.Config('module:app', workers=4)
     monkeypatch.setattr(multiprocessing.current_process(), '_kwargs', {'config': config}, raising=False)

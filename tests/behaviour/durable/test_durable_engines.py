@@ -45,7 +45,7 @@ async def launched(folder: Path) -> AsyncGenerator[None]:
         await asyncio.to_thread(DBOS.destroy)
 
 
-async def test_an_agent_with_a_durability_capability_is_served_as_any_other(tmp_path: Path) -> None:
+async def test_durable_agent_without_engine_starts_no_workflow(tmp_path: Path) -> None:
     tools = Tools(name='agent', capabilities=[DBOSDurability()])
     url = f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
     async with launched(tmp_path):
@@ -60,7 +60,7 @@ async def test_an_agent_with_a_durability_capability_is_served_as_any_other(tmp_
     assert (state_of(task), texts(done)) == ('INPUT_REQUIRED', ['delete + deleted a'])
 
 
-async def test_a_run_of_such_an_agent_is_cancelled_with_its_task(tmp_path: Path) -> None:
+async def test_cancel_stops_run_of_durable_agent(tmp_path: Path) -> None:
     running, stopped = asyncio.Event(), asyncio.Event()
     agent = Agent(TestModel(), name='agent', capabilities=[DBOSDurability()])
 
@@ -79,7 +79,7 @@ async def test_a_run_of_such_an_agent_is_cancelled_with_its_task(tmp_path: Path)
     assert stopped.is_set()
 
 
-async def test_a_workflow_that_a_tool_starts_is_done_once_when_the_tool_is_called_again(tmp_path: Path) -> None:
+async def test_workflow_of_repeated_tool_call_runs_once(tmp_path: Path) -> None:
     done, paying, paid = list[str](), asyncio.Event(), asyncio.Event()
     agent = Agent(TestModel(custom_output_text='Booked.'), name='agent')
 
@@ -114,7 +114,7 @@ async def test_a_workflow_that_a_tool_starts_is_done_once_when_the_tool_is_calle
     assert done == ['tool', 'pay', 'tool']
 
 
-def test_a_wrapper_that_no_run_would_get_past_is_refused_when_the_app_is_made() -> None:
+def test_dbos_agent_wrapper_is_refused() -> None:
     with pytest.warns(PydanticAIDeprecationWarning):
         agent = DBOSAgent(Agent(TestModel(), name='agent'))  # pyright: ignore[reportDeprecated]
     told = r'DBOSAgent takes no cancellation: give to_a2a\(\) .* capability DBOSDurability\.'
@@ -136,7 +136,7 @@ class TemporalAgent(WrapperAgent[Any, Any]):
     __module__ = 'pydantic_ai.durable_exec.temporal._agent'
 
 
-def test_so_are_those_of_other_engines() -> None:
+def test_prefect_and_temporal_agent_wrappers_are_refused() -> None:
     agent = Agent(TestModel(), name='agent')
     with pytest.raises(TypeError, match=r'PrefectAgent takes no cancellation: .* PrefectDurability'):
         to_a2a(PrefectAgent(agent))
@@ -144,12 +144,12 @@ def test_so_are_those_of_other_engines() -> None:
         to_a2a(TemporalAgent(agent), timeout=5.0)
 
 
-async def test_a_worker_of_the_users_own_may_run_any_agent() -> None:
+async def test_custom_worker_may_run_prefect_agent() -> None:
     async with serving(PrefectAgent(Agent(TestModel(), name='agent')), workers=Workers(worker=Acting())) as client:
         assert state_of(await client.send('complete')) == 'COMPLETED'
 
 
-async def test_a_wrapper_without_an_option_that_it_refuses_is_served() -> None:
+async def test_temporal_agent_wrapper_without_timeout_is_served() -> None:
     async with serving(TemporalAgent(Agent(TestModel(custom_output_text='Hi.'), name='agent'))) as client:
         assert texts(await client.send(message('hello'))) == ['Hi.']
 
@@ -162,7 +162,7 @@ def kit(tmp_path: Path) -> DbosKit:
     return DbosKit(tmp_path)
 
 
-async def test_a_workflow_that_no_task_of_this_process_has_waits(kit: DbosKit) -> None:
+async def test_workflow_without_task_stays_pending(kit: DbosKit) -> None:
     async with serving(kit.agent(TestModel()), **kit.options()) as client:
         task = await client.send('hello')
         fork = await DBOS.fork_workflow_async(f'{task["id"]}.1', 1)
@@ -173,7 +173,7 @@ async def test_a_workflow_that_no_task_of_this_process_has_waits(kit: DbosKit) -
         assert (await fork.get_status()).status == 'PENDING'
 
 
-async def test_apps_of_a_process_share_one_engine_and_a_second_dbos_is_refused(kit: DbosKit, tmp_path: Path) -> None:
+async def test_second_dbos_engine_in_process_is_refused(kit: DbosKit, tmp_path: Path) -> None:
     shared = kit.options()
     other: dict[str, Any] = {
         'backend': f'sqlite:///{tmp_path}/other.db',

@@ -73,9 +73,7 @@ def start(tmp_path: Path, store: str) -> Start:
 
 @SERVERS
 @covers('SIGTERM')
-async def test_a_task_whose_process_was_killed_is_done_by_the_next_one_and_its_conversation_goes_on(
-    start: Start, options: tuple[str, ...]
-) -> None:
+async def test_next_process_completes_task_of_killed_process(start: Start, options: tuple[str, ...]) -> None:
     with start('puppet:app', *options, lease=1.0) as remote:
         before = await remote.send('say hello', contextId='c')
         task = await remote.send('wait gate', contextId='c', wait=False)
@@ -102,9 +100,7 @@ BOUNDED = ('--timeout-graceful-shutdown', '1')
 
 @pytest.mark.long
 @pytest.mark.parametrize(('store', 'hours'), CLOCKS, ids=lambda value: HOURS.get(value, value), indirect=['store'])
-async def test_a_wall_clock_that_is_set_takes_no_task_away_and_lets_lost_ones_go_on(
-    start: Start, store: str, tmp_path: Path, hours: int
-) -> None:
+async def test_wall_clock_jump_does_not_affect_leases(start: Start, store: str, tmp_path: Path, hours: int) -> None:
     gates = [f'gate{n}' for n in range(12)]
     with start('puppet:app', *BOUNDED, lease=6.0) as one, start('puppet:app', *BOUNDED, lease=6.0) as two:
         senders = zip(gates, cycle((one, two)), strict=False)
@@ -139,7 +135,7 @@ async def attempts_of(store: str) -> dict[str, int]:
     return {row['id']: row['attempt'] for row in rows}
 
 
-async def test_a_summary_of_one_process_is_read_by_the_others(start: Start) -> None:
+async def test_conversation_summary_is_shared_between_processes(start: Start) -> None:
     with start('apps:compacting') as one, start('apps:compacting') as two:
         senders = zip(range(12), cycle((one, two)), strict=False)
         answered = [texts(await sender.send(f'{n}', contextId='c')) for n, sender in senders]
@@ -148,9 +144,7 @@ async def test_a_summary_of_one_process_is_read_by_the_others(start: Start) -> N
 
 
 @FILE
-async def test_what_a_process_does_that_was_stopped_past_its_lease_is_dropped_when_it_wakes_up(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_late_result_of_paused_process_is_dropped(start: Start, tmp_path: Path) -> None:
     with start('puppet:app', *BOUNDED, lease=3.0) as one, start('puppet:app', *BOUNDED, lease=3.0) as two:
         task = await one.send('wait gate', wait=False)
         here, there = await where('gate', one, two)
@@ -176,9 +170,7 @@ async def test_what_a_process_does_that_was_stopped_past_its_lease_is_dropped_wh
 @FILE
 @SERVERS
 @covers('cancel a running task')
-async def test_a_task_whose_process_hangs_is_canceled_by_another_one_and_its_context_goes_on(
-    start: Start, tmp_path: Path, options: tuple[str, ...]
-) -> None:
+async def test_task_of_hung_process_can_be_canceled(start: Start, tmp_path: Path, options: tuple[str, ...]) -> None:
     hasty = partial(start, 'puppet:app', *BOUNDED, *options, cancel_grace=0.1)
     with hasty() as one, hasty() as two:
         task = await one.send('use gate', wait=False)
@@ -209,9 +201,7 @@ async def noticed(here: Remote, there: Remote) -> None:
 
 
 @SERVERS
-async def test_a_task_of_one_process_is_read_streamed_continued_and_canceled_in_another_one(
-    start: Start, options: tuple[str, ...]
-) -> None:
+async def test_task_is_usable_from_every_process(start: Start, options: tuple[str, ...]) -> None:
     app = partial(start, 'puppet:app', *BOUNDED, *options)
     with app() as one, app() as two:
         task = await one.send('use gate', wait=False)
@@ -242,7 +232,7 @@ async def test_a_task_of_one_process_is_read_streamed_continued_and_canceled_in_
 @pytest.mark.long
 @pytest.mark.parametrize('store', size(['file'], ['file', 'postgres']), indirect=True)
 @covers('`--workers 2`')
-async def test_workers_of_one_server_share_their_tasks(start: Start) -> None:
+async def test_uvicorn_workers_share_tasks(start: Start) -> None:
     with (
         reserved_port() as reserved,  # uvicorn does not say which port its workers have got
         start('apps:clerk', '--port', f'{port_of(reserved)}', '--workers', '2') as remote,
@@ -256,7 +246,7 @@ async def test_workers_of_one_server_share_their_tasks(start: Start) -> None:
 
 
 @covers('`--workers 2`')
-def test_workers_of_one_server_are_refused_in_memory() -> None:
+def test_uvicorn_workers_with_memory_store_are_refused() -> None:
     with uvicorn('tests.e2e.apps:app', '--workers', '2') as server:
         server.wait_for('2 server processes cannot share tasks in memory: use backend=')
 
@@ -294,9 +284,7 @@ async def renewed(store: str) -> bool:
 @pytest.mark.long
 @pytest.mark.parametrize('store', size(['postgres'], ['file', 'postgres']), indirect=True)
 @covers('storage error in one task')
-async def test_a_task_stays_with_its_process_after_an_outage_that_was_longer_than_the_lease(
-    start: Start, store: str, tmp_path: Path
-) -> None:
+async def test_long_store_outage_does_not_move_task(start: Start, store: str, tmp_path: Path) -> None:
     lease = 12.0  # a process that comes back has a third of it to renew, before another may claim the task
     with start('apps:clerk', *BOUNDED, lease=lease) as one, start('apps:clerk', *BOUNDED, lease=lease) as two:
         task = await one.send('held', wait=False)
@@ -312,7 +300,7 @@ async def test_a_task_stays_with_its_process_after_an_outage_that_was_longer_tha
 
 @pytest.mark.long
 @pytest.mark.parametrize('store', size(['postgres'], ['file', 'postgres']), indirect=True)
-async def test_each_task_ends_once_while_a_process_is_killed(start: Start, store: str, tmp_path: Path) -> None:
+async def test_each_task_ends_once_despite_killed_process(start: Start, store: str, tmp_path: Path) -> None:
     ledger = tmp_path / 'ledger.txt'
     with start('apps:clerk', *BOUNDED, lease=6.0) as one, start('apps:clerk', *BOUNDED, lease=6.0) as two:
         held = await one.send('held', wait=False)
@@ -340,7 +328,7 @@ async def test_each_task_ends_once_while_a_process_is_killed(start: Start, store
 
 
 @SERVERS
-async def test_a_message_that_one_process_takes_enters_the_run_of_another(
+async def test_message_enters_run_of_a_different_process(
     start: Start, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     app = partial(start, 'apps:steered_clerk', *BOUNDED, *options)
@@ -369,9 +357,7 @@ def stored(folder: Path, query: str) -> Any:
 
 
 @FILE
-async def test_a_run_that_was_killed_in_its_fourth_step_does_no_step_before_it_again(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_killed_run_resumes_at_its_interrupted_step(start: Start, tmp_path: Path) -> None:
     with start('steps:app', lease=1.0) as remote:
         await remote.send('recall', contextId='c')
         task = await remote.send('stop at model-4', contextId='c', wait=False)
@@ -399,9 +385,7 @@ async def test_a_run_that_was_killed_in_its_fourth_step_does_no_step_before_it_a
 
 
 @FILE
-async def test_a_run_may_be_killed_several_times_and_its_tools_see_which_attempt_it_is(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_tools_see_attempt_number_after_each_kill(start: Start, tmp_path: Path) -> None:
     with start('steps:app', lease=1.0) as remote:
         task_id = (await remote.send('stop at tool-2 model-4', wait=False))['id']
         await remote.gates.reached('tool-2')
@@ -426,7 +410,7 @@ async def test_a_run_may_be_killed_several_times_and_its_tools_see_which_attempt
     assert (usage['requests'], usage['tool_calls']) == (5, 4)
 
 
-async def test_a_message_that_a_tool_has_enqueued_survives_a_killed_run(start: Start) -> None:
+async def test_message_enqueued_by_tool_survives_killed_run(start: Start) -> None:
     with start('steps:app', lease=1.0) as remote:
         task_id = (await remote.send('enqueue stop at model-3', wait=False))['id']
         await remote.gates.reached('model-3')
@@ -456,9 +440,7 @@ async def stopped(remote: Remote, task_id: str) -> dict[str, Any]:
 
 
 @FILE
-async def test_the_tools_of_a_task_survive_a_killed_run_a_pause_and_a_killed_run_after_the_answer(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_client_tools_survive_kills_and_pause(start: Start, tmp_path: Path) -> None:
     declared = {CLIENT_TOOLS_URI: {'tools': [tool(), tool('fetch')]}}
     with start('apps:declaring', lease=1.0) as remote:
         task_id = (await remote.send('go', wait=False, metadata=declared))['id']

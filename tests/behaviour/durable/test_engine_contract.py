@@ -61,7 +61,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(('kit', 'name'), CASES, indirect=['kit'])
-async def test_task_ends_as_without_an_engine(kit: Kit, name: str, tmp_path: Path) -> None:
+async def test_engine_run_matches_plain_run_or_documentation(kit: Kit, name: str, tmp_path: Path) -> None:
     if name not in EXPECTED:
         EXPECTED[name] = await seen(name, Plain(tmp_path))
     expected = EXPECTED[name]
@@ -79,5 +79,5 @@ async def test_task_ends_as_without_an_engine(kit: Kit, name: str, tmp_path: Pat
             assert not [word for word in re.findall(r'`(.+?)`', said[place]) if word not in str(what)], what
 
 
-def test_each_row_of_the_page_is_a_scenario() -> None:
+def test_every_documented_difference_has_a_scenario() -> None:
     assert not rows().keys() - SCENARIOS.keys()

@@ -90,7 +90,7 @@ def rows(kit: Kit) -> dict[str, int]:
     return {table: count for table, count in counts.items() if count}
 
 
-async def test_an_erasure_during_a_run_ends_its_workflow_and_leaves_nothing(kit: Kit) -> None:
+async def test_erasure_ends_workflow_and_deletes_all_rows(kit: Kit) -> None:
     waiting = Waiting(kit)
     async with serving(waiting.agent, limits=PATIENT, **kit.options()) as client:
         await begun(client, 'hello')
@@ -107,7 +107,7 @@ async def test_an_erasure_during_a_run_ends_its_workflow_and_leaves_nothing(kit:
     assert waiting.answers == 1
 
 
-async def test_a_deadline_ends_the_workflow(kit: Kit) -> None:
+async def test_run_timeout_fails_task_and_workflow(kit: Kit) -> None:
     waiting = Waiting(kit)
     async with serving(waiting.agent, timeout=1.0, **kit.options()) as client:  # most often, the tool has begun
         task = await client.send('hello')
@@ -118,7 +118,7 @@ async def test_a_deadline_ends_the_workflow(kit: Kit) -> None:
 
 
 @TEMPORAL
-async def test_a_cancel_does_not_wait_for_a_tool_that_goes_on(kit: Kit) -> None:
+async def test_cancel_does_not_wait_for_uncooperative_tool(kit: Kit) -> None:
     running, released = asyncio.Event(), asyncio.Event()
     agent = kit.agent(TestModel())
 
@@ -149,7 +149,7 @@ async def erased(backend: Backend, task_id: str) -> None:
 
 @TEMPORAL
 @pytest.mark.parametrize('end', [canceled, erased])
-async def test_a_task_that_ends_without_a_server_ends_its_workflow_at_the_next_step(
+async def test_workflow_without_server_stops_when_task_ends(
     kit: TemporalKit, end: Callable[[Backend, str], Any]
 ) -> None:
     waiting = Waiting(kit)
@@ -168,7 +168,7 @@ async def test_a_task_that_ends_without_a_server_ends_its_workflow_at_the_next_s
 
 
 @TEMPORAL
-async def test_a_workflow_whose_cancel_temporal_refuses_ends_before_its_next_step(kit: TemporalKit) -> None:
+async def test_workflow_stops_although_temporal_refuses_cancel(kit: TemporalKit) -> None:
     waiting, forced = Waiting(kit), fixed(Limits, cancel_grace=0.05)
     options = kit.options()
     options['engine'] = Temporal(kit.address, task_queue=kit.queue, interceptors=[Refuses('signal_workflow')])
@@ -184,7 +184,7 @@ async def test_a_workflow_whose_cancel_temporal_refuses_ends_before_its_next_ste
 
 
 @TEMPORAL
-async def test_a_cancel_that_comes_before_a_worker_does_ends_the_workflow_without_a_step(kit: TemporalKit) -> None:
+async def test_cancel_before_worker_start_runs_no_step(kit: TemporalKit) -> None:
     waiting = Waiting(kit)
     app = to_a2a(waiting.agent, limits=PATIENT, **kit.options(worker=False))
     assert app.at_engine is not None
@@ -208,7 +208,7 @@ async def test_a_cancel_that_comes_before_a_worker_does_ends_the_workflow_withou
 
 
 @TEMPORAL
-async def test_a_plain_task_takes_one_activity(kit: TemporalKit) -> None:
+async def test_task_without_tools_takes_a_single_activity(kit: TemporalKit) -> None:
     async with serving(kit.agent(TestModel(custom_output_text='Hi.')), **kit.options()) as client:
         task_id = await begun(client, 'hello')
         assert texts(await ended(client, task_id)) == ['Hi.']
@@ -217,7 +217,7 @@ async def test_a_plain_task_takes_one_activity(kit: TemporalKit) -> None:
     assert counts['activity_task_scheduled_event_attributes'] == 1  # asks the model
 
 
-async def test_an_app_is_ready_once_temporal_is(tmp_path: Path) -> None:
+async def test_app_becomes_ready_once_temporal_is_reachable(tmp_path: Path) -> None:
     with reserved_port() as reserved:
         kit = TemporalKit(tmp_path, f'127.0.0.1:{port_of(reserved)}')
         app = to_a2a(kit.agent(TestModel(custom_output_text='Hi.')), **kit.options())
@@ -267,7 +267,7 @@ async def sent_in_vain(client: Client, text: str) -> str:
     return task_id
 
 
-async def test_tasks_wait_while_temporal_is_away(outage: Outage) -> None:
+async def test_tasks_wait_during_temporal_outage(outage: Outage) -> None:
     waiting = Waiting(outage.kit)
     async with serving(waiting.agent, workers=Workers(running=1), **outage.kit.options()) as client:
         running = await begun(client, 'one')
@@ -283,7 +283,7 @@ async def test_tasks_wait_while_temporal_is_away(outage: Outage) -> None:
     assert waiting.answers == 3
 
 
-async def test_tasks_that_are_cancelled_while_temporal_is_away_end_at_once_and_their_workflows_later(
+async def test_cancel_in_temporal_outage_ends_task_immediately(
     outage: Outage,
 ) -> None:
     waiting, forced = Waiting(outage.kit), fixed(Limits, cancel_grace=0.05)
@@ -349,7 +349,7 @@ REFUSED = RPCError('The key has expired.', RPCStatusCode.PERMISSION_DENIED, b'')
 
 @TEMPORAL
 @pytest.mark.parametrize(('sends', 'error'), [(False, None), (True, None), (True, REFUSED)])
-async def test_cancel_waits_for_the_answer_to_a_start(kit: Kit, sends: bool, error: Exception | None) -> None:
+async def test_cancel_waits_for_pending_workflow_start(kit: Kit, sends: bool, error: Exception | None) -> None:
     waiting, start = Waiting(kit), Held('start_workflow', sends=sends, error=error)
     options: dict[str, Any] = {'limits': PATIENT, 'workers': Workers(lease=1.0)}
     async with serving(waiting.agent, **options, **kit.options(interceptors=[start])) as client:
@@ -367,7 +367,7 @@ async def test_cancel_waits_for_the_answer_to_a_start(kit: Kit, sends: bool, err
 
 @TEMPORAL
 @pytest.mark.parametrize('starts', [False, True])
-async def test_server_whose_task_was_taken_over_leaves_the_workflow_alone(kit: Kit, starts: bool) -> None:
+async def test_workflow_continues_when_task_is_taken_over(kit: Kit, starts: bool) -> None:
     waiting, start = Waiting(kit), Held('start_workflow', sends=True)
     options = kit.options(interceptors=[start] if starts else [])
     there = SqliteFileBackend(SqliteFile.of(options['backend']), 'agent', reader_lag=10**6, clock=SetClock(HOUR))
@@ -386,7 +386,7 @@ async def test_server_whose_task_was_taken_over_leaves_the_workflow_alone(kit: K
 
 
 @TEMPORAL
-async def test_cancel_of_a_run_whose_workflow_is_lost_ends_the_task_as_cancelled(kit: Kit) -> None:
+async def test_cancel_of_task_with_lost_workflow_succeeds(kit: Kit) -> None:
     waiting, look = Waiting(kit), Held('describe_workflow')
     async with served(waiting.agent, **kit.options()) as client:
         task_id = await begun(client, 'hello')
@@ -414,9 +414,7 @@ FORCED = fixed(Limits, cancel_grace=0.05)
 
 @TEMPORAL
 @pytest.mark.parametrize('end', [is_cancelled, is_erased])
-async def test_workflow_whose_start_gets_no_answer_ends_with_its_task(
-    kit: Kit, end: Callable[[Client, str], Any]
-) -> None:
+async def test_workflow_with_unanswered_start_ends_with_task(kit: Kit, end: Callable[[Client, str], Any]) -> None:
     waiting, start = Waiting(kit), Held('start_workflow', sends=True)
     async with serving(waiting.agent, limits=FORCED, **kit.options(interceptors=[start])) as client:
         task_id = await begun(client, 'hello')
@@ -430,9 +428,7 @@ async def test_workflow_whose_start_gets_no_answer_ends_with_its_task(
 
 
 @pytest.mark.parametrize('end', [is_cancelled, is_erased])
-async def test_workflow_that_dbos_could_not_store_yet_ends_with_its_task(
-    tmp_path: Path, end: Callable[[Client, str], Any]
-) -> None:
+async def test_unstored_dbos_workflow_ends_with_its_task(tmp_path: Path, end: Callable[[Client, str], Any]) -> None:
     kit = DbosKit(tmp_path)
     waiting = Waiting(kit)
     async with serving(waiting.agent, limits=FORCED, **kit.options()) as client:
@@ -448,7 +444,7 @@ async def test_workflow_that_dbos_could_not_store_yet_ends_with_its_task(
     assert waiting.answers == 0
 
 
-async def test_an_app_is_ready_once_the_database_of_dbos_is(tmp_path: Path) -> None:
+async def test_app_becomes_ready_once_dbos_is_reachable(tmp_path: Path) -> None:
     need_dbos()
     agent = DbosKit(tmp_path).agent(TestModel(custom_output_text='Hi.'))
     engine = DBOS(f'sqlite:///{tmp_path}/missing/dbos.db')
@@ -473,7 +469,7 @@ FILES = {
 
 @pytest.mark.parametrize('exists', [False, True])
 @pytest.mark.parametrize('case', FILES)
-async def test_database_of_dbos_is_for_its_user_alone(
+async def test_dbos_database_is_private_to_its_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, exists: bool
 ) -> None:
     """Whoever can write to it can run code: DBOS keeps pickles."""
@@ -492,7 +488,7 @@ async def test_database_of_dbos_is_for_its_user_alone(
 
 
 @pytest.mark.parametrize('url', ['sqlite://', 'sqlite:///file:dbos?mode=memory&cache=shared&uri=true'])
-async def test_database_of_dbos_in_memory_makes_no_file(
+async def test_dbos_database_in_memory_creates_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -85,7 +85,7 @@ async def speak(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[Any
 
 
 @pytest.mark.parametrize('codec', CODECS, ids=['none', 'plain', 'in context'])
-async def test_history_has_no_content_of_a_task(kit: TemporalKit, codec: PayloadCodec | None) -> None:
+async def test_temporal_history_has_no_task_content(kit: TemporalKit, codec: PayloadCodec | None) -> None:
     own = replace(DataConverter.default, payload_codec=codec)
     agent = kit.agent(FunctionModel(stream_function=speak), streams=True)
 
@@ -116,7 +116,7 @@ async def test_history_has_no_content_of_a_task(kit: TemporalKit, codec: Payload
         assert not [secret for secret in (*SECRETS, 'artifact-secret') for each in kept if secret.encode() in each]
 
 
-async def test_large_texts_events_and_artifacts_reach_the_client(kit: TemporalKit) -> None:
+async def test_large_texts_and_artifacts_reach_client(kit: TemporalKit) -> None:
     large, drawn = 'x' * 3_000_000, list[str]()
 
     async def write(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[Any]:
@@ -151,7 +151,7 @@ class ConverterInContext(PydanticAIPayloadConverter):
         return ConverterInContext()
 
 
-async def test_no_poll_is_stored(kit: TemporalKit) -> None:
+async def test_stream_polls_are_not_stored(kit: TemporalKit) -> None:
     own = replace(DataConverter.default, payload_converter_class=ConverterInContext)
     agent = kit.agent(FunctionModel(stream_function=speak), streams=True)
     async with serving(agent, **kit.options(data_converter=own)) as client:
@@ -163,7 +163,7 @@ async def test_no_poll_is_stored(kit: TemporalKit) -> None:
 
 
 @pytest.mark.parametrize('streams', [True, False])
-async def test_task_beyond_the_signals_of_a_workflow_fails_without_a_second_call(tmp_path: Path, streams: bool) -> None:
+async def test_task_beyond_signal_limit_fails_without_retry(tmp_path: Path, streams: bool) -> None:
     """Temporal takes no more signals: neither the text of the model nor the status of a tool reaches the client."""
     called = list[str]()
 

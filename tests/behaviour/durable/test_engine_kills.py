@@ -201,7 +201,7 @@ def parts_of(task: dict[str, Any]) -> list[Any]:
 
 
 @slow
-async def test_a_run_ends_as_without_a_kill(house: House) -> None:
+async def test_killed_run_has_same_result_and_charge(house: House) -> None:
     points = ('look', 'model-2')
     promises = {f'{kind} at {point}': promise for kind, promise in PROMISES.items() for point in points}
     promises['text at hook'] = PROMISES['text']
@@ -224,7 +224,7 @@ async def test_a_run_ends_as_without_a_kill(house: House) -> None:
 
 
 @slow
-async def test_only_approved_calls_run_and_complete_ones_once(house: House) -> None:
+async def test_approved_calls_run_once_and_denied_never(house: House) -> None:
     def decided(task: dict[str, Any]) -> dict[str, Any]:
         first, second = (call['id'] for call in asked(task))
         return answers(task, approve(first), {'id': second, 'decision': 'deny'})
@@ -255,7 +255,7 @@ async def test_only_approved_calls_run_and_complete_ones_once(house: House) -> N
 @pytest.mark.parametrize(
     'house', [*QUICK, *(pytest.param(each, marks=slow) for each in KILLED[2:])], indirect=True, ids=' '.join
 )
-async def test_a_message_to_a_running_task_reaches_the_model_once(house: House) -> None:
+async def test_message_to_killed_run_reaches_model_once(house: House) -> None:
     async with house.serving('desk'):
         task = await house.send('text at look')
         await house.send('more', taskId=task['id'], contextId=task['contextId'])
@@ -266,7 +266,7 @@ async def test_a_message_to_a_running_task_reaches_the_model_once(house: House) 
 
 
 @slow
-async def test_a_cancelled_run_is_charged_once(house: House) -> None:
+async def test_resumed_run_is_charged_once_when_canceled(house: House) -> None:
     async with house.serving('desk'):
         task = await house.send('text at look')
         await house.kill({'text at look': task})
@@ -278,7 +278,7 @@ async def test_a_cancelled_run_is_charged_once(house: House) -> None:
 
 
 @slow
-async def test_a_run_that_is_cancelled_right_after_a_kill_is_charged(house: House) -> None:
+async def test_run_canceled_right_after_kill_is_charged(house: House) -> None:
     async with house.serving('desk'):
         task = await house.send('text at look')
         await house.kill({'text at look': task})
@@ -288,7 +288,7 @@ async def test_a_run_that_is_cancelled_right_after_a_kill_is_charged(house: Hous
 
 
 @slow
-async def test_a_stream_goes_on_at_another_server_and_has_the_text_once(house: House) -> None:
+async def test_stream_resumes_after_kill_without_repeated_text(house: House) -> None:
     prompt = 'text at text'
     async with house.serving('streams'):
         async with house.remote.stream('SendStreamingMessage', {}, message=message(prompt)) as events:
@@ -337,7 +337,7 @@ def texts_of(artifact: dict[str, Any]) -> str:
 
 
 @slow
-async def test_an_mcp_server_over_stdio_is_called_again_only_for_the_call_that_was_cut(house: House) -> None:
+async def test_only_interrupted_mcp_stdio_call_is_repeated(house: House) -> None:
     async with house.serving('mcp'):
         tasks = {prompt: await house.send(prompt) for prompt in ('text at look', 'text at model-2')}
         await house.kill(tasks)
@@ -348,7 +348,7 @@ async def test_an_mcp_server_over_stdio_is_called_again_only_for_the_call_that_w
 
 
 @slow
-async def test_a_remote_agent_asks_and_acts_once(house: House) -> None:
+async def test_remote_agent_runs_approved_call_once(house: House) -> None:
     def approved(task: dict[str, Any]) -> dict[str, Any]:
         return answers(task, approve(asked(task)[0]['id']))
 

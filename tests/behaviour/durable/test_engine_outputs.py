@@ -91,7 +91,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any], list[Any], Any]] = {
 
 
 @pytest.mark.parametrize('case', LOST)
-async def test_hook_gets_json_of_an_output_that_would_change(
+async def test_on_complete_gets_json_if_output_would_change(
     at_temporal: TemporalKit, case: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     output_type, answer, dumped = LOST[case]
@@ -107,7 +107,7 @@ async def test_hook_gets_json_of_an_output_that_would_change(
 
 
 @pytest.mark.parametrize('case', OTHER)
-async def test_output_that_cannot_be_compared_reaches_client_and_hook(at_temporal: TemporalKit, case: str) -> None:
+async def test_output_without_equality_reaches_client_and_hook(at_temporal: TemporalKit, case: str) -> None:
     output_type, answer, expected, heard = OTHER[case]
     agent = at_temporal.agent(answering(answer, ''), output_type=output_type)
     _, artifacts, completed = await ends(agent, at_temporal.options())
@@ -116,7 +116,7 @@ async def test_output_that_cannot_be_compared_reaches_client_and_hook(at_tempora
 
 
 @pytest.mark.parametrize('streams', [True, False])
-async def test_half_of_an_emoji_is_replaced(at_temporal: TemporalKit, streams: bool) -> None:
+async def test_lone_surrogate_in_answer_is_replaced(at_temporal: TemporalKit, streams: bool) -> None:
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         yield 'ab\ud83d'
 
@@ -147,7 +147,7 @@ class Counted(BaseModel):
         return cents
 
 
-async def test_hook_gets_json_of_an_output_that_its_process_cannot_read(
+async def test_on_complete_gets_json_of_unreadable_output(
     at_temporal: TemporalKit, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = at_temporal.agent(answering({'cents': 7}, ''), output_type=Counted)
@@ -176,7 +176,7 @@ class _OfVersionBefore(WorkflowInboundInterceptor):
         return to_json(['', end['values'], rest])
 
 
-async def test_end_of_the_version_before_is_read(at_temporal: TemporalKit) -> None:
+async def test_workflow_result_of_previous_version_is_read(at_temporal: TemporalKit) -> None:
     agent = at_temporal.agent(answering({'name': 'Tom'}, 'Cat'), output_type=[Cat, Refused])
     _, artifacts, completed = await ends(agent, at_temporal.options(interceptors=[OfVersionBefore()]))
     assert artifacts[0]['parts'][0]['metadata']['python_type'] == 'Cat'

@@ -56,9 +56,7 @@ POINTS = size(['model-2', 'tool-3'], STEPS)
 
 
 @pytest.mark.long
-async def test_a_run_that_was_killed_several_times_repeats_only_the_steps_that_were_cut(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_killed_run_repeats_only_interrupted_steps(start: Start, tmp_path: Path) -> None:
     task_id, opened = '', list[str]()
     for point in [*POINTS, '']:
         with start() as remote:
@@ -76,7 +74,7 @@ async def test_a_run_that_was_killed_several_times_repeats_only_the_steps_that_w
     assert ledger(tmp_path) == [again for step in STEPS for again in [step] * (1 + (step in POINTS))]
 
 
-async def test_run_that_kills_each_of_its_processes_ends_as_a_dead_letter(start: Start, tmp_path: Path) -> None:
+async def test_run_killing_every_server_becomes_dead_letter(start: Start, tmp_path: Path) -> None:
     task_id = ''
     for _ in range(2):
         with start(attempts=2) as remote:
@@ -89,9 +87,7 @@ async def test_run_that_kills_each_of_its_processes_ends_as_a_dead_letter(start:
     assert ledger(tmp_path) == ['model-1', 'tool-1', 'tool-1']
 
 
-async def test_a_server_that_was_stopped_for_a_while_leaves_its_run_to_the_server_that_took_over(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_paused_server_leaves_run_to_its_successor(start: Start, tmp_path: Path) -> None:
     with start() as one, start() as two:
         task_id = (await one.send('stop at tool-2', wait=False))['id']
         first, second = await where('tool-2', one, two)
@@ -108,7 +104,7 @@ async def test_a_server_that_was_stopped_for_a_while_leaves_its_run_to_the_serve
     assert ledger(tmp_path).count('tool-2') == 2
 
 
-async def test_a_server_that_is_shut_down_leaves_its_runs_to_the_next(start: Start, tmp_path: Path) -> None:
+async def test_run_continues_after_server_shutdown(start: Start, tmp_path: Path) -> None:
     with start() as remote:
         task_id = (await remote.send('stop at tool-2', wait=False))['id']
         await remote.gates.reached('tool-2')
@@ -121,7 +117,7 @@ async def test_a_server_that_is_shut_down_leaves_its_runs_to_the_next(start: Sta
     assert len(ledger(tmp_path)) == 10
 
 
-async def test_a_cancel_ends_a_run_and_its_tool_at_once_and_keeps_its_messages(start: Start, tmp_path: Path) -> None:
+async def test_canceled_run_keeps_messages_and_never_resumes(start: Start, tmp_path: Path) -> None:
     with start() as remote:
         task = await remote.send('stop at tool-2', contextId='c', wait=False)
         await remote.gates.reached('tool-2')
@@ -133,9 +129,7 @@ async def test_a_cancel_ends_a_run_and_its_tool_at_once_and_keeps_its_messages(s
     assert ledger(tmp_path) == ['model-1', 'tool-1', 'model-2', 'tool-2']
 
 
-async def test_a_task_that_is_cancelled_while_its_server_is_stopped_ends_the_workflow_once_the_server_goes_on(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_cancel_during_server_pause_ends_workflow_on_resume(start: Start, tmp_path: Path) -> None:
     with start(lease=30.0) as first:
         task = await first.send('stop at tool-2', wait=False)
         await first.gates.reached('tool-2')
@@ -163,9 +157,7 @@ async def kill_at_cancel(remote: Remote, task_id: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize('start', ['file'], indirect=True)
-async def test_task_whose_server_is_killed_at_a_cancel_before_the_workflow_is_stored_is_cancelled(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_cancel_survives_kill_before_workflow_is_stored(start: Start, tmp_path: Path) -> None:
     with start() as remote, closing(sqlite3.connect(tmp_path / 'dbos.db', isolation_level=None)) as file:
         file.execute('BEGIN EXCLUSIVE')
         task = await remote.send('stop at tool-1', wait=False)
@@ -243,7 +235,7 @@ FILE = pytest.mark.parametrize('fleet', ['file'], indirect=True)
 
 
 @pytest.mark.long
-async def test_servers_are_killed_and_the_run_goes_on_in_its_worker(fleet: Fleet) -> None:
+async def test_temporal_run_continues_while_servers_are_killed(fleet: Fleet) -> None:
     task_id, points = '', size([1, 2], [0, 1, 2, 3, 4])
     for n in points:
         fleet.close(f'tool-{n}')
@@ -271,7 +263,7 @@ async def test_servers_are_killed_and_the_run_goes_on_in_its_worker(fleet: Fleet
 
 
 @pytest.mark.long
-async def test_a_worker_is_killed_and_another_goes_on_with_the_step_that_was_cut(fleet: Fleet) -> None:
+async def test_next_temporal_worker_repeats_only_interrupted_step(fleet: Fleet) -> None:
     gates = [f'tool-{n}' for n in size([2], [1, 2, 3, 4])]
     steps = [again for step in STEPS for again in [step] * (1 + (step in gates))]
     rounds = size(1, 3)
@@ -293,7 +285,7 @@ async def test_a_worker_is_killed_and_another_goes_on_with_the_step_that_was_cut
 
 
 @FILE
-async def test_a_cancel_ends_the_workflow_and_its_tool(fleet: Fleet) -> None:
+async def test_cancel_ends_temporal_workflow_and_tool(fleet: Fleet) -> None:
     fleet.close('tool-2')
     with fleet.server() as server, fleet.worker():
         task = await server.send('go', contextId='c', wait=False)
@@ -307,9 +299,7 @@ async def test_a_cancel_ends_the_workflow_and_its_tool(fleet: Fleet) -> None:
 
 
 @FILE
-async def test_task_whose_server_is_killed_at_a_cancel_before_the_workflow_is_started_is_cancelled(
-    fleet: Fleet, tmp_path: Path
-) -> None:
+async def test_cancel_survives_kill_before_workflow_starts(fleet: Fleet, tmp_path: Path) -> None:
     for gate in ('start', 'tool-1'):
         fleet.close(gate)
     with fleet.worker():
@@ -325,9 +315,7 @@ async def test_task_whose_server_is_killed_at_a_cancel_before_the_workflow_is_st
 
 
 @FILE
-async def test_server_that_loses_its_task_during_the_start_leaves_the_workflow_to_the_next(
-    fleet: Fleet, tmp_path: Path
-) -> None:
+async def test_server_paused_at_start_leaves_workflow_to_successor(fleet: Fleet, tmp_path: Path) -> None:
     for gate in ('start', 'tool-1'):
         fleet.close(gate)
     with fleet.worker(), fleet.server() as first:
@@ -346,7 +334,7 @@ async def test_server_that_loses_its_task_during_the_start_leaves_the_workflow_t
 
 
 @FILE
-async def test_worker_whose_temporal_worker_fails_ends_with_one_line(fleet: Fleet, tmp_path: Path) -> None:
+async def test_worker_command_exits_when_temporal_worker_fails(fleet: Fleet, tmp_path: Path) -> None:
     with fleet.server() as server, fleet.worker() as worker:
         assert texts(await server.send('recall')) == ['recall']
         (tmp_path / 'fail').touch()

@@ -226,7 +226,7 @@ AT_MAKING: Mapping[str, Case] = {
 
 
 @pytest.mark.parametrize('case', AT_MAKING)
-async def test_what_each_run_refuses_is_refused_when_the_app_is_made(kit: Kit, case: str) -> None:
+async def test_app_creation_refuses_options_unsupported_in_runs(kit: Kit, case: str) -> None:
     refusal, agent, options = AT_MAKING[case].of(kit)
     if refusal:
         with pytest.raises(TypeError, match=refusal):
@@ -253,9 +253,7 @@ IN_RUNS: Mapping[str, Case] = {
 
 
 @pytest.mark.parametrize('case', IN_RUNS)
-async def test_what_only_a_run_shows_fails_it_with_a_sentence(
-    kit: Kit, case: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unsupported_model_or_tool_fails_run(kit: Kit, case: str, caplog: pytest.LogCaptureFixture) -> None:
     refusal, agent, options = IN_RUNS[case].of(kit)
     async with serving(agent, **options) as client:
         task = await client.send('hello')
@@ -266,7 +264,7 @@ async def test_what_only_a_run_shows_fails_it_with_a_sentence(
         assert state_of(task) == 'COMPLETED'
 
 
-def test_agent_that_wraps_another_is_checked(kit: Kit) -> None:
+def test_app_creation_checks_wrapped_agent(kit: Kit) -> None:
     refusal, agent, options = Case(ADDED, ADDED, late=functions()).of(kit)
     with pytest.raises(TypeError, match=refusal):
         to_a2a(WrapperAgent(agent), **options)
@@ -285,7 +283,7 @@ def test_agent_of_a_class_without_capabilities_is_refused(kit: Kit) -> None:
         to_a2a(Bare(kit.agent(TestModel())), **kit.options())
 
 
-def test_workflows_that_continue_as_others_are_refused(tmp_path: Path, temporal: str) -> None:
+def test_temporal_continue_as_new_is_refused(tmp_path: Path, temporal: str) -> None:
     kit = TemporalKit(tmp_path, temporal)
     agent = Agent(TestModel(), name='agent', capabilities=[TemporalDurability(continue_as_new=print)])
     with pytest.raises(TypeError, match='Give the app an agent without it'):

@@ -49,14 +49,14 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize('case', REFUSED)
-def test_remote_agents_in_the_workflow_are_refused_by_temporal(tmp_path: Path, temporal: str, case: str) -> None:
+def test_temporal_refuses_remote_agent_outside_dynamic_toolset(tmp_path: Path, temporal: str, case: str) -> None:
     kit = TemporalKit(tmp_path, temporal)
     agent = kit.agent(TestModel(), **REFUSED[case])
     with pytest.raises(TypeError, match=r"DynamicToolset\(lambda ctx: A2AToolset\(…, context='call'\)"):
         to_a2a(agent, **kit.options())
 
 
-async def test_dynamic_toolset_that_continues_its_conversation_fails_with_the_way(
+async def test_dynamic_remote_agent_requires_context_call(
     tmp_path: Path, temporal: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     kit = TemporalKit(tmp_path, temporal)
@@ -71,7 +71,7 @@ async def test_dynamic_toolset_that_continues_its_conversation_fails_with_the_wa
     assert "Use context='call'." in caplog.text
 
 
-def test_toolsets_of_all_runs_with_remote_agents_are_refused_by_temporal(tmp_path: Path, temporal: str) -> None:
+def test_temporal_refuses_remote_agent_in_app_toolsets(tmp_path: Path, temporal: str) -> None:
     kit = TemporalKit(tmp_path, temporal)
     toolset: A2AToolset[Any] = A2AToolset('https://example.com')
     with pytest.raises(TypeError, match='which has no network'):

@@ -44,7 +44,7 @@ def kit(tmp_path: Path, temporal: str) -> TemporalKit:
     return TemporalKit(tmp_path, temporal)
 
 
-async def test_a_worker_apart_runs_the_workflows_and_none_is_left_behind_without_it(kit: TemporalKit) -> None:
+async def test_separate_temporal_worker_runs_the_workflows(kit: TemporalKit) -> None:
     engine = Temporal(kit.address, task_queue=kit.queue, worker=False, search_attributes=True)
     agent = kit.agent(TestModel(custom_output_text='Hi.'))
     app = to_a2a(agent, timeout=600.0, backend=kit.options()['backend'], engine=engine)
@@ -69,7 +69,7 @@ async def test_a_worker_apart_runs_the_workflows_and_none_is_left_behind_without
     assert (texts(task), found) == (['Hi.'], [f'{task["id"]}.1'])
 
 
-async def test_worker_may_have_a_worker_version(tmp_path: Path) -> None:
+async def test_worker_may_use_a_deployment_version(tmp_path: Path) -> None:
     with temporal_server(settings=('history.maxTotalUpdates=100',)) as address:  # deployments take updates
         await runs_with_a_version(TemporalKit(tmp_path, address))
 
@@ -98,7 +98,7 @@ async def runs_with_a_version(kit: TemporalKit) -> None:
         assert texts(await Client(app).send('hello')) == ['Hi.']
 
 
-async def test_a_worker_without_the_database_of_the_server_fails_the_task(
+async def test_task_fails_if_worker_uses_different_database(
     kit: TemporalKit, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = kit.agent(TestModel())
@@ -134,7 +134,7 @@ class Refuses(Interceptor):
 
 
 @pytest.mark.parametrize('method', ['start_workflow', 'query_workflow', 'describe_workflow'])
-async def test_a_task_waits_while_temporal_refuses_calls(kit: TemporalKit, method: str) -> None:
+async def test_task_waits_while_temporal_refuses_calls(kit: TemporalKit, method: str) -> None:
     refuses, gate = Refuses(method), Gate()
     agent = kit.agent(TestModel(custom_output_text='Hi.'), tools=[gate.wait])
 
@@ -152,7 +152,7 @@ async def test_a_task_waits_while_temporal_refuses_calls(kit: TemporalKit, metho
     assert refuses.refused > 1
 
 
-async def test_the_last_events_of_a_run_are_read_once_temporal_answers(kit: TemporalKit) -> None:
+async def test_events_are_read_after_refused_query(kit: TemporalKit) -> None:
     refuses = Refuses('query_workflow')
     agent = kit.agent(TestModel(custom_output_text='Hi.'))
 
@@ -166,7 +166,7 @@ async def test_the_last_events_of_a_run_are_read_once_temporal_answers(kit: Temp
     assert refuses.refused > 1
 
 
-async def test_a_long_stream_needs_no_update_of_its_workflow(kit: TemporalKit) -> None:
+async def test_long_stream_needs_no_workflow_update(kit: TemporalKit) -> None:
     """Each piece of the text is read before the next one is written, so that each takes a poll."""
     pieces, read = 10, asyncio.Semaphore(0)
 
@@ -188,7 +188,7 @@ async def test_a_long_stream_needs_no_update_of_its_workflow(kit: TemporalKit) -
     assert texts(done) == [''.join(f'{n} ' for n in range(pieces))]
 
 
-async def test_runs_at_the_engine_hold_no_slots(kit: TemporalKit) -> None:
+async def test_runs_at_temporal_hold_no_worker_slots(kit: TemporalKit) -> None:
     both, waiting = asyncio.Event(), list[str]()
     agent = kit.agent(TestModel(custom_output_text='Hi.'))
 
@@ -204,7 +204,7 @@ async def test_runs_at_the_engine_hold_no_slots(kit: TemporalKit) -> None:
     assert [texts(task) for task in done] == [['Hi.'], ['Hi.']]
 
 
-async def test_code_in_a_workflow_sees_its_task_but_no_credential(kit: TemporalKit) -> None:
+async def test_workflow_code_has_task_but_no_credential(kit: TemporalKit) -> None:
     async def tell(ctx: RunContext[Any], city: str) -> str:
         await a2a(ctx).status(f'In {city}.')
         try:
@@ -221,18 +221,14 @@ async def test_code_in_a_workflow_sees_its_task_but_no_credential(kit: TemporalK
     assert texts(task)[0].startswith('c: a2a(ctx).credential() works in tools')
 
 
-async def test_a_wrong_namespace_is_found_before_the_app_is_ready(
-    kit: TemporalKit, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_app_with_wrong_namespace_is_not_ready(kit: TemporalKit, caplog: pytest.LogCaptureFixture) -> None:
     app = to_a2a(kit.agent(TestModel()), **kit.options(namespace='wrong'))
     async with lifespan(app):
         assert await readiness(Client(app)) == (503, 'ok')
     assert 'Namespace wrong is not found.' in caplog.text
 
 
-async def test_a_worker_that_fails_is_replaced_and_the_app_goes_on(
-    kit: TemporalKit, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failed_temporal_worker_is_replaced(kit: TemporalKit, caplog: pytest.LogCaptureFixture) -> None:
     starts = list[str]()
 
     @asynccontextmanager
@@ -248,7 +244,7 @@ async def test_a_worker_that_fails_is_replaced_and_the_app_goes_on(
     assert caplog.text.count('The Temporal worker has failed. Another one starts') == 1
 
 
-async def test_each_app_needs_a_task_queue_of_its_own(kit: TemporalKit, tmp_path: Path) -> None:
+async def test_second_app_on_task_queue_is_refused(kit: TemporalKit, tmp_path: Path) -> None:
     agent = kit.agent(TestModel(custom_output_text='Hi.'))
     other: dict[str, Any] = {**kit.options(), 'backend': f'sqlite:///{tmp_path}/other.db'}
     async with served(agent, **kit.options()):
@@ -264,7 +260,7 @@ class NotToday(Rejected):
     pass
 
 
-async def test_a_tool_may_reject_the_task_with_a_class_of_its_own(kit: TemporalKit) -> None:
+async def test_tool_may_raise_subclass_of_rejected(kit: TemporalKit) -> None:
     def decline() -> None:
         raise NotToday('Never.')
 
@@ -301,13 +297,13 @@ CHANGED: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize('case', CHANGED)
-def test_dependencies_that_change_on_their_way_are_refused(kit: TemporalKit, case: str) -> None:
+def test_deps_changed_by_json_are_refused(kit: TemporalKit, case: str) -> None:
     kind, deps = CHANGED[case]
     with pytest.raises(TypeError, match='passes the dependencies of the agent to activities as JSON'):
         to_a2a(kit.agent(TestModel(), deps_type=kind), deps=deps, **kit.options())
 
 
-async def test_dependencies_of_a_factory_that_change_on_their_way_fail_the_task(
+async def test_deps_factory_result_changed_by_json_fails_task(
     kit: TemporalKit, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = kit.agent(TestModel(), deps_type=Narrow)
@@ -322,7 +318,7 @@ async def test_dependencies_of_a_factory_that_change_on_their_way_fail_the_task(
 
 
 @pytest.mark.parametrize('option', ['deps', 'deps_factory'])
-async def test_dependencies_with_aliases_reach_tools(kit: TemporalKit, option: str) -> None:
+async def test_deps_with_field_aliases_reach_tools(kit: TemporalKit, option: str) -> None:
     deps, seen = Camel.model_validate({'baseUrl': 'https://example.com'}), list[Any]()
     agent = kit.agent(TestModel(), deps_type=Camel)
 
@@ -344,7 +340,7 @@ class Order(BaseModel):
     net_cents: Annotated[int, AfterValidator(lambda cents: cents * 2)]
 
 
-async def test_code_in_a_workflow_reads_the_typed_input(kit: TemporalKit) -> None:
+async def test_workflow_code_and_tools_read_typed_input(kit: TemporalKit) -> None:
     seen = list[tuple[str, Any]]()
     agent = kit.agent(TestModel(custom_output_text='Hi.'))
 
@@ -364,11 +360,11 @@ async def test_code_in_a_workflow_reads_the_typed_input(kit: TemporalKit) -> Non
     assert [order.net_cents for _, order in seen] == [10] * len(seen)
 
 
-def test_attempts_are_refused(kit: TemporalKit) -> None:
+def test_temporal_refuses_attempts_option(kit: TemporalKit) -> None:
     with pytest.raises(TypeError, match='Set maximum_attempts in the retry policy of the capability, or a timeout'):
         to_a2a(kit.agent(TestModel()), workers=Workers(attempts=1), **kit.options())
 
 
-async def test_only_temporal_has_workers_of_its_own(tmp_path: Path) -> None:
+async def test_dbos_refuses_separate_worker(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r'DBOS has no workers of its own: the servers run the workflows\.'):
         await DBOS(f'sqlite:///{tmp_path}/dbos.db').worker(None)

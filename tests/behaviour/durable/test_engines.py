@@ -48,7 +48,7 @@ from ..durable_handover import Gate, LosesEnds, begun, served
 from ..stage import ended, heard, serving
 
 
-async def test_each_run_of_a_task_is_a_workflow_and_none_waits_for_the_client(kit: Kit) -> None:
+async def test_each_run_is_a_separate_workflow(kit: Kit) -> None:
     tools = Tools(name='agent', capabilities=[kit.capability()])
     async with served(tools.agent, **kit.options()) as client:
         task = await client.send('delete')
@@ -66,7 +66,7 @@ async def test_timeout_of_runs_holds_at_an_engine(kit: Kit) -> None:
     assert app.at_engine.timeout == 5
 
 
-async def test_text_and_steps_are_streamed_with_the_events_of_the_capability(kit: Kit) -> None:
+async def test_text_is_streamed_while_model_writes(kit: Kit) -> None:
     written = asyncio.Event()
 
     async def write(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
@@ -88,7 +88,7 @@ class City(BaseModel):
     name: str
 
 
-async def test_tools_hooks_and_dependencies_are_those_of_every_app(kit: Kit) -> None:
+async def test_tools_hooks_deps_and_credentials_work_at_engine(kit: Kit) -> None:
     completed, seen = list[AgentRunResult[Any]](), list[Any]()
     agent = kit.agent(TestModel(custom_output_args={'name': 'Rome'}), output_type=City, deps_type=object)
 
@@ -127,7 +127,7 @@ async def test_tools_hooks_and_dependencies_are_those_of_every_app(kit: Kit) -> 
     assert b'secret' not in await kit.history(f'{task["id"]}.1')
 
 
-async def test_the_runs_of_a_context_keep_their_order_and_read_files(kit: Kit) -> None:
+async def test_context_tasks_run_in_order_and_read_files(kit: Kit) -> None:
     async with serving(kit.agent(FunctionModel(heard)), **kit.options()) as client:
         parts = [{'text': 'one'}, {'url': 'https://example.com/a.png', 'mediaType': 'image/png'}]
         first = await client.send(message(parts=parts, contextId='c'), returnImmediately=True)
@@ -146,13 +146,13 @@ def plain(city: str) -> Plain:
 
 
 @pytest.mark.filterwarnings('ignore:Could not generate return schema')
-async def test_an_output_without_a_schema_is_among_those_of_an_agent(kit: Kit) -> None:
+async def test_output_type_without_schema_is_served(kit: Kit) -> None:
     agent = kit.agent(FunctionModel(heard), output_type=[str, plain])
     async with serving(agent, **kit.options()) as client:
         assert texts(await client.send('hello')) == ['hello']
 
 
-async def test_an_end_that_no_server_has_stored_is_read_from_the_engine(kit: Kit) -> None:
+async def test_unstored_result_is_read_from_engine(kit: Kit) -> None:
     completed = list[AgentRunResult[Any]]()
     calls = list[int]()
 
@@ -175,7 +175,7 @@ async def test_an_end_that_no_server_has_stored_is_read_from_the_engine(kit: Kit
     assert [(result.output, len(result.all_messages())) for result in completed] == [('one', 2), ('one + two', 4)]
 
 
-async def test_a_failure_of_the_model_is_that_of_every_app_and_is_not_tried_again(kit: Kit) -> None:
+async def test_model_failure_is_reported_and_not_retried(kit: Kit) -> None:
     failures = list[RunFailure]()
 
     def fail(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -188,7 +188,7 @@ async def test_a_failure_of_the_model_is_that_of_every_app_and_is_not_tried_agai
     assert [type(failure.error) for failure in failures] == [kit.error(ModelRateLimitError)]
 
 
-async def test_a_cancel_calls_the_hook_with_the_messages_of_the_run(kit: Kit) -> None:
+async def test_on_cancel_gets_messages_of_canceled_run(kit: Kit) -> None:
     canceled, gate = list[RunCancelled](), Gate()
     agent = kit.agent(TestModel(), tools=[gate.wait])
     async with serving(agent, on_cancel=canceled.append, **kit.options()) as client:
@@ -211,17 +211,17 @@ async def test_a_cancel_calls_the_hook_with_the_messages_of_the_run(kit: Kit) ->
         ("such as DBOS\\(url\\), not 'dbos'", {'engine': 'dbos'}),
     ],
 )
-def test_what_an_engine_cannot_do_is_refused(kit: Kit, told: str, others: dict[str, Any]) -> None:
+def test_options_incompatible_with_engine_are_refused(kit: Kit, told: str, others: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=told):
         to_a2a(kit.agent(TestModel()), **{**kit.options(), **others})
 
 
-def test_an_agent_without_the_capability_of_the_engine_is_refused(kit: Kit) -> None:
+def test_agent_without_durability_capability_is_refused(kit: Kit) -> None:
     with pytest.raises(TypeError, match=rf'with the capability {type(kit.capability()).__name__}: Agent'):
         to_a2a(Agent(TestModel(), name='agent'), **kit.options())
 
 
-async def test_an_agent_that_was_changed_during_a_run_fails_the_task(kit: Kit) -> None:
+async def test_agent_renamed_during_run_fails_the_task(kit: Kit) -> None:
     gate = Gate()
     async with served(kit.agent(TestModel(), tools=[gate.wait]), **kit.options()) as client:
         task_id = await begun(client, 'hello')
@@ -234,9 +234,7 @@ async def test_an_agent_that_was_changed_during_a_run_fails_the_task(kit: Kit) -
 
 
 @pytest.mark.parametrize('change', ['gone', 'parameters'])
-async def test_run_whose_tool_was_changed_ends_with_one_line_in_the_log(
-    kit: Kit, change: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_changed_tool_fails_only_temporal_task(kit: Kit, change: str, caplog: pytest.LogCaptureFixture) -> None:
     gate = Gate()
 
     async def wait(seconds: int) -> None:
@@ -262,7 +260,7 @@ async def test_run_whose_tool_was_changed_ends_with_one_line_in_the_log(
         assert (state_of(done), failed) == ('COMPLETED', [])
 
 
-async def test_call_that_was_approved_reaches_no_tool_that_was_changed(kit: Kit) -> None:
+async def test_approved_call_does_not_run_changed_tool(kit: Kit) -> None:
     called = list[str]()
 
     def delete(path: str) -> None:
@@ -280,7 +278,7 @@ async def test_call_that_was_approved_reaches_no_tool_that_was_changed(kit: Kit)
     assert called == []
 
 
-async def test_a_workflow_that_is_cancelled_at_the_engine_fails_its_task(kit: Kit) -> None:
+async def test_workflow_canceled_at_engine_fails_its_task(kit: Kit) -> None:
     gate = Gate()
     agent = kit.agent(TestModel(), tools=[gate.wait])
     async with serving(agent, **kit.options()) as client:
@@ -292,9 +290,7 @@ async def test_a_workflow_that_is_cancelled_at_the_engine_fails_its_task(kit: Ki
     assert done['status']['message']['metadata']['failure'] == 'engine'
 
 
-async def test_a_run_that_the_engine_has_forgotten_is_a_dead_letter_and_its_retry_runs_anew(
-    kit: Kit, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_lost_workflow_makes_a_retryable_dead_letter(kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
     gate = Gate()
     agent = kit.agent(TestModel(custom_output_text='Done.'), tools=[gate.wait])
     async with served(agent, **kit.options()) as client:
@@ -312,7 +308,7 @@ async def test_a_run_that_the_engine_has_forgotten_is_a_dead_letter_and_its_retr
     assert f'has no workflow {task_id}.1.' in caplog.text
 
 
-async def test_first_tasks_that_come_together_and_runs_outside_of_tasks_find_the_engine(kit: Kit) -> None:
+async def test_concurrent_first_tasks_and_direct_runs_succeed(kit: Kit) -> None:
     async def write(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
         yield 'Hi.'
 
@@ -325,9 +321,7 @@ async def test_first_tasks_that_come_together_and_runs_outside_of_tasks_find_the
         assert len(await kit.workflows()) == 2
 
 
-async def test_an_agent_for_an_engine_without_the_engine_is_served_with_a_line_in_the_log(
-    kit: Kit, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_durable_agent_without_engine_is_logged(kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
     async with serving(kit.agent(TestModel(custom_output_text='Hi.'))) as client:
         assert texts(await client.send('hello')) == ['Hi.']
     [told] = [line for line in caplog.messages if 'Without engine=' in line]
@@ -336,7 +330,7 @@ async def test_an_agent_for_an_engine_without_the_engine_is_served_with_a_line_i
 
 
 @pytest.mark.slow
-async def test_a_conversation_of_ten_megabytes_goes_on(kit: Kit) -> None:
+async def test_ten_megabyte_conversation_continues(kit: Kit) -> None:
     def tell(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[TextPart(f'{len(messages)} ' + 'x' * 2_600_000)])
 
@@ -361,7 +355,7 @@ class FailsStatuses(WrappedQueue):
         await super().emit(claim, events, status, checkpoint)
 
 
-async def test_a_store_that_fails_under_a_tool_ends_the_task_and_no_workflow(kit: Kit) -> None:
+async def test_store_error_in_tool_fails_the_task(kit: Kit) -> None:
     agent = kit.agent(TestModel())
 
     @agent.tool

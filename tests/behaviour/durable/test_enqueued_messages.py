@@ -111,9 +111,7 @@ async def conversation(client: Any) -> list[str]:
 
 
 @pytest.mark.parametrize('fails_at', [(2,), (3,), (2, 3), (2, 4, 5)])
-async def test_enqueued_messages_reach_the_model_in_a_run_that_is_tried_again(
-    fails_at: tuple[int, ...], url: str
-) -> None:
+async def test_enqueued_messages_reach_model_after_retry(fails_at: tuple[int, ...], url: str) -> None:
     agent = Enqueues(*fails_at)
     async with served(agent.agent, backend=url, workers=TRIED) as client:
         task = await client.send(message('go', contextId='c'))
@@ -123,7 +121,7 @@ async def test_enqueued_messages_reach_the_model_in_a_run_that_is_tried_again(
 
 
 @pytest.mark.parametrize('held', [2, 3])
-async def test_enqueued_messages_reach_the_model_in_a_run_that_goes_on_in_another_process(held: int, url: str) -> None:
+async def test_enqueued_messages_reach_model_after_handover(held: int, url: str) -> None:
     agent = Enqueues()
     reached = agent.hold(held)
     async with served(agent.agent, backend=url) as client:
@@ -135,7 +133,7 @@ async def test_enqueued_messages_reach_the_model_in_a_run_that_goes_on_in_anothe
     assert agent.requests == [['go'], NOTED, *([NOTED] if held == 2 else [WHOLE]), WHOLE]
 
 
-async def test_a_message_of_the_client_and_an_enqueued_one_reach_the_model_once(url: str) -> None:
+async def test_client_and_enqueued_messages_reach_model_once(url: str) -> None:
     agent, noting, sent = Enqueues(2), asyncio.Event(), asyncio.Event()
 
     async def wait_for_client() -> None:
@@ -152,7 +150,7 @@ async def test_a_message_of_the_client_and_an_enqueued_one_reach_the_model_once(
         assert await conversation(client) == [*NOTED, 'And this.', 'Read all.', *LATER]
 
 
-async def test_a_canceled_run_leaves_nothing_of_what_was_enqueued(url: str) -> None:
+async def test_canceled_run_leaves_no_enqueue_metadata(url: str) -> None:
     agent = Enqueues()
     reached = agent.hold(2)
     async with served(agent.agent, backend=url) as client:
@@ -166,7 +164,7 @@ async def test_a_canceled_run_leaves_nothing_of_what_was_enqueued(url: str) -> N
     assert all(sent.metadata is None for sent in stored)
 
 
-async def test_metadata_begins_anew_and_the_usage_of_other_agents_counts_on(url: str) -> None:
+async def test_retry_resets_metadata_but_keeps_usage(url: str) -> None:
     seen: list[Any] = []
     requests = 0
 
@@ -195,7 +193,7 @@ async def test_metadata_begins_anew_and_the_usage_of_other_agents_counts_on(url:
     assert (seen, record.usage.requests, record.usage.tool_calls) == ([None, None], 3 + 2, 2)
 
 
-async def test_a_capability_that_a_tool_has_loaded_is_loaded_in_a_run_that_is_tried_again(url: str) -> None:
+async def test_capability_loaded_by_tool_survives_retry(url: str) -> None:
     offered: list[list[str]] = []
 
     async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

@@ -99,9 +99,7 @@ def blocking(block: Callable[[], object]) -> Agent[object, str]:
     return Agent(FunctionModel(answer))
 
 
-async def test_a_run_that_blocks_the_loop_for_longer_than_its_lease_keeps_its_task(
-    backend: Backend, there: Backend
-) -> None:
+async def test_blocked_event_loop_does_not_stop_lease_renewals(backend: Backend, there: Backend) -> None:
     queue = backend.queue = Renewing(backend.queue)
     taken: list[list[Claim]] = []
 
@@ -114,7 +112,7 @@ async def test_a_run_that_blocks_the_loop_for_longer_than_its_lease_keeps_its_ta
     assert taken == [[]]
 
 
-async def test_a_run_that_blocks_the_loop_for_three_leases_loses_its_task_and_its_late_result_is_dropped(
+async def test_run_blocking_loop_too_long_loses_task(
     backend: Backend, there: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def take_over() -> None:
@@ -135,7 +133,7 @@ async def test_a_run_that_blocks_the_loop_for_three_leases_loses_its_task_and_it
     assert f'Task {task["id"]} was taken over or has ended; its late result is dropped.' in caplog.messages
 
 
-async def test_a_run_whose_task_another_process_has_taken_over_is_stopped_at_the_next_heartbeat(
+async def test_heartbeat_stops_run_of_task_taken_over(
     backend: Backend, later: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
     began, stopped = asyncio.Event(), asyncio.Event()
@@ -157,7 +155,7 @@ async def test_a_run_whose_task_another_process_has_taken_over_is_stopped_at_the
     assert f'Task {task["id"]} was taken over or has ended; its late result is dropped.' in caplog.messages
 
 
-async def test_a_task_that_comes_back_while_its_lost_run_still_stops_stays_held(
+async def test_reclaimed_task_keeps_lease_while_old_run_stops(
     backend: Backend, later: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = backend.queue = Renewing(backend.queue)
@@ -205,9 +203,7 @@ class Unrecorded(Renewing):
         return await super().finish(claim, finish)
 
 
-async def test_a_task_whose_failure_could_not_be_stored_stays_held_until_it_is(
-    backend: Backend, there: Backend
-) -> None:
+async def test_task_keeps_lease_until_failure_is_stored(backend: Backend, there: Backend) -> None:
     async def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         raise RuntimeError('no')
 

@@ -61,7 +61,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 @each_case('options', OPTIONS)
 @each_case('wrap', [Agent, WrapperAgent], ids=lambda wrap: wrap.__name__)
-def test_an_agent_without_a_name_is_refused_a_file_and_a_database(
+def test_unnamed_agent_with_persistent_store_is_refused(
     url: str, wrap: Callable[[Any], AbstractAgent[Any, Any]], options: dict[str, Any]
 ) -> None:
     weather = wrap('test' if wrap is Agent else Agent('test'))
@@ -74,7 +74,7 @@ def test_an_agent_without_a_name_is_refused_a_file_and_a_database(
     )
 
 
-async def test_each_way_out_gives_the_tasks_a_name(url: str) -> None:
+async def test_name_option_namespace_and_agent_name_select_same_tasks(url: str) -> None:
     weather = Agent(FunctionModel(heard))
     ways: list[dict[str, Any]] = [{'name': 'weather'}, {'retention': Retention(namespace='weather')}]
     for options in ways:
@@ -89,7 +89,7 @@ async def test_each_way_out_gives_the_tasks_a_name(url: str) -> None:
     assert task['artifacts'][0]['parts'][0]['text'] == 'one + one + two'
 
 
-async def test_tasks_in_memory_and_in_a_store_of_ones_own_need_no_name(tmp_path: Path) -> None:
+async def test_unnamed_agent_may_use_memory_or_own_storage(tmp_path: Path) -> None:
     own = SqliteFileBackend(SqliteFile.of(f'sqlite:///{tmp_path}/own.db'), 'mine', reader_lag=10**6)
     ways: list[dict[str, Any]] = [{}, {'backend': own}, {'storage': InMemoryStorage()}]
     for options in ways:
@@ -97,7 +97,7 @@ async def test_tasks_in_memory_and_in_a_store_of_ones_own_need_no_name(tmp_path:
             assert (await client.send())['artifacts']
 
 
-def test_a_command_refuses_an_agent_without_a_name(
+def test_commands_refuse_unnamed_agent(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -109,7 +109,7 @@ def test_a_command_refuses_an_agent_without_a_name(
 
 
 @pytest.mark.parametrize('direct', [False, True], ids=['task', 'message'])
-async def test_an_agent_with_another_name_than_before_is_told_once(
+async def test_empty_namespace_in_used_store_is_logged_once(
     url: str, direct: bool, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     messages = Messages(reply='message' if direct else 'task')
@@ -134,7 +134,7 @@ async def test_an_agent_with_another_name_than_before_is_told_once(
     assert [row['namespace'] for row in rows] == ['joker', 'weather']
 
 
-async def test_many_namespaces_are_named_in_part(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_namespace_warning_lists_at_most_ten_namespaces(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     url = f'sqlite:///{tmp_path}/an office.db'
     for n in range(11):
         async with serving(named(f'agent {n:02}'), backend=url) as client:
@@ -159,7 +159,7 @@ async def test_many_namespaces_are_named_in_part(tmp_path: Path, caplog: pytest.
     ],
     ids=['equal', 'in another order', 'another name', 'other skills', 'long'],
 )
-async def test_a_process_that_serves_something_else_is_named_once(
+async def test_differing_service_in_namespace_is_logged_once(
     url: str, options: dict[str, Any], others: dict[str, Any], told: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two workers of one process cannot share a namespace: the second one is a server without a worker here."""
@@ -183,7 +183,7 @@ async def test_a_process_that_serves_something_else_is_named_once(
             assert not warnings(caplog)  # the others have left
 
 
-def test_a_process_counts_until_its_lease_expires(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_service_is_announced_until_its_lease_expires(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file, clock = SqliteFile.of(f'sqlite:///{tmp_path}/office.db'), SetClock()
 
     async def announced(service: str, *, lease: int = 30_000, again: bool = False) -> list[str]:
@@ -210,7 +210,7 @@ def test_a_process_counts_until_its_lease_expires(tmp_path: Path, caplog: pytest
     asyncio.run(all_announced())
 
 
-async def test_a_service_is_announced_as_long_as_it_lives_also_after_an_outage() -> None:
+async def test_service_announcement_is_renewed_after_store_outage() -> None:
     announced: list[int] = []
     renewed = asyncio.Event()
 

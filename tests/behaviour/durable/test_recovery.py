@@ -58,9 +58,7 @@ async def lost(backend: Backend, attempts: int = 1, *, lease: int = values.OVER)
     return 'lost'
 
 
-async def test_a_task_whose_holder_was_lost_is_run_again(
-    backend: MemoryBackend, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_next_worker_runs_task_of_lost_worker(backend: MemoryBackend, caplog: pytest.LogCaptureFixture) -> None:
     task_id = await lost(backend)
     async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
         task = await ended(client, task_id)
@@ -73,7 +71,7 @@ async def test_a_task_whose_holder_was_lost_is_run_again(
 
 
 @pytest.mark.parametrize(('lives', 'state'), [(2, 'COMPLETED'), (3, 'FAILED')])
-async def test_a_task_that_loses_its_holder_too_often_fails_with_a_reason(
+async def test_task_fails_once_all_attempts_are_lost(
     backend: MemoryBackend, lives: int, state: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     task_id = await lost(backend, lives)
@@ -87,7 +85,7 @@ async def test_a_task_that_loses_its_holder_too_often_fails_with_a_reason(
         assert 'goes on in this process' not in caplog.text
 
 
-async def test_a_task_of_a_holder_that_dies_while_the_app_runs_is_taken_over_at_a_heartbeat(
+async def test_heartbeat_takes_over_task_of_dead_worker(
     backend: MemoryBackend,
 ) -> None:
     async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)) as client:
@@ -95,7 +93,7 @@ async def test_a_task_of_a_holder_that_dies_while_the_app_runs_is_taken_over_at_
         assert texts(await ended(client, task_id)) == ['hi']
 
 
-async def test_a_run_whose_task_was_taken_over_is_stopped_and_writes_nothing(
+async def test_takeover_stops_run_and_drops_its_result(
     backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     stopped = asyncio.Event()
@@ -137,7 +135,7 @@ class Renewing(WrappedQueue):
         return marks
 
 
-async def test_a_lease_is_renewed_while_its_task_runs(backend: MemoryBackend) -> None:
+async def test_lease_is_renewed_while_task_runs(backend: MemoryBackend) -> None:
     stage = Stage()
     renewing = backend.queue = Renewing(backend.queue)
     async with serving(stage.agent, backend=backend, workers=Workers(lease=0.06)) as client:
@@ -161,7 +159,7 @@ class FailsToRenew(WrappedQueue):
         return await super().renew(holder, tasks, lease=lease)
 
 
-async def test_the_heart_goes_on_beating_after_a_beat_that_failed(
+async def test_heartbeat_continues_after_failed_renewal(
     backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage()
@@ -176,7 +174,7 @@ async def test_the_heart_goes_on_beating_after_a_beat_that_failed(
     assert 'heartbeat' in caplog.text
 
 
-def test_a_task_that_a_loop_left_behind_goes_on_in_the_next_one() -> None:
+def test_task_of_closed_event_loop_continues() -> None:
     runs: list[str] = []
     left = asyncio.Event()
 
@@ -212,9 +210,7 @@ def test_a_task_that_a_loop_left_behind_goes_on_in_the_next_one() -> None:
     assert runs == ['one', 'two', 'two', 'three']
 
 
-async def test_a_run_that_fails_after_its_task_was_taken_over_changes_nothing(
-    backend: MemoryBackend, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failure_after_takeover_is_not_stored(backend: MemoryBackend, caplog: pytest.LogCaptureFixture) -> None:
     began, fail = asyncio.Event(), asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -247,7 +243,7 @@ class Deaf(MemoryBackend):
         return super().listen(on_ready, on_cancel)
 
 
-async def test_a_store_that_is_not_there_yet_is_tried_again_by_the_next_request() -> None:
+async def test_unavailable_store_is_retried_by_next_request() -> None:
     backend = Deaf('agent', reader_lag=10**6)
     client = Client(to_a2a(Agent(FunctionModel(heard)), backend=backend))
     with pytest.raises(RpcError) as refused:
@@ -284,7 +280,7 @@ async def retry(client: Client, task_id: str, new_id: str, *, again: bool = Fals
     return await ended(client, new_id)
 
 
-async def test_a_retry_goes_on_after_the_last_step_of_the_dead_letter(url: str) -> None:
+async def test_dead_letter_retry_resumes_after_last_step(url: str) -> None:
     steps = Steps()
     task_id = await left_at('model 3', steps, backend=url, workers=ONCE)
     await lose_a_process(url)
@@ -303,7 +299,7 @@ async def test_a_retry_goes_on_after_the_last_step_of_the_dead_letter(url: str) 
     assert (usage.usage.requests, usage.usage.tool_calls) == (3, 4)
 
 
-async def test_a_retry_that_is_asked_for_again_begins_anew(url: str) -> None:
+async def test_repeated_dead_letter_retry_starts_from_beginning(url: str) -> None:
     steps = Steps()
     task_id = await left_at('tool 2', steps, backend=url, workers=ONCE)
     await lose_a_process(url)
@@ -315,7 +311,7 @@ async def test_a_retry_that_is_asked_for_again_begins_anew(url: str) -> None:
     assert {metadata['a2a']['idempotency_key'] for _, _, metadata in steps.told} == {f'{task_id}.1', 'third.1'}
 
 
-async def test_a_retry_of_a_task_that_was_approved_goes_on_from_there(url: str) -> None:
+async def test_dead_letter_retry_does_not_repeat_approved_call(url: str) -> None:
     tools, held = Tools(), asyncio.Event()
 
     async def held_once(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

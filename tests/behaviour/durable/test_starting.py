@@ -49,9 +49,7 @@ class Connection(FunctionToolset[object]):
 
 
 @pytest.mark.parametrize('limits', [Limits(), Limits(quotas=Quotas(rates=Rate(1000, 60)))], ids=['all', 'counted'])
-async def test_a_call_that_cannot_enter_the_agent_is_answered_and_the_next_one_tries_again(
-    limits: Limits, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_agent_start_failure_gets_503_and_is_retried(limits: Limits, caplog: pytest.LogCaptureFixture) -> None:
     attempts: list[int] = []
 
     async def connect() -> None:
@@ -75,7 +73,7 @@ async def test_a_call_that_cannot_enter_the_agent_is_answered_and_the_next_one_t
 
 
 @pytest.mark.parametrize('kind', [UserError, ImportError])
-async def test_an_agent_that_lacks_a_key_or_a_package_is_no_outage(
+async def test_agent_without_key_or_package_is_internal_error(
     kind: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     attempts: list[int] = []
@@ -102,7 +100,7 @@ async def test_an_agent_that_lacks_a_key_or_a_package_is_no_outage(
 
 
 @json_rpc('the request is written by hand')
-def test_an_app_whose_agent_cannot_be_entered_at_the_start_serves_its_card(caplog: pytest.LogCaptureFixture) -> None:
+def test_agent_card_is_served_without_started_agent(caplog: pytest.LogCaptureFixture) -> None:
     attempts: list[int] = []
 
     async def connect() -> None:
@@ -120,7 +118,7 @@ def test_an_app_whose_agent_cannot_be_entered_at_the_start_serves_its_card(caplo
     assert state_of(spoken().result('SendMessage', answer.json())['task']) == 'COMPLETED'
 
 
-async def test_an_agent_that_cannot_be_entered_is_tried_again_without_a_request(
+async def test_agent_start_is_retried_in_background(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     attempts: list[int] = []
@@ -144,7 +142,7 @@ async def test_an_agent_that_cannot_be_entered_is_tried_again_without_a_request(
     assert first_pauses == [1, 2, 4, 8, 16, 30, 30]
 
 
-async def test_a_server_ends_while_it_tries_to_enter_its_agent_once_more() -> None:
+async def test_server_stops_during_retry_of_agent_start() -> None:
     attempts: list[int] = []
     trying, given_up = asyncio.Event(), asyncio.Event()
 
@@ -167,7 +165,7 @@ async def test_a_server_ends_while_it_tries_to_enter_its_agent_once_more() -> No
     assert len(attempts) == 2
 
 
-async def test_two_apps_that_run_at_once_cannot_have_one_backend() -> None:
+async def test_two_running_apps_cannot_share_a_backend() -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     apps = [to_a2a(Agent('test', name=name), backend=backend) for name in ('ada', 'bob')]
     async with lifespan(apps[0]):
@@ -185,7 +183,7 @@ async def test_two_apps_that_run_at_once_cannot_have_one_backend() -> None:
     backend.close()
 
 
-async def test_a_server_outlives_what_dies_inside_its_agent(caplog: pytest.LogCaptureFixture) -> None:
+async def test_server_survives_failure_inside_agent_context(caplog: pytest.LogCaptureFixture) -> None:
     connection_lost = asyncio.Event()
     dead = asyncio.Event()
     groups: list[TaskGroup] = []
@@ -210,7 +208,7 @@ async def test_a_server_outlives_what_dies_inside_its_agent(caplog: pytest.LogCa
             assert state_of(await client.send()) == 'COMPLETED'
 
 
-async def test_an_agent_that_cannot_be_left_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_agent_exit_failure_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Stuck(FunctionToolset[object]):
         async def __aexit__(self, *args: object) -> None:
             if app.hosting.accepting():
@@ -224,7 +222,7 @@ async def test_an_agent_that_cannot_be_left_is_logged(caplog: pytest.LogCaptureF
     assert 'the door is stuck' in caplog.text
 
 
-def test_event_loops_that_have_ended_are_forgotten() -> None:
+def test_closed_event_loops_are_released() -> None:
     app = to_a2a(Agent('test'))
     loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
 
@@ -238,7 +236,7 @@ def test_event_loops_that_have_ended_are_forgotten() -> None:
     assert sum(loop() is not None for loop in loops) <= 2  # the last, and one that a traceback may still hold
 
 
-def test_a_server_without_asyncio_is_refused_at_its_start() -> None:
+def test_server_start_without_asyncio_is_refused() -> None:
     starting = to_a2a(Agent('test')).hosting.start()
     with pytest.raises(RuntimeError, match='--worker-class asyncio'):
         starting.send(None)  # as trio does

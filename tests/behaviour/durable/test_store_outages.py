@@ -179,7 +179,7 @@ def outage(request: pytest.FixtureRequest) -> Iterator[Outage]:
 
 
 @covers(ROW)
-async def test_a_run_goes_on_once_its_store_is_available_again_and_repeats_nothing(outage: Outage) -> None:
+async def test_run_continues_after_store_outage_without_repeats(outage: Outage) -> None:
     clerk = Clerk()
     async with serving(clerk.agent, backend=outage.backend, workers=Workers(lease=0.3, attempts=1)) as client:
         task = await client.send('hi', returnImmediately=True)
@@ -201,7 +201,7 @@ async def test_a_run_goes_on_once_its_store_is_available_again_and_repeats_nothi
 
 @covers(ROW)
 @pytest.mark.parametrize('outage', DISKS, indirect=True)
-async def test_a_disk_that_is_full_when_nothing_runs_makes_the_server_unready(outage: Outage) -> None:
+async def test_full_disk_makes_idle_server_unready(outage: Outage) -> None:
     clerk = Clerk()
     async with serving(clerk.agent, backend=outage.backend) as client:
         for _ in range(2):
@@ -214,7 +214,7 @@ async def test_a_disk_that_is_full_when_nothing_runs_makes_the_server_unready(ou
 
 
 @covers(ROW)
-async def test_a_task_whose_statements_are_cancelled_again_and_again_is_a_dead_letter(postgres_url: str) -> None:
+async def test_repeated_statement_timeouts_make_a_dead_letter(postgres_url: str) -> None:
     clerk = Clerk()
     backend = PostgresBackend(Postgres(postgres_url, statement_timeout=2), 'agent', reader_lag=READER_LAG)
     async with serving(clerk.agent, backend=backend, workers=Workers(lease=0.3)) as client:

@@ -126,7 +126,7 @@ def backend_in(folder: Path) -> SqliteFileBackend:
 
 @covers(ROW)
 @pytest.mark.parametrize('method', ['emit', 'finish'])
-async def test_a_run_whose_store_is_unavailable_waits_for_it_and_repeats_nothing(
+async def test_run_waits_for_unavailable_store_without_repeats(
     method: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     backend, counted = backend_in(tmp_path), Counted()
@@ -145,7 +145,7 @@ async def test_a_run_whose_store_is_unavailable_waits_for_it_and_repeats_nothing
 
 
 @covers(ROW)
-async def test_a_task_that_waits_for_a_slot_is_run_although_the_store_was_away_when_one_was_free(
+async def test_queued_task_runs_after_a_failed_claim(
     tmp_path: Path,
 ) -> None:
     backend, stage = backend_in(tmp_path), Stage()
@@ -166,7 +166,7 @@ async def test_a_task_that_waits_for_a_slot_is_run_although_the_store_was_away_w
 
 
 @covers(ROW)
-async def test_a_result_that_the_store_did_not_take_is_stored_at_last_before_a_server_ends(tmp_path: Path) -> None:
+async def test_unstored_result_is_stored_at_shutdown(tmp_path: Path) -> None:
     backend, counted = Ending(file_in(tmp_path), 'agent', reader_lag=10**6), Counted()
     backend.queue = queue = Away(backend.queue)
     queue.refuses = lambda: not backend.ends
@@ -179,7 +179,7 @@ async def test_a_result_that_the_store_did_not_take_is_stored_at_last_before_a_s
 
 
 @covers(ROW)
-async def test_what_could_not_be_handed_back_when_a_server_began_to_end_is_handed_back_at_last(tmp_path: Path) -> None:
+async def test_failed_release_is_repeated_at_shutdown(tmp_path: Path) -> None:
     backend, stage = backend_in(tmp_path), Stage()
     queue = backend.queue = Away(backend.queue, 'release')
     async with serving(stage.agent, backend=backend, workers=Workers(lease=LATER)) as client:
@@ -193,7 +193,7 @@ async def test_what_could_not_be_handed_back_when_a_server_began_to_end_is_hande
 
 
 @covers(ROW)
-async def test_a_failure_that_could_not_be_stored_is_before_a_server_ends(tmp_path: Path) -> None:
+async def test_unstored_failure_is_stored_at_shutdown(tmp_path: Path) -> None:
     def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         raise RuntimeError('no')
 
@@ -210,9 +210,7 @@ async def test_a_failure_that_could_not_be_stored_is_before_a_server_ends(tmp_pa
 
 @covers(ROW)
 @pytest.mark.parametrize('fails', [True, False], ids=['failed', 'completed'])
-async def test_a_task_goes_on_although_nobody_knew_that_the_end_of_its_run_was_stored(
-    fails: bool, tmp_path: Path
-) -> None:
+async def test_queued_message_runs_after_end_stored_without_answer(fails: bool, tmp_path: Path) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -235,7 +233,7 @@ async def test_a_task_goes_on_although_nobody_knew_that_the_end_of_its_run_was_s
 
 
 @covers(ROW)
-async def test_a_client_is_told_to_try_again_while_others_lock_the_file(tmp_path: Path) -> None:
+async def test_send_to_locked_store_gets_503_with_retry_after(tmp_path: Path) -> None:
     backend, sent = backend_in(tmp_path), message('hi')
     async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
         with closing(sqlite3.connect(tmp_path / 'agent.db', timeout=LIMIT, isolation_level=None)) as other:

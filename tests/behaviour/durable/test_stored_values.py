@@ -115,7 +115,7 @@ STORED = [
 @pytest.mark.parametrize(
     ('stored', 'value'), STORED, ids=[f'{n} {type(value).__name__}' for n, (_, value) in enumerate(STORED)]
 )
-def test_read_pickles_of_an_earlier_version(stored: bytes, value: object) -> None:
+def test_pickles_of_earlier_versions_are_readable(stored: bytes, value: object) -> None:
     read = pickle.loads(stored)
     assert type(read) is type(value)
     assert _content(read) == _content(value)
@@ -141,7 +141,7 @@ LASTING = {b'pydantic_ai_a2a'}
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_pickles_name_lasting_modules(value: object) -> None:
+def test_pickles_refer_only_to_stable_module_path(value: object) -> None:
     written = pickle.dumps(value)
     assert _modules(written) <= LASTING
     assert _content(pickle.loads(written)) == _content(value)
@@ -152,7 +152,7 @@ def _modules(pickled: bytes) -> set[bytes]:
 
 
 @pytest.mark.parametrize('output', ['Sunny.', Canceled('The run was cancelled.')], ids=['answered', 'canceled'])
-def test_load_end_of_run(output: object) -> None:
+def test_run_result_is_pickled_without_package_modules(output: object) -> None:
     ended = RunOutput(output, (), None, [], RunUsage())
     assert load(pickle.loads(pickle.dumps(dump(ended)))) == ended
     assert not _modules(pickle.dumps(dump(ended)))
@@ -168,7 +168,7 @@ STORED_END = (
 """The end of a run by names, as an earlier version has stored it, with a value for each name."""
 
 
-def test_load_end_of_an_earlier_and_of_a_later_version() -> None:
+def test_run_result_loads_across_versions() -> None:
     stored = pickle.loads(STORED_END)
     values: Any = ('Sunny.', [1], 'Su', [2], None, [3], True, {'t': {}}, ['a'], ['b'], None, True, ([4], 'x'), ([5], 6))
     assert load(stored) == load({**stored, 'later': 7}) == RunOutput(*values)
@@ -235,7 +235,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize('row', ROWS.values(), ids=ROWS)
-async def test_read_workflow_of_an_earlier_version(row: tuple[Any, ...], tmp_path: Path) -> None:
+async def test_server_reads_workflow_outcome_of_earlier_version(row: tuple[Any, ...], tmp_path: Path) -> None:
     state, shown, status, *results = row
     kit = DbosKit(tmp_path)
     agent = kit.agent(FunctionModel(heard))

@@ -171,7 +171,7 @@ NAMES = sorted(path.stem for path in HISTORIES.iterdir())
 
 
 @pytest.mark.parametrize('name', NAMES)
-async def test_worker_replays_workflow_of_an_earlier_version(kit: TemporalKit, name: str) -> None:
+async def test_worker_replays_workflow_of_earlier_version(kit: TemporalKit, name: str) -> None:
     async with without_worker(kit) as app:
         history = History(name, app.task_id, f'replay-{kit.queue}')
         await app.store.payloads.put(
@@ -207,7 +207,7 @@ CASES = {
 
 
 @pytest.mark.parametrize('name', CASES)
-async def test_server_reads_end_of_a_workflow_of_an_earlier_version(kit: TemporalKit, name: str) -> None:
+async def test_server_reads_workflow_outcome_of_earlier_version(kit: TemporalKit, name: str) -> None:
     state, shown = CASES[name]
     async with without_worker(kit) as app:
         ENDS[kit.queue] = History(name, app.task_id).end()
@@ -230,7 +230,7 @@ async def test_server_reads_end_of_a_workflow_of_an_earlier_version(kit: Tempora
     assert shown in str(task)
 
 
-def test_load_argument_of_an_earlier_and_of_a_later_version() -> None:
+def test_workflow_argument_loads_across_versions() -> None:
     stored = History('declined', 'task').argument()
     before = load_run(stored.encode())
     assert (before.claim.header.id, before.prompt, before.budget) == ('task', 'decline', None)
@@ -239,7 +239,7 @@ def test_load_argument_of_an_earlier_and_of_a_later_version() -> None:
     assert load_run(json.dumps(later).encode()) == replace(before, budget=Left(3, None, Decimal('0.5')))
 
 
-def test_load_result_of_a_later_version_and_in_an_earlier_one() -> None:
+def test_workflow_result_loads_across_versions() -> None:
     app: Any = None  # only other outputs need it
     run = RunOutput(Rejected('Never.'), [], None, [], RunUsage(requests=1), waits=True, calls=['call-1'], shown=[])
     members = json.loads(dump_end(run, app))

@@ -44,7 +44,7 @@ class Shouting(AgentWorker):
         return [Artifact(artifact_id='mine', name='shout', parts=[Part(text=f'{result}!')])]
 
 
-async def test_an_agent_workers_methods_take_effect() -> None:
+async def test_overridden_message_history_and_artifacts_take_effect() -> None:
     worker = Shouting(agent=agent, **parts())
     async with serving(agent, workers=Workers(worker=worker)) as client:
         first = await client.send('hello')
@@ -57,7 +57,7 @@ async def test_an_agent_workers_methods_take_effect() -> None:
     assert kept['status']['state'] == 'completed'
 
 
-async def test_an_agent_worker_may_build_no_artifact_or_an_empty_one() -> None:
+async def test_agent_worker_may_build_no_artifact() -> None:
     class Mute(AgentWorker):
         def build_artifacts(self, result: Any) -> list[Artifact]:
             return [] if result == 'nothing' else [Artifact(artifact_id='x', parts=[])]
@@ -69,14 +69,14 @@ async def test_an_agent_worker_may_build_no_artifact_or_an_empty_one() -> None:
     assert (none.get('artifacts'), len(empty['artifacts'])) == (None, 1)
 
 
-async def test_an_agent_worker_without_methods_of_its_own_is_the_agent() -> None:
+async def test_plain_agent_worker_runs_the_agent() -> None:
     typed = Agent(TestModel(custom_output_args=7), output_type=int)
     async with serving(typed, workers=Workers(worker=AgentWorker(agent=typed, **parts()))) as client:
         task = await client.send()
     assert task['artifacts'][0]['parts'][0]['data'] == {'result': 7}
 
 
-async def test_what_an_agent_worker_cannot_read_is_refused() -> None:
+async def test_agent_worker_refuses_message_with_file_url() -> None:
     async with serving(agent, workers=Workers(worker=AgentWorker(agent=agent, **parts()))) as client:
         error = await refused(client.send(message(parts=[{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}])))
     assert error.code == -32602
@@ -94,7 +94,7 @@ class Counting(AgentWorker):
         await super().run_task(params)
 
 
-async def test_a_run_task_of_a_subclass_runs_the_tasks() -> None:
+async def test_overridden_run_task_runs_tasks() -> None:
     worker = Counting(agent=agent, **parts())
     async with serving(agent, workers=Workers(worker=worker)) as client:
         first = await client.send('one')
@@ -107,7 +107,7 @@ async def test_a_run_task_of_a_subclass_runs_the_tasks() -> None:
     assert len(worker.ran) == 3
 
 
-async def test_a_run_task_of_a_subclass_gives_the_files_of_the_model() -> None:
+async def test_overridden_run_task_returns_model_files() -> None:
     def painting(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return ModelResponse(
             parts=[FilePart(BinaryContent(b'GIF89a', media_type='image/gif')), TextPart('Here it is.')]
@@ -123,7 +123,7 @@ async def test_a_run_task_of_a_subclass_gives_the_files_of_the_model() -> None:
     ]
 
 
-async def test_a_run_task_may_do_something_else() -> None:
+async def test_run_task_may_complete_task_without_agent() -> None:
     class Direct(AgentWorker):
         async def run_task(self, params: TaskSendParams) -> None:
             artifact = Artifact(artifact_id='a', parts=[Part(text='done by hand')])
@@ -133,7 +133,7 @@ async def test_a_run_task_may_do_something_else() -> None:
         assert texts(await client.send('anything')) == ['done by hand']
 
 
-async def test_a_cancel_task_of_a_subclass_is_called() -> None:
+async def test_overridden_cancel_task_is_called() -> None:
     class Telling(AgentWorker):
         told: list[str]
 
@@ -152,7 +152,7 @@ async def test_a_cancel_task_of_a_subclass_is_called() -> None:
     assert (worker.told, kept['status']['state']) == ([task['id']], 'canceled')
 
 
-async def test_a_worker_that_runs_tasks_itself_still_refuses_what_the_agent_cannot_take() -> None:
+async def test_overridden_run_task_keeps_media_type_checks() -> None:
     text_only = Agent(FunctionModel(heard, profile=ModelProfile(supports_image_input=False)))
     worker = Counting(agent=text_only, **parts())
     async with serving(text_only, workers=Workers(worker=worker)) as client:
@@ -166,7 +166,7 @@ async def test_a_worker_that_runs_tasks_itself_still_refuses_what_the_agent_cann
     assert worker.ran == []
 
 
-async def test_a_failed_run_of_such_a_worker_says_why() -> None:
+async def test_overridden_run_task_reports_failure_kind() -> None:
     def fail(messages: list[ModelMessage], info: AgentInfo) -> Any:
         raise ValueError('a secret')
 
@@ -177,7 +177,7 @@ async def test_a_failed_run_of_such_a_worker_says_why() -> None:
     assert 'secret' not in str(task)
 
 
-def test_what_such_a_worker_cannot_do_is_refused_when_the_app_is_made() -> None:
+def test_app_with_worker_refuses_steering_and_client_schemas() -> None:
     worker = Counting(agent=agent, **parts())
     with pytest.raises(TypeError, match="while_working='steer' cannot be combined"):
         to_a2a(agent, workers=Workers(worker=worker), messages=Messages(while_working='steer'))
@@ -201,7 +201,7 @@ def question(text: str) -> str | InputRequired:
     return text if 'Rome' in text else InputRequired('Where?')
 
 
-async def test_a_history_is_built_once_a_run_from_the_messages_of_the_task() -> None:
+async def test_message_history_is_built_once_per_run() -> None:
     seen: list[list[str]] = []
 
     def ask(messages: list[ModelMessage], info: AgentInfo) -> Any:
@@ -233,7 +233,7 @@ async def test_a_history_is_built_once_a_run_from_the_messages_of_the_task() -> 
     assert seen[3] == ['weather', 'weather', 'Rome', 'weather + Rome', 'Rome again']
 
 
-async def test_a_history_has_both_of_two_messages_with_one_id() -> None:
+async def test_message_history_keeps_messages_with_equal_ids() -> None:
     asking = Agent(FunctionModel(heard), output_type=TextOutput(question))
     worker = Reading(agent=asking, **parts())
     async with serving(asking, workers=Workers(worker=worker)) as client:
@@ -242,7 +242,7 @@ async def test_a_history_has_both_of_two_messages_with_one_id() -> None:
     assert worker.read_messages == [['weather'], ['weather', 'Where?', 'Rome']]
 
 
-async def test_a_message_that_the_own_reading_refuses_fails_its_task_with_the_reason() -> None:
+async def test_message_refused_by_overridden_history_fails_task() -> None:
     worker = Reading(agent=agent, **parts())
     async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send(message(parts=[{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}]))
@@ -251,7 +251,7 @@ async def test_a_message_that_the_own_reading_refuses_fails_its_task_with_the_re
     assert 'history[0].parts[0].url: must be an https URL' in status['parts'][0]['text']
 
 
-async def test_an_own_reading_may_take_what_the_model_does_not() -> None:
+async def test_overridden_history_may_accept_unsupported_media_type() -> None:
     class Describing(AgentWorker):
         def build_message_history(self, history: list[Message]) -> list[ModelMessage]:
             return [ModelRequest(parts=[UserPromptPart(f'a file called {history[-1]["parts"][0].get("filename")}')])]
@@ -263,7 +263,7 @@ async def test_an_own_reading_may_take_what_the_model_does_not() -> None:
 
 
 @each_case('kind', [AgentWorker, Counting, Reading])
-async def test_a_worker_takes_the_media_types_that_the_app_declares_and_no_others(kind: type[AgentWorker]) -> None:
+async def test_agent_worker_accepts_only_declared_media_types(kind: type[AgentWorker]) -> None:
     worker = kind(agent=agent, **parts())
     modes = ['text/plain', 'application/x-protobuf']
     async with serving(agent, workers=Workers(worker=worker), default_input_modes=modes) as client:
@@ -275,14 +275,14 @@ async def test_a_worker_takes_the_media_types_that_the_app_declares_and_no_other
             await client.send(message(parts=[{'raw': 'iVBORw0KGgo=', 'mediaType': 'image/png'}]))
 
 
-async def test_a_worker_that_is_no_agent_gets_only_the_media_types_that_the_app_declares() -> None:
+async def test_plain_worker_accepts_only_declared_media_types() -> None:
     async with serving(agent, workers=Workers(worker=foreign()), default_input_modes=['image/*']) as client:
         for part in ({'text': 'Hi'}, {'raw': 'AA==', 'mediaType': 'application/x-protobuf'}):
             with pytest.raises(RpcError, match=r'-32005 .* is not supported\. This agent takes image/\*'):
                 await client.send(message(parts=[part]))
 
 
-def test_a_worker_with_other_parts_than_are_given_is_refused() -> None:
+def test_worker_with_different_storage_or_broker_is_refused() -> None:
     worker = AgentWorker(agent=agent, **parts())
     with pytest.raises(ValueError, match='different storage'):
         to_a2a(agent, workers=Workers(worker=worker), storage=InMemoryStorage[Any]())
@@ -293,12 +293,12 @@ def test_a_worker_with_other_parts_than_are_given_is_refused() -> None:
     assert to_a2a(agent, workers=Workers(worker=worker), storage=worker.storage, broker=worker.broker)
 
 
-def test_run_options_belong_to_the_worker() -> None:
+def test_run_options_beside_agent_worker_are_refused() -> None:
     with pytest.raises(TypeError, match=r'to_a2a\(\) takes no deps, model'):
         to_a2a(agent, workers=Workers(worker=AgentWorker(agent=agent, **parts())), model='test', deps=1)
 
 
-async def test_the_task_manager_has_the_users_storage_and_broker() -> None:
+async def test_task_manager_exposes_given_storage_and_broker() -> None:
     own = parts()
     app = to_a2a(agent, **own)
     assert not app.task_manager.is_running
@@ -311,11 +311,11 @@ async def test_the_task_manager_has_the_users_storage_and_broker() -> None:
     assert to_a2a(agent, workers=Workers(worker=worker)).task_manager.storage is worker.storage
 
 
-def test_a_task_manager_does_not_run_outside_of_an_event_loop() -> None:
+def test_task_manager_is_not_running_outside_event_loop() -> None:
     assert not to_a2a(agent, **parts()).task_manager.is_running
 
 
-async def test_without_them_the_task_manager_says_what_to_use_instead() -> None:
+async def test_missing_task_manager_error_names_replacement() -> None:
     with pytest.raises(AttributeError, match=r'no task manager, .* no storage= or broker=. Use app\.get_task\(\)'):
         assert to_a2a(Agent(TestModel())).task_manager
     app = to_a2a(agent, storage=InMemoryStorage())

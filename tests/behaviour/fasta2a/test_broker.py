@@ -76,7 +76,7 @@ class SendsOnly(Shared):
         yield
 
 
-async def test_a_broker_alone_carries_run_and_cancel() -> None:
+async def test_broker_without_storage_carries_run_and_cancel() -> None:
     stage, broker = Stage(), Noting()
     stage.open('two')
     async with serving(stage.agent, broker=broker) as client:
@@ -88,7 +88,7 @@ async def test_a_broker_alone_carries_run_and_cancel() -> None:
 
 
 @pytest.mark.parametrize('parts', [{}, {'storage': InMemoryStorage()}], ids=['alone', 'with a storage'])
-async def test_a_task_waits_until_the_broker_hands_it_out(parts: dict[str, Any]) -> None:
+async def test_task_waits_until_broker_delivers_its_run(parts: dict[str, Any]) -> None:
     class Holding(Shared):
         """Keeps the first run back."""
 
@@ -114,7 +114,7 @@ async def test_a_task_waits_until_the_broker_hands_it_out(parts: dict[str, Any])
     assert began == ['second', 'third']
 
 
-async def test_five_tasks_run_at_once_over_a_broker_that_hands_out_one_at_a_time() -> None:
+async def test_five_tasks_run_concurrently_over_a_broker() -> None:
     together = asyncio.Barrier(5)
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> Any:
@@ -127,7 +127,7 @@ async def test_five_tasks_run_at_once_over_a_broker_that_hands_out_one_at_a_time
     assert [texts(task) for task in tasks] == [['0'], ['1'], ['2'], ['3'], ['4']]
 
 
-async def test_tasks_of_one_context_run_in_order_over_a_broker() -> None:
+async def test_tasks_of_a_context_run_in_order() -> None:
     stage = Stage()
     stage.open('one', 'two')
     async with serving(stage.agent, broker=InMemoryBroker(), storage=InMemoryStorage()) as client:
@@ -137,7 +137,7 @@ async def test_tasks_of_one_context_run_in_order_over_a_broker() -> None:
     assert [texts(task) for task in tasks] == [['one'], ['one + two']]
 
 
-async def test_a_stream_over_a_broker_has_the_deltas_of_its_task() -> None:
+async def test_stream_over_broker_has_text_deltas() -> None:
     agent = Agent(TestModel(custom_output_text='all of it'))
     async with serving(agent, broker=InMemoryBroker()) as client, client.live.send_streaming() as stream:
         events = await stream.rest()
@@ -146,14 +146,14 @@ async def test_a_stream_over_a_broker_has_the_deltas_of_its_task() -> None:
     assert (''.join(pieces), end) == ('all of it', '')
 
 
-async def test_the_override_around_a_call_holds_in_its_task() -> None:
+async def test_agent_override_applies_to_sent_task() -> None:
     async with serving(memory, broker=InMemoryBroker()) as client:
         with memory.override(model=TestModel(custom_output_text='overridden')):
             assert texts(await client.send()) == ['overridden']
         assert texts(await client.send('plain')) == ['plain']
 
 
-async def test_a_task_that_the_broker_does_not_take_is_run_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+async def test_refusing_broker_prevents_neither_run_nor_cancel(caplog: pytest.LogCaptureFixture) -> None:
     class Refusing(InMemoryBroker):
         async def run_task(self, params: TaskSendParams) -> None:
             raise ConnectionError('nobody but the log may read this')
@@ -171,7 +171,7 @@ async def test_a_task_that_the_broker_does_not_take_is_run_all_the_same(caplog: 
     assert caplog.text.count('nobody but the log may read this') >= 2
 
 
-async def test_a_broker_that_fails_to_hand_out_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_broker_receive_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing(InMemoryBroker):
         failures = 0
 
@@ -188,7 +188,7 @@ async def test_a_broker_that_fails_to_hand_out_is_asked_again(monkeypatch: pytes
         assert texts(await client.send('hello')) == ['hello']
 
 
-async def test_operations_on_unknown_tasks_are_logged_and_harm_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_operation_on_unknown_task_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     for storage in (None, InMemoryStorage[list[ModelMessage]]()):
         broker = Shared()
         async with serving(memory, broker=broker, storage=storage) as client:
@@ -198,7 +198,7 @@ async def test_operations_on_unknown_tasks_are_logged_and_harm_nothing(caplog: p
     assert caplog.text.count('task x') >= 4
 
 
-async def test_a_storage_that_breaks_under_an_operation_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
+async def test_storage_error_in_operation_is_logged_and_skipped(caplog: pytest.LogCaptureFixture) -> None:
     class Unreadable(InMemoryStorage[list[ModelMessage]]):
         async def load_task(self, task_id: str, history_length: int | None = None) -> Any:
             if task_id == 'x':
@@ -212,14 +212,14 @@ async def test_a_storage_that_breaks_under_an_operation_harms_no_other(caplog: p
     assert 'An operation of the broker on task x failed and is not repeated.' in caplog.text
 
 
-async def test_an_app_that_is_started_again_runs_over_its_broker_as_before() -> None:
+async def test_restarted_app_runs_tasks_over_its_broker() -> None:
     app = to_a2a(memory, broker=InMemoryBroker())
     for _ in range(2):
         async with lifespan(app):
             assert texts(await Client(app).send('hello')) == ['hello']
 
 
-async def test_what_a_broker_had_when_the_app_stopped_is_run_when_it_starts_again() -> None:
+async def test_operations_left_in_broker_run_after_restart() -> None:
     class Sleepy(InMemoryBroker):
         asleep = True
 
@@ -238,7 +238,7 @@ async def test_what_a_broker_had_when_the_app_stopped_is_run_when_it_starts_agai
         assert texts(await ended(Client(app), task['id'])) == ['hello']
 
 
-async def test_the_tasks_of_an_app_with_a_broker_alone_can_be_looked_after() -> None:
+async def test_broker_without_storage_keeps_conversations() -> None:
     async with serving(memory, broker=InMemoryBroker()) as client:
         task = await client.send('hello')
         assert [each['id'] for each in await tasks_of(client)] == [task['id']]
@@ -249,7 +249,7 @@ def message_of(text: str) -> Any:
     return {'role': 'user', 'parts': [{'text': text}], 'message_id': text}
 
 
-async def test_a_task_that_another_process_was_handed_is_run_there_and_answered_here(
+async def test_task_of_second_process_streams_to_sender(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(broker_backend, 'PAUSE', 0.01)
@@ -270,7 +270,7 @@ async def test_a_task_that_another_process_was_handed_is_run_there_and_answered_
     assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
-async def test_a_task_that_runs_in_another_process_is_canceled_there(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_task_of_second_process_can_be_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_backend, 'PAUSE', 0.01)
     stage, broker, storage = Stage(), Shared(), InMemoryStorage[list[ModelMessage]]()
     async with AsyncExitStack() as stack:
@@ -282,7 +282,7 @@ async def test_a_task_that_runs_in_another_process_is_canceled_there(monkeypatch
         assert state_of(await there.get_task(task['id'])) == 'CANCELED'
 
 
-async def test_a_task_that_two_other_processes_have_is_stopped_where_it_runs() -> None:
+async def test_cancel_from_third_process_stops_the_run() -> None:
     running, stopped = asyncio.Event(), asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> Any:
@@ -306,7 +306,7 @@ async def test_a_task_that_two_other_processes_have_is_stopped_where_it_runs() -
     assert storage.tasks[task['id']]['status']['state'] == 'canceled'
 
 
-async def test_a_task_that_is_gone_from_the_storage_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_task_deleted_from_storage_is_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_backend, 'PAUSE', 0.01)
     broker, storage = SendsOnly(Shared()), InMemoryStorage[list[ModelMessage]]()
     async with serving(memory, broker=broker, storage=storage) as client:

@@ -28,7 +28,7 @@ assert storage, 'a fixture'
 memory = Agent(FunctionModel(heard))
 
 
-async def test_a_task_is_in_the_storage_under_its_id(storage: OwnStorage) -> None:
+async def test_storage_keeps_task_with_artifacts_and_history(storage: OwnStorage) -> None:
     async with serving(Agent(TestModel(custom_output_text='hi there')), storage=storage) as client:
         task = await client.send('hello')
         kept = await storage.load_task(task['id'])
@@ -43,7 +43,7 @@ async def test_a_task_is_in_the_storage_under_its_id(storage: OwnStorage) -> Non
     assert said == [('user', 'hello'), ('agent', 'hi there')]
 
 
-async def test_the_context_in_the_storage_is_the_whole_conversation(storage: OwnStorage) -> None:
+async def test_storage_context_holds_whole_conversation(storage: OwnStorage) -> None:
     async with serving(memory, storage=storage) as client:
         first = await client.send('one')
         second = await client.send(message('two', contextId=first['contextId']))
@@ -53,7 +53,7 @@ async def test_the_context_in_the_storage_is_the_whole_conversation(storage: Own
     assert (prompts(context), [each.kind for each in context]) == (['one', 'two'], ['request', 'response'] * 2)
 
 
-async def test_after_a_restart_a_task_can_be_read_and_its_conversation_goes_on(storage: OwnStorage) -> None:
+async def test_task_and_conversation_survive_restart(storage: OwnStorage) -> None:
     async with serving(memory, storage=storage) as client:
         before = await client.send('one')
     async with serving(memory, storage=storage) as client:
@@ -63,7 +63,7 @@ async def test_after_a_restart_a_task_can_be_read_and_its_conversation_goes_on(s
     assert texts(following) == ['one + two']
 
 
-async def test_a_failed_task_says_why_and_leaves_the_context_alone(storage: OwnStorage) -> None:
+async def test_failed_task_has_reason_and_unchanged_context(storage: OwnStorage) -> None:
     def answer(messages: list[ModelMessage], info: AgentInfo) -> Any:
         if prompts(messages)[-1] == 'fail':
             raise ZeroDivisionError('nobody but the log may read this')
@@ -83,7 +83,7 @@ async def test_a_failed_task_says_why_and_leaves_the_context_alone(storage: OwnS
 
 
 @pytest.mark.versions('1.0', reason='0.3 does not leave the history out')
-async def test_history_length_is_a_view_and_truncates_nothing(storage: OwnStorage) -> None:
+async def test_history_length_does_not_truncate_stored_history(storage: OwnStorage) -> None:
     async with serving(memory, storage=storage) as client:
         task = await client.send('one')
         short = await client.get_task(task['id'], historyLength=1)
@@ -94,7 +94,7 @@ async def test_history_length_is_a_view_and_truncates_nothing(storage: OwnStorag
     assert whole['history'] == task['history']
 
 
-async def test_what_the_storage_returns_is_never_changed() -> None:
+async def test_objects_returned_by_storage_are_not_mutated() -> None:
     storage: InMemoryStorage[list[ModelMessage]] = InMemoryStorage()
     async with serving(memory, storage=storage) as client:
         task = await client.send('one')
@@ -106,7 +106,7 @@ async def test_what_the_storage_returns_is_never_changed() -> None:
     assert given == context[task['contextId']]
 
 
-async def test_the_same_message_sent_twice_at_once_is_one_task(storage: OwnStorage) -> None:
+async def test_duplicate_message_creates_a_single_task(storage: OwnStorage) -> None:
     stage = Stage()
     stage.open('hello')
     sent = message('hello')
@@ -116,7 +116,7 @@ async def test_the_same_message_sent_twice_at_once_is_one_task(storage: OwnStora
     assert stage.began == ['hello']
 
 
-async def test_a_message_to_a_running_task_is_stored_and_run_next(storage: OwnStorage) -> None:
+async def test_message_to_running_task_runs_next(storage: OwnStorage) -> None:
     stage = Stage()
     async with serving(stage.agent, storage=storage) as client:
         done = await stage.run_twice(client)
@@ -125,7 +125,7 @@ async def test_a_message_to_a_running_task_is_stored_and_run_next(storage: OwnSt
     assert sorted(said) == ['one', 'one', 'one + two', 'two']
 
 
-async def test_the_same_message_sent_twice_to_a_running_task_is_stored_once(storage: OwnStorage) -> None:
+async def test_duplicate_to_running_task_is_stored_once(storage: OwnStorage) -> None:
     stage = Stage()
     async with serving(stage.agent, storage=storage) as client:
         task = await client.send('one', returnImmediately=True)
@@ -139,7 +139,7 @@ async def test_the_same_message_sent_twice_to_a_running_task_is_stored_once(stor
     assert stage.began == ['one', 'two']
 
 
-async def test_a_client_that_hung_up_resumes_after_the_last_event_that_it_has(storage: OwnStorage) -> None:
+async def test_stream_resumes_after_last_event_id(storage: OwnStorage) -> None:
     stage = Stage()
     async with serving(stage.agent, storage=storage) as client:
         async with client.send_streaming('one') as stream:
@@ -152,7 +152,7 @@ async def test_a_client_that_hung_up_resumes_after_the_last_event_that_it_has(st
     assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
-async def test_tasks_of_one_context_run_in_order_and_others_side_by_side(storage: OwnStorage) -> None:
+async def test_contexts_run_in_parallel_and_their_tasks_in_order(storage: OwnStorage) -> None:
     stage = Stage()
     async with serving(stage.agent, storage=storage) as client:
         first = await client.send(message('one', contextId='c'), returnImmediately=True)
@@ -165,7 +165,7 @@ async def test_tasks_of_one_context_run_in_order_and_others_side_by_side(storage
     assert stage.began.index('one') < stage.began.index('two')
 
 
-async def test_a_running_task_is_canceled_in_the_storage_and_keeps_what_was_streamed(storage: OwnStorage) -> None:
+async def test_canceled_task_in_storage_keeps_streamed_text(storage: OwnStorage) -> None:
     stopped = asyncio.Event()
 
     async def write(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
@@ -194,7 +194,7 @@ async def test_a_running_task_is_canceled_in_the_storage_and_keeps_what_was_stre
     assert (kept['status']['state'], state_of(canceled), texts(canceled)) == ('canceled', 'CANCELED', ['begun'])
 
 
-async def test_a_queued_task_is_canceled_in_the_storage_and_never_starts(storage: OwnStorage) -> None:
+async def test_canceled_queued_task_never_starts(storage: OwnStorage) -> None:
     stage = Stage()
     stage.open('after')
     async with serving(stage.agent, storage=storage, workers=Workers(running=1)) as client:
@@ -211,7 +211,7 @@ async def test_a_queued_task_is_canceled_in_the_storage_and_never_starts(storage
     assert stage.began == ['running', 'after']
 
 
-async def test_a_late_result_does_not_overwrite_a_cancellation() -> None:
+async def test_late_result_does_not_overwrite_cancellation() -> None:
     reached, gate = asyncio.Event(), asyncio.Event()
 
     async def stubborn(messages: list[ModelMessage], info: AgentInfo) -> Any:
@@ -236,7 +236,7 @@ async def test_a_late_result_does_not_overwrite_a_cancellation() -> None:
     assert storage.tasks[task['id']]['status']['state'] == 'canceled'
 
 
-async def test_a_task_that_was_ended_in_the_storage_from_outside_stays_as_it_is() -> None:
+async def test_task_ended_in_storage_is_not_overwritten() -> None:
     stage = Stage()
     storage: InMemoryStorage[list[ModelMessage]] = InMemoryStorage()
     async with serving(stage.agent, storage=storage) as client:
@@ -250,7 +250,7 @@ async def test_a_task_that_was_ended_in_the_storage_from_outside_stays_as_it_is(
 
 
 @pytest.mark.parametrize('state', ['working', 'completed'])
-async def test_a_task_fails_whose_storage_breaks_and_the_next_is_served(state: Any) -> None:
+async def test_storage_error_fails_only_its_task(state: Any) -> None:
     async with serving(memory, storage=Breaking(state)) as client:
         failed = await client.send('one')
         following = await client.send('two')
@@ -258,14 +258,14 @@ async def test_a_task_fails_whose_storage_breaks_and_the_next_is_served(state: A
     assert 'nobody' not in str(failed)
 
 
-async def test_a_task_fails_whose_context_cannot_be_loaded() -> None:
+async def test_task_with_unloadable_context_fails() -> None:
     async with serving(memory, storage=Breaking(context='broken')) as client:
         failed = await client.send(message('one', contextId='broken'))
         following = await client.send('two')
     assert (state_of(failed), state_of(following)) == ('FAILED', 'COMPLETED')
 
 
-async def test_no_more_tasks_run_at_once_than_there_are_slots_while_a_claim_is_stored() -> None:
+async def test_slow_claim_does_not_exceed_worker_slots() -> None:
     stage, slow = Stage(), Slow('working')
     slow.gate.set()
     async with serving(stage.agent, storage=slow, workers=Workers(running=1)) as client:
@@ -285,7 +285,7 @@ async def test_no_more_tasks_run_at_once_than_there_are_slots_while_a_claim_is_s
         assert state_of(await ended(client, third['id'])) == 'COMPLETED'
 
 
-async def test_a_full_queue_stores_nothing_of_what_it_refuses() -> None:
+async def test_message_to_full_queue_is_not_stored() -> None:
     stage, storage = Stage(), InMemoryStorage[list[ModelMessage]]()
     async with serving(stage.agent, storage=storage, limits=Limits(queue=1), workers=Workers(running=1)) as client:
         await client.send('running', returnImmediately=True)
@@ -295,7 +295,7 @@ async def test_a_full_queue_stores_nothing_of_what_it_refuses() -> None:
         assert len(storage.tasks) == 2
 
 
-async def test_other_callers_see_neither_task_nor_context_also_after_a_restart(storage: OwnStorage) -> None:
+async def test_task_and_context_stay_private_to_caller(storage: OwnStorage) -> None:
     async with serving(memory, storage=storage, auth=by_header) as client:
         ann, bob, nobody = (caller(client.app, name) for name in ('ann', 'bob', '/'))
         anns = await ann.send(message('i am ann', contextId='c'))
@@ -315,7 +315,7 @@ async def test_other_callers_see_neither_task_nor_context_also_after_a_restart(s
     assert (forged['contextId'], texts(going_on)) == ('pydantic_ai_a2a:/ann:c', ['i am ann + who am i?'])
 
 
-async def test_what_only_the_storage_knows_can_be_read_and_canceled_but_not_continued(storage: OwnStorage) -> None:
+async def test_task_known_only_to_storage_cannot_be_continued(storage: OwnStorage) -> None:
     left = await storage.submit_task('c', {'role': 'user', 'parts': [{'text': 'hi'}], 'message_id': 'm'})
     async with serving(memory, storage=storage) as client:
         assert state_of(await client.get_task(left['id'])) == 'SUBMITTED'
@@ -333,7 +333,7 @@ async def test_what_only_the_storage_knows_can_be_read_and_canceled_but_not_cont
         assert (await refused(client.call('CancelTask', {'id': 'unknown'}))).code == -32001
 
 
-async def test_what_a_storage_has_no_method_for_is_refused(storage: OwnStorage) -> None:
+async def test_operations_unsupported_by_fasta2a_storage_are_refused(storage: OwnStorage) -> None:
     async with serving(memory, storage=storage) as client:
         task = await client.send()
         app = client.a2a_app
@@ -346,12 +346,12 @@ async def test_what_a_storage_has_no_method_for_is_refused(storage: OwnStorage) 
 
 
 @pytest.mark.versions('1.0', reason='0.3 has no such operation')
-async def test_tasks_cannot_be_listed(storage: OwnStorage) -> None:
+async def test_list_tasks_is_unsupported(storage: OwnStorage) -> None:
     async with serving(memory, storage=storage) as client:
         assert (await refused(client.call('ListTasks', {}))).code == -32004
 
 
-async def test_readers_are_told_of_an_end_only_once_it_is_stored() -> None:
+async def test_stream_reports_completion_only_once_stored() -> None:
     slow = Slow('completed')
     async with serving(memory, storage=slow) as client, client.send_streaming('one') as stream:
         task = (await anext(stream)).result['task']
@@ -363,6 +363,6 @@ async def test_readers_are_told_of_an_end_only_once_it_is_stored() -> None:
 
 
 @pytest.mark.parametrize('backend', ['sqlite:///agent.db', MemoryBackend('agent', reader_lag=1000)])
-def test_own_parts_and_a_backend_do_not_go_together(backend: Any) -> None:
+def test_storage_cannot_be_combined_with_backend(backend: Any) -> None:
     with pytest.raises(TypeError, match='backend= cannot be combined'):
         to_a2a(memory, backend=backend, storage=InMemoryStorage())

@@ -28,7 +28,7 @@ from ..stage import ended, heard, serving
 agent = Agent(FunctionModel(heard))
 
 
-async def test_fasta2as_own_worker_runs_and_streams() -> None:
+async def test_fasta2a_agent_worker_runs_and_streams() -> None:
     bridge = Agent(TestModel(custom_output_text='hello streaming world'))
     worker = BridgeWorker(agent=bridge, **parts())
     async with serving(bridge, workers=Workers(worker=worker)) as client:
@@ -93,14 +93,14 @@ class Acting(Worker[Any]):
         raise AssertionError('not asked')
 
 
-async def test_a_worker_that_only_writes_the_storage_ends_its_stream() -> None:
+async def test_stream_ends_when_worker_only_writes_storage() -> None:
     async with serving(agent, workers=Workers(worker=Acting())) as client, client.send_streaming('act') as stream:
         events = await stream.rest()
     assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
     assert events[-2].result['artifactUpdate']['artifact']['parts'][0]['text'] == 'act done'
 
 
-async def test_a_worker_gets_what_fasta2a_would_give_it() -> None:
+async def test_worker_gets_task_send_params_of_fasta2a() -> None:
     worker = Acting()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         sent = message('act', contextId='c')
@@ -117,7 +117,7 @@ async def test_a_worker_gets_what_fasta2a_would_give_it() -> None:
     assert (params['message'].get('context_id'), params['message'].get('task_id')) == ('c', params['id'])
 
 
-async def test_a_worker_finds_the_active_extensions_where_fasta2a_puts_them() -> None:
+async def test_worker_finds_activated_extensions_in_params() -> None:
     worker = Acting()
     trace = AgentExtension(uri='urn:example:trace')
     async with serving(agent, workers=Workers(worker=worker), extensions=[trace]) as client:
@@ -129,7 +129,7 @@ async def test_a_worker_finds_the_active_extensions_where_fasta2a_puts_them() ->
     assert [params.get('metadata', {}).get('k') for params in worker.params] == [1, None]
 
 
-async def test_what_a_worker_tells_is_relayed_as_statuses() -> None:
+async def test_worker_messages_are_relayed_as_status_updates() -> None:
     async with serving(agent, workers=Workers(worker=Acting())) as client, client.send_streaming('tell') as stream:
         events = await stream.rest()
     statuses = [event.result['statusUpdate']['status'] for event in events if 'statusUpdate' in event.result]
@@ -138,7 +138,7 @@ async def test_what_a_worker_tells_is_relayed_as_statuses() -> None:
 
 
 @pytest.mark.parametrize('act', ['raise', 'exit'])
-async def test_a_worker_that_raises_has_failed_and_the_next_task_is_served(act: str) -> None:
+async def test_exception_in_worker_fails_only_its_task(act: str) -> None:
     worker = Acting()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         failed, done = await client.send(act), await client.send('act')
@@ -149,7 +149,7 @@ async def test_a_worker_that_raises_has_failed_and_the_next_task_is_served(act: 
 
 
 @pytest.mark.parametrize('act', ['wait', 'close', 'defy'])
-async def test_a_worker_is_told_to_cancel_and_its_run_is_cancelled(act: str) -> None:
+async def test_cancel_calls_worker_and_cancels_its_run(act: str) -> None:
     worker = Acting()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send(act, returnImmediately=True)
@@ -160,7 +160,7 @@ async def test_a_worker_is_told_to_cancel_and_its_run_is_cancelled(act: str) -> 
     assert (worker.cancelled, kept['status']['state']) == ([task['id']], 'canceled')
 
 
-async def test_a_worker_that_closes_the_bus_early_may_still_complete() -> None:
+async def test_task_completes_after_early_event_bus_close() -> None:
     worker = Acting()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send('close', returnImmediately=True)
@@ -169,7 +169,7 @@ async def test_a_worker_that_closes_the_bus_early_may_still_complete() -> None:
         assert texts(await ended(client, task['id'])) == ['close done']
 
 
-async def test_a_task_that_goes_on_elsewhere_ends_when_the_bus_closes() -> None:
+async def test_task_run_elsewhere_ends_when_event_bus_closes() -> None:
     worker = Acting()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send('hand over', returnImmediately=True)
@@ -179,7 +179,7 @@ async def test_a_task_that_goes_on_elsewhere_ends_when_the_bus_closes() -> None:
         assert state_of(await ended(client, task['id'])) == 'COMPLETED'
 
 
-async def test_a_bus_that_does_not_close_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unclosed_event_bus_does_not_delay_completion(monkeypatch: pytest.MonkeyPatch) -> None:
     class Open(InMemoryEventBus):
         async def close(self, task_id: str) -> None:
             pass
@@ -191,7 +191,7 @@ async def test_a_bus_that_does_not_close_does_not_hold_up_the_end(monkeypatch: p
         assert texts(await client.send('tell')) == ['tell done']
 
 
-async def test_a_task_that_is_left_without_an_end_has_failed() -> None:
+async def test_task_unfinished_at_event_bus_close_fails() -> None:
     worker = Acting()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send('hand over', returnImmediately=True)
@@ -201,7 +201,7 @@ async def test_a_task_that_is_left_without_an_end_has_failed() -> None:
         assert state_of(await ended(client, task['id'])) == 'FAILED'
 
 
-async def test_a_task_that_goes_on_elsewhere_can_be_canceled() -> None:
+async def test_task_run_elsewhere_can_be_canceled() -> None:
     worker = Acting()
     async with serving(agent, workers=Workers(worker=worker), limits=fixed(Limits, cancel_grace=15)) as client:
         task = await client.send('hand over', returnImmediately=True)
@@ -210,7 +210,7 @@ async def test_a_task_that_goes_on_elsewhere_can_be_canceled() -> None:
     assert worker.cancelled == [task['id']]
 
 
-async def test_a_task_that_asks_is_continued_with_the_answer() -> None:
+async def test_input_required_task_continues_with_answer() -> None:
     worker = Acting()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         asked = await client.send('ask')
@@ -219,7 +219,7 @@ async def test_a_task_that_asks_is_continued_with_the_answer() -> None:
     assert texts(done) == ['act done']
 
 
-async def test_a_message_to_a_task_that_a_worker_runs_is_refused() -> None:
+async def test_message_to_running_task_is_refused() -> None:
     worker = Acting()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send('wait', returnImmediately=True)

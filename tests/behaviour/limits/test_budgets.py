@@ -52,7 +52,7 @@ TOMORROW = str(24 * 3600 + 24 * 60)
     ],
     ids=['requests', 'tokens', 'cost'],
 )
-async def test_who_has_used_up_a_budget_is_refused_until_the_window_has_passed(budget: Budget, quota: str) -> None:
+async def test_exhausted_budget_refuses_until_window_passes(budget: Budget, quota: str) -> None:
     async with budgeted(working(), budget) as (client, clock):
         await client.send()
         clock.sleep(10 * MINUTES)
@@ -65,7 +65,7 @@ async def test_who_has_used_up_a_budget_is_refused_until_the_window_has_passed(b
         over(await client.post(send()), quota, retry_after=str(10 * 60))
 
 
-async def test_a_message_that_was_taken_has_its_answer_when_nothing_is_left() -> None:
+async def test_repeated_message_is_answered_despite_exhausted_budget() -> None:
     async with budgeted(working(), Budget(window=DAY, requests=1)) as (client, _):
         sent = message(messageId='a-message-id-of-its-own')
         task = await client.send(sent)
@@ -74,7 +74,7 @@ async def test_a_message_that_was_taken_has_its_answer_when_nothing_is_left() ->
         assert len(await tasks_of(client)) == 1
 
 
-async def test_a_run_gets_what_is_left_of_a_budget() -> None:
+async def test_run_is_limited_to_remaining_budget() -> None:
     limits = UsageLimits(request_limit=9)
     async with budgeted(working(steps=3), Budget(window=DAY, requests=4), usage_limits=limits) as (client, _):
         assert state_of(await client.send()) == 'COMPLETED'
@@ -86,14 +86,14 @@ async def test_a_run_gets_what_is_left_of_a_budget() -> None:
 @pytest.mark.parametrize(
     'budget', [Budget(window=DAY, tokens=250), Budget(window=DAY, cost=Decimal('0.025'))], ids=['tokens', 'cost']
 )
-async def test_a_run_ends_with_the_request_that_goes_over(budget: Budget) -> None:
+async def test_run_ends_at_request_exceeding_budget(budget: Budget) -> None:
     async with budgeted(working(steps=9), Budget(window=DAY, requests=100), budget) as (client, _):
         task = await client.send()
         assert task['status']['message']['metadata']['failure'] == 'usage-limit'
         assert await used(client) == [(3, 300, 30_000_000)]
 
 
-async def test_a_task_that_has_waited_until_nothing_was_left_does_not_ask_the_model() -> None:
+async def test_queued_task_fails_without_run_on_exhausted_budget() -> None:
     stage = Stage()
     budget = Budget(window=DAY, tokens=1)
     async with budgeted(stage.agent, budget, workers=Workers(running=1)) as (client, _):
@@ -114,7 +114,7 @@ async def used(client: Client, subject: str = '/', window: timedelta = DAY) -> l
     return [each[1:] for each in await store.spent(subject, ms, at=0)]
 
 
-async def test_a_tenant_has_one_budget_for_all_its_callers() -> None:
+async def test_tenant_budget_is_shared_by_its_callers() -> None:
     budgets = [Budget(window=DAY, requests=2, of='tenant'), Budget(window=DAY, requests=9)]
     async with budgeted(working(), *budgets, auth=AUTH) as (client, _):
         for name in ('ann', 'bob'):
@@ -132,7 +132,7 @@ def failing(messages: Sequence[ModelMessage], _: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[ToolCallPart('work')], usage=USED)
 
 
-async def test_a_run_that_fails_is_charged_what_it_used() -> None:
+async def test_failed_run_is_charged_its_usage() -> None:
     agent = Agent(FunctionModel(failing))
     agent.tool_plain(work)
     async with budgeted(agent, Budget(window=DAY, requests=9)) as (client, _):
@@ -162,7 +162,7 @@ class Held:
 
 
 @pytest.mark.parametrize('grace', [LIMIT, 0.001], ids=['in time', 'over its head'])
-async def test_a_run_that_is_cancelled_is_charged_what_it_used(grace: float) -> None:
+async def test_canceled_run_is_charged_its_usage(grace: float) -> None:
     held = Held(stubborn=grace != LIMIT)
     limits = fixed(Limits, cancel_grace=grace)
     async with budgeted(held.agent, Budget(window=DAY, requests=9), limits=limits) as (client, _):
@@ -200,7 +200,7 @@ class Asked:
         await asyncio.Future()
 
 
-async def test_a_request_that_is_cancelled_before_it_is_answered_is_charged_by_what_was_sent() -> None:
+async def test_canceled_model_request_is_charged_by_its_prompt() -> None:
     asked = Asked()
     async with budgeted(asked.agent, Budget(window=DAY, requests=1)) as (client, _):
         file = {'raw': 'iVBORw0KGgo=', 'mediaType': 'image/png'}
@@ -214,7 +214,7 @@ async def test_a_request_that_is_cancelled_before_it_is_answered_is_charged_by_w
         over(await client.post(send()), 'budgets.requests', retry_after=TOMORROW)
 
 
-async def test_what_tools_were_told_and_have_returned_counts_as_sent() -> None:
+async def test_tool_arguments_and_results_count_in_prompt_charge() -> None:
     asked = Asked()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -236,7 +236,7 @@ async def test_what_tools_were_told_and_have_returned_counts_as_sent() -> None:
     assert 3100 <= tokens <= 3200
 
 
-async def test_a_stream_that_is_cancelled_is_charged_by_what_was_said() -> None:
+async def test_canceled_model_stream_is_charged_by_streamed_text() -> None:
     asked = Asked()
     async with budgeted(asked.streaming, Budget(window=DAY, tokens=900)) as (client, _):
         async with client.live.send_streaming('x' * 400) as stream:
@@ -249,7 +249,7 @@ async def test_a_stream_that_is_cancelled_is_charged_by_what_was_said() -> None:
     assert 1125 <= tokens <= 1250
 
 
-async def test_a_request_that_is_over_time_is_charged_although_it_has_no_answer() -> None:
+async def test_timed_out_model_request_is_charged() -> None:
     budgets = Budget(window=DAY, requests=9), Budget(window=DAY, cost=1)
     asked = Asked()
     async with budgeted(asked.agent, *budgets, timeout=0.1) as (client, _):
@@ -259,7 +259,7 @@ async def test_a_request_that_is_over_time_is_charged_although_it_has_no_answer(
         assert [requests for requests, _, _ in await used(client)] == [1]
 
 
-async def test_what_was_sent_without_an_answer_costs_what_its_tokens_cost() -> None:
+async def test_unanswered_model_request_costs_price_of_its_tokens() -> None:
     asked = Asked()
     asked.agent.model = Priced(asked.answer, model_name='gpt-5.2')
     async with budgeted(asked.agent, Budget(window=DAY, cost=1)) as (client, _):
@@ -271,7 +271,7 @@ async def test_what_was_sent_without_an_answer_costs_what_its_tokens_cost() -> N
 
 
 @pytest.mark.filterwarnings('ignore:A .cost_limit. is set but cannot be enforced')
-async def test_a_model_without_a_known_price_costs_nothing() -> None:
+async def test_unpriced_model_costs_nothing() -> None:
     unpriced = replace(USED, cost=None)
     async with budgeted(working(used=unpriced), Budget(window=DAY, cost=0.01)) as (client, _):
         for _ in range(2):
@@ -279,7 +279,7 @@ async def test_a_model_without_a_known_price_costs_nothing() -> None:
         assert await used(client) == [(2, 200, 0)]
 
 
-async def test_what_a_lost_process_used_is_charged_once(tmp_path: Path) -> None:
+async def test_run_resumed_after_restart_is_charged_once(tmp_path: Path) -> None:
     held = Held(stubborn=False)
     options: Any = {
         'backend': f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
@@ -296,7 +296,7 @@ async def test_what_a_lost_process_used_is_charged_once(tmp_path: Path) -> None:
         assert await used(client) == [(2, 200, 20_000_000)]
 
 
-def test_budgets_need_to_know_what_runs_use() -> None:
+def test_budgets_cannot_be_combined_with_foreign_worker() -> None:
     workers, budgets = Workers(worker=foreign()), Quotas(budgets=[Budget(window=DAY, requests=1)])
     with pytest.raises(TypeError, match=r'^Quotas\.budgets cannot be combined with'):
         to_a2a(Agent('test'), workers=workers, limits=Limits(quotas=budgets))

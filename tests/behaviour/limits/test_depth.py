@@ -74,7 +74,7 @@ def calling(depth: int) -> Agent[None, Any]:
         (calling, 190, 'completed'),
     ],
 )
-async def test_all_tasks_of_an_agent_stay_readable(make: Any, depth: int, state: str) -> None:
+async def test_tasks_with_deeply_nested_values_stay_readable(make: Any, depth: int, state: str) -> None:
     app = to_a2a(make(depth), results=Results(progress=Progress(tools=True)))
     async with asyncio.timeout(LIMIT), A2AClient(app) as client:
         *_, last = [update async for update in client.stream('hello')]

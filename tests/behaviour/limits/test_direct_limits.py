@@ -60,7 +60,7 @@ class Held:
             yield client
 
 
-async def test_of_messages_that_come_at_once_no_more_are_run_than_their_caller_may_have(tmp_path: Path) -> None:
+async def test_simultaneous_messages_respect_task_quota(tmp_path: Path) -> None:
     held = Held()
     quotas = Quotas(tasks=1, budgets=[Budget(window=timedelta(hours=1), requests=100)])
     async with held.serving(name='a', backend=f'sqlite:///{tmp_path}/a.db', limits=Limits(quotas=quotas)) as client:
@@ -76,7 +76,7 @@ async def test_of_messages_that_come_at_once_no_more_are_run_than_their_caller_m
     assert held.begun == 1
 
 
-async def test_a_request_that_is_ended_twice_leaves_its_place_to_others() -> None:
+async def test_twice_canceled_request_frees_its_slot() -> None:
     held = Held()
     async with held.serving(workers=Workers(running=1)) as client:
         exchange = ask(client, 'slow')
@@ -105,7 +105,7 @@ def locked(folder: Path) -> Generator[None]:
         yield
 
 
-async def test_what_a_run_has_used_whose_client_has_gone_may_be_lost_with_its_store(tmp_path: Path) -> None:
+async def test_unstored_usage_of_disconnected_client_is_logged(tmp_path: Path) -> None:
     held, backend = Held(), impatient(tmp_path)
     quotas = Quotas(budgets=[Budget(window=timedelta(hours=1), requests=100)])
     with told_to_loop() as told, told_in_log('usage or the messages of a run could not be stored') as logged:
@@ -120,7 +120,7 @@ async def test_what_a_run_has_used_whose_client_has_gone_may_be_lost_with_its_st
     backend.close()
 
 
-async def test_a_completed_run_waits_for_its_store_and_is_not_repeated(tmp_path: Path) -> None:
+async def test_completed_run_waits_for_store_without_rerun(tmp_path: Path) -> None:
     held, backend = Held(), impatient(tmp_path)
     async with held.serving(backend=backend) as client:
         exchange = ask(client, 'slow')
@@ -135,7 +135,7 @@ async def test_a_completed_run_waits_for_its_store_and_is_not_repeated(tmp_path:
 
 
 @pytest.mark.slow
-async def test_a_client_that_has_waited_too_long_for_the_store_is_told_to_try_again(tmp_path: Path) -> None:
+async def test_wait_for_locked_store_ends_with_503(tmp_path: Path) -> None:
     held, backend = Held(), impatient(tmp_path)
     async with held.serving(backend=backend, limits=Limits(max_wait=10.0)) as client:
         exchange = ask(client, 'slow')
@@ -165,7 +165,7 @@ class Doubtful(MemoryBackend):
         return Store(self, self.namespace, owner)
 
 
-async def test_a_turn_that_was_stored_without_an_answer_is_stored_once() -> None:
+async def test_turn_with_unconfirmed_write_is_stored_once() -> None:
     backend = Doubtful('agent', reader_lag=10**6)
     async with serving(Agent(FunctionModel(heard)), messages=Messages(reply='message'), backend=backend) as client:
         for text in ('one', 'two'):
@@ -182,7 +182,7 @@ class Full(SqlQuotas):
         raise sqlite3.OperationalError('database or disk is full')
 
 
-async def test_what_a_database_says_of_a_charge_is_logged_although_the_client_has_gone(tmp_path: Path) -> None:
+async def test_failed_charge_is_logged_after_disconnect(tmp_path: Path) -> None:
     held = Held()
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'a.db', synchronous='normal'), 'agent', reader_lag=10**6)
     backend.quotas = Full(backend)
@@ -198,7 +198,7 @@ async def test_what_a_database_says_of_a_charge_is_logged_although_the_client_ha
 
 
 @pytest.mark.parametrize('make_broker', [lambda: None, InMemoryBroker])
-async def test_a_store_in_memory_that_is_full_takes_no_messages_either(
+async def test_full_memory_store_refuses_direct_messages(
     make_broker: Callable[[], InMemoryBroker | None],
 ) -> None:
     async with serving(
@@ -214,7 +214,7 @@ async def test_a_store_in_memory_that_is_full_takes_no_messages_either(
 
 
 @pytest.mark.parametrize('reply', ['message', 'task'])
-async def test_a_message_that_is_answered_with_one_is_waited_for_whatever_it_asks(reply: Reply) -> None:
+async def test_direct_reply_waits_despite_return_immediately(reply: Reply) -> None:
     asked: list[Message] = []
 
     def rule(said: Message) -> Reply:

@@ -57,7 +57,7 @@ class Model:
 
 
 @pytest.mark.parametrize(('options', 'forced'), [({}, True), ({'messages': Messages(force_download=False)}, False)])
-async def test_files_are_downloaded_here_unless_they_are_left_to_the_provider(options: Any, forced: bool) -> None:
+async def test_server_downloads_files_unless_left_to_provider(options: Any, forced: bool) -> None:
     model = Model()
     async with serving(model.agent, **options) as client:
         await client.send(message(parts=[{'url': URL, 'mediaType': 'image/png'}]))
@@ -65,7 +65,7 @@ async def test_files_are_downloaded_here_unless_they_are_left_to_the_provider(op
 
 
 @pytest.mark.parametrize(('options', 'forced'), [({}, True), ({'force_download': False}, False)])
-async def test_a_worker_of_ones_own_says_so_itself(options: Any, forced: bool) -> None:
+async def test_user_worker_takes_force_download_itself(options: Any, forced: bool) -> None:
     model = Model()
     worker = AgentWorker(agent=model.agent, broker=InMemoryBroker(), storage=InMemoryStorage(), **options)
     async with serving(model.agent, workers=Workers(worker=worker)) as client:
@@ -75,7 +75,7 @@ async def test_a_worker_of_ones_own_says_so_itself(options: Any, forced: bool) -
         to_a2a(model.agent, workers=Workers(worker=worker), messages=Messages(force_download=False))
 
 
-async def test_urls_of_other_schemes_than_https_are_taken_if_they_are_allowed() -> None:
+async def test_file_url_scheme_must_be_allowed() -> None:
     told: list[Any] = []
 
     def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -92,7 +92,7 @@ async def test_urls_of_other_schemes_than_https_are_taken_if_they_are_allowed() 
     assert told == [[ImageUrl(url='s3://bucket/a.png', _media_type='image/png')]]
 
 
-async def test_a_worker_of_the_users_own_is_given_the_schemes_of_urls_itself() -> None:
+async def test_user_worker_takes_allowed_url_schemes_itself() -> None:
     agent, s3 = Agent('test'), frozenset({'s3'})
     broker, storage = InMemoryBroker(), InMemoryStorage()
     part = Part(url='s3://bucket/a.png', media_type='image/png')
@@ -183,7 +183,7 @@ def worker(agent: Agent[Any, Any], **options: Any) -> Local:
 
 
 @pytest.mark.parametrize('streamed', [False, True])
-async def test_a_model_gets_the_bytes_of_files_also_to_count_tokens(streamed: bool) -> None:
+async def test_downloaded_bytes_reach_model_and_token_count(streamed: bool) -> None:
     provider = Provider()
     agent = Agent(provider)
     limits = UsageLimits(count_tokens_before_request=True, input_tokens_limit=100)
@@ -199,7 +199,7 @@ async def test_a_model_gets_the_bytes_of_files_also_to_count_tokens(streamed: bo
     assert provider.files == [BinaryImage(PNG, media_type='image/png', vendor_metadata={'detail': 'low'})] * 2
 
 
-async def test_a_conversation_keeps_urls_and_each_request_downloads_them() -> None:
+async def test_conversation_keeps_urls_and_downloads_per_request() -> None:
     provider = Provider()
     agent = Agent(provider, system_prompt='Describe the file.')
     async with host(ends=True) as (url, _), serving(agent, workers=Workers(worker=worker(agent))) as client:
@@ -209,7 +209,7 @@ async def test_a_conversation_keeps_urls_and_each_request_downloads_them() -> No
 
 
 @pytest.mark.parametrize('named', ['image/webp', 'text/html'])
-async def test_a_server_names_the_type_of_a_file_within_the_kind_that_was_accepted(named: str) -> None:
+async def test_downloaded_media_type_counts_within_accepted_kind(named: str) -> None:
     provider = Provider()
     agent = Agent(FallbackModel(provider, provider))
     async with (
@@ -222,7 +222,7 @@ async def test_a_server_names_the_type_of_a_file_within_the_kind_that_was_accept
     assert file.media_type == ('image/webp' if named == 'image/webp' else 'image/png')
 
 
-async def test_a_file_that_never_ends_fails_its_task() -> None:
+async def test_endless_download_fails_task() -> None:
     agent = Agent(Provider())
     limits = fixed(Limits, download_time=2)
     async with (
@@ -235,7 +235,7 @@ async def test_a_file_that_never_ends_fails_its_task() -> None:
     assert task['status']['message']['metadata']['failure'] == 'download'
 
 
-async def test_models_that_stand_in_for_others_get_the_url() -> None:
+async def test_function_model_gets_file_url_without_download() -> None:
     files: list[Any] = []
 
     def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:

@@ -46,7 +46,7 @@ OVER: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-async def test_a_message_that_holds_too_much_is_refused_by_its_field(subtests: pytest.Subtests) -> None:
+async def test_field_over_limit_is_named_in_refusal(subtests: pytest.Subtests) -> None:
     async with untouched(limits=SMALL) as client:
         for (case, (fields, field)), method in product(OVER.items(), ['SendMessage', 'SendStreamingMessage']):
             with subtests.test(f'{method}: {case}'):
@@ -54,7 +54,7 @@ async def test_a_message_that_holds_too_much_is_refused_by_its_field(subtests: p
                 assert (error.code, error.fields) == (-32602, [field])
 
 
-async def test_a_message_that_is_at_all_limits_is_served() -> None:
+async def test_message_at_every_limit_is_served() -> None:
     parts = [{'text': 'x' * 100}, {'data': nested(5), 'metadata': nested(5)}, FILE]
     async with serving(Agent('test'), limits=SMALL) as client:
         params = {'message': message(parts=parts, metadata=nested(5)), 'metadata': nested(5)}
@@ -62,7 +62,7 @@ async def test_a_message_that_is_at_all_limits_is_served() -> None:
     assert state_of(answer['task']) == 'COMPLETED'
 
 
-async def test_data_as_deep_as_it_may_be_is_read_by_the_official_client() -> None:
+async def test_data_at_depth_limit_is_readable_by_official_sdk() -> None:
     async with serving(Agent('test')) as client:
         task = await client.send(message(parts=[{'data': nested(Limits().depth)}]))
     read = StreamResponse.FromString(ParseDict({'task': task}, StreamResponse()).SerializeToString())
@@ -71,7 +71,7 @@ async def test_data_as_deep_as_it_may_be_is_read_by_the_official_client() -> Non
 
 @pytest.mark.parametrize('metadata', [{'a': 'x' * 100}, nested(6)])
 @pytest.mark.parametrize('method', ['SendMessage', 'CancelTask'])
-async def test_the_metadata_of_a_request_is_limited_too(method: str, metadata: Any) -> None:
+async def test_request_metadata_over_limit_is_refused(method: str, metadata: Any) -> None:
     async with untouched(limits=SMALL) as client:
         params = {'message': message()} if method == 'SendMessage' else {'id': 't'}
         within = {'id': 't', 'metadata': {'a': 1}}
@@ -81,7 +81,7 @@ async def test_the_metadata_of_a_request_is_limited_too(method: str, metadata: A
 
 
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
-async def test_output_modes_are_limited_like_metadata(method: str) -> None:
+async def test_output_modes_over_limit_are_refused(method: str) -> None:
     configuration = {'acceptedOutputModes': ['text/plain'] * 10}
     async with untouched(limits=SMALL) as client:
         error = refusal(await client.post(rpc(method, {'message': message(), 'configuration': configuration})))
@@ -89,13 +89,13 @@ async def test_output_modes_are_limited_like_metadata(method: str) -> None:
 
 
 @pytest.mark.parametrize('token', ['x' * 8193, 'nul\0'])
-async def test_a_page_token_is_limited_like_all_that_is_one_line(token: str) -> None:
+async def test_overlong_or_nul_page_token_is_refused(token: str) -> None:
     async with untouched() as client:
         error = refusal(await client.post(rpc('ListTasks', {'pageToken': token})))
     assert (error.code, error.fields) == (-32602, ['pageToken'])
 
 
-async def test_a_list_of_long_tasks_comes_in_as_many_pages_as_it_takes() -> None:
+async def test_list_pages_are_limited_in_bytes() -> None:
     async with serving(Agent('test'), limits=fixed(Limits, page=25_000)) as client:
         sent = [(await client.send('x' * 10_000))['id'] for _ in range(5)]
         pages = [await client.call('ListTasks')]
@@ -108,7 +108,7 @@ async def test_a_list_of_long_tasks_comes_in_as_many_pages_as_it_takes() -> None
     assert sorted(listed) == sorted(sent)
 
 
-async def test_so_many_messages_wait_in_a_task_and_no_more() -> None:
+async def test_queued_messages_of_a_task_are_limited() -> None:
     stage = Stage()
     async with serving(stage.agent, limits=Limits(messages=2)) as client:
         task = await client.send('first', returnImmediately=True)
@@ -122,7 +122,7 @@ async def test_so_many_messages_wait_in_a_task_and_no_more() -> None:
     assert stage.began == ['first', 'second', 'third']
 
 
-async def test_a_store_in_memory_that_is_full_takes_no_more_until_there_is_room() -> None:
+async def test_full_memory_store_is_503_until_erasure() -> None:
     app = to_a2a(
         Agent(FunctionModel(lambda _, __: ModelResponse(parts=[TextPart('seen')]))), limits=Limits(memory=10**6)
     )
@@ -139,7 +139,7 @@ async def test_a_store_in_memory_that_is_full_takes_no_more_until_there_is_room(
         assert state_of(await client.send('y' * 50_000)) == 'COMPLETED'
 
 
-async def test_the_dialects_that_are_told_by_the_method_are_limited_too(subtests: pytest.Subtests) -> None:
+async def test_limits_apply_to_requests_without_version_header(subtests: pytest.Subtests) -> None:
     """With a `/` it is FastA2A's own, whose parts have no kind."""
     async with untouched(limits=SMALL) as client:
         client.headers = {}
@@ -154,7 +154,7 @@ async def test_the_dialects_that_are_told_by_the_method_are_limited_too(subtests
 
 @pytest.mark.parametrize('number', ['9' * 309, '-' + '9' * 400, '1e309', '-1e999', '9' * 4300])
 @pytest.mark.parametrize('where', ['data', 'metadata'])
-async def test_a_number_that_no_double_holds_is_refused(where: str, number: str) -> None:
+async def test_number_beyond_double_range_is_refused(where: str, number: str) -> None:
     part: dict[str, Any] = {'data': ['@'], 'metadata': {}} if where == 'data' else {'text': 'a', 'metadata': {'a': '@'}}
     async with untouched() as client:
         error = refusal(await client.post(send(parts=[part]).replace(b'"@"', number.encode())))
@@ -162,7 +162,7 @@ async def test_a_number_that_no_double_holds_is_refused(where: str, number: str)
 
 
 @pytest.mark.parametrize('number', ['9' * 308, '-0', '1.7976931348623157e308', '5e-324', '"%s"' % ('9' * 400)])
-async def test_other_numbers_and_digits_in_texts_are_taken(number: str) -> None:
+async def test_numbers_within_double_range_are_accepted(number: str) -> None:
     async with serving(Agent('test')) as client:
         body = send(parts=[{'data': {'value': '@'}}]).replace(b'"@"', number.encode())
         answer = await client.post(body)
@@ -171,14 +171,14 @@ async def test_other_numbers_and_digits_in_texts_are_taken(number: str) -> None:
 
 
 @pytest.mark.parametrize('body', [b'[' + b'0,' * 250_000 + b'0]', b'{"a":' * 250_001, b'[' * 5_000_000])
-async def test_a_body_with_too_many_values_is_refused_unread(body: bytes) -> None:
+async def test_body_over_json_value_limit_is_refused_unparsed(body: bytes) -> None:
     async with untouched() as client:
         error = refusal(await client.post(body), status=413, id=None)
     assert (error.code, error.message) == (-32600, 'The request body holds more than 250000 JSON values.')
 
 
 @pytest.mark.parametrize('padding', [0, 300_000], ids=['short', 'long'])
-async def test_a_body_with_many_numbers_that_no_double_holds_is_refused_unread(padding: int) -> None:
+async def test_body_with_many_oversized_numbers_is_refused(padding: int) -> None:
     numbers = b'[' + b','.join([b'7' * 4000] * 9) + b']'
     body = send(parts=[{'data': '@'}], metadata={'a': 'x' * padding}).replace(b'"@"', numbers)
     async with untouched(limits=fixed(Limits, metadata=10**6)) as client:
@@ -187,12 +187,12 @@ async def test_a_body_with_many_numbers_that_no_double_holds_is_refused_unread(p
     assert error.code == (-32600 if padding else -32602)
 
 
-async def test_texts_of_digits_are_taken_however_long() -> None:
+async def test_many_long_digit_strings_are_accepted_as_text() -> None:
     async with serving(Agent('test')) as client:
         assert state_of(await client.send(message(parts=[{'text': '7' * 4000}] * 90))) == 'COMPLETED'
 
 
-async def test_of_very_many_bad_parts_none_is_told() -> None:
+async def test_error_for_5000_wrong_parts_omits_field_names() -> None:
     async with untouched() as client:
         error = refusal(await client.post(send(parts=[{'text': 7}] * 5_000)))
         some = refusal(await client.post(send(parts=[{'text': 7}] * 50)))

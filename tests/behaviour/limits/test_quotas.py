@@ -24,7 +24,7 @@ from ..stage import Stage, audited, each_backend, ended, serving, tasks_of
 # --- requests -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_request_too_many_is_refused_before_anything_is_stored() -> None:
+async def test_send_over_rate_stores_nothing() -> None:
     async with untouched(limits=Limits(quotas=Quotas(rates={'SendMessage': Rate(1, DAY)}))) as client:
         Clock(client.app)
         await client.post(send(taskId='none'))  # counts, although it is refused
@@ -38,9 +38,7 @@ async def test_a_request_too_many_is_refused_before_anything_is_stored() -> None
         ('CreateTaskPushNotificationConfig', {'taskId': 't', 'url': 'https://example.com'}, -32003),
     ],
 )
-async def test_a_request_that_is_refused_at_once_counts_as_one_that_is_not_named(
-    method: str, params: Any, code: int
-) -> None:
+async def test_refused_request_counts_toward_default_rate(method: str, params: Any, code: int) -> None:
     async with untouched(limits=Limits(quotas=Quotas(rates={'GetTask': Rate(9, DAY), '*': Rate(2, DAY)}))) as client:
         Clock(client.app)
         for _ in range(2):
@@ -49,7 +47,7 @@ async def test_a_request_that_is_refused_at_once_counts_as_one_that_is_not_named
         assert refusal(await client.post(rpc('GetTask', {'id': 't'}))).code == -32001
 
 
-async def test_what_is_no_request_counts_too_and_who_is_refused_does_not() -> None:
+async def test_rate_counts_malformed_but_not_unauthenticated_requests() -> None:
     async with untouched(auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, DAY)))) as client:
         for _ in range(3):
             assert (await client.post(b'{')).status == 401
@@ -59,7 +57,7 @@ async def test_what_is_no_request_counts_too_and_who_is_refused_does_not() -> No
         assert (answer.status, answer.json['error']['code']) == (429, -32000)
 
 
-async def test_a_store_that_cannot_count_a_refused_request_is_an_error_of_the_servers(tmp_path: Path) -> None:
+async def test_failure_to_count_request_is_internal_error(tmp_path: Path) -> None:
     options: Any = {'backend': f'sqlite:///{tmp_path}/agent.db', 'limits': Limits(quotas=Quotas(rates=Rate(9, DAY)))}
     async with serving(Agent('test', name='agent'), **options) as client:
         await asyncio.to_thread(drop_buckets, tmp_path / 'agent.db')
@@ -73,7 +71,7 @@ def drop_buckets(file: Path) -> None:
     database.close()
 
 
-async def test_a_rate_gives_a_burst_and_then_one_request_after_the_other() -> None:
+async def test_rate_allows_burst_then_steady_requests() -> None:
     rate = Rate(60, timedelta(minutes=1), burst=2)
     async with serving(Agent('test'), limits=Limits(quotas=Quotas(rates=rate))) as client:
         clock = Clock(client.app)
@@ -85,7 +83,7 @@ async def test_a_rate_gives_a_burst_and_then_one_request_after_the_other() -> No
         over(await client.post(send()), 'rates.*')
 
 
-async def test_what_is_much_the_same_counts_together_unless_it_is_named() -> None:
+async def test_related_operations_share_rate_unless_named() -> None:
     rates = {'SendMessage': Rate(1, DAY), 'GetTask': Rate(2, DAY), 'ListTasks': Rate(1, DAY), '*': Rate(1, DAY)}
     async with serving(Agent('test'), limits=Limits(quotas=Quotas(rates=rates))) as client:
         Clock(client.app)
@@ -105,7 +103,7 @@ async def test_what_is_much_the_same_counts_together_unless_it_is_named() -> Non
         over(await client.post(rpc('CancelTask', {'id': task['id']})), 'rates.*', retry_after='86400')
 
 
-async def test_each_caller_has_a_rate_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+async def test_rate_applies_per_caller_and_is_audited(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test'), auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, DAY)))) as client:
         Clock(client.app)
         for name in TOKENS:
@@ -134,20 +132,20 @@ async def from_address(client: Client, address: str | None) -> int:
 @pytest.mark.parametrize(
     ('by_address', 'statuses'), [(False, [200, 429, 429, 429, 429, 429]), (True, [200, 429, 200, 429, 200, 200])]
 )
-async def test_anonymous_callers_are_one_unless_their_addresses_count(by_address: bool, statuses: list[int]) -> None:
+async def test_anonymous_callers_share_rate_unless_split_by_address(by_address: bool, statuses: list[int]) -> None:
     addresses = ['192.0.2.1', '::ffff:192.0.2.1', '2001:db8::1%eth0', '2001:db8::2', '2001:db8:0:1::1', 'a-socket']
     quotas = Quotas(rates=Rate(1, DAY), anonymous_by_address=by_address)
     async with serving(Agent('test'), limits=Limits(quotas=quotas)) as client:
         assert [await from_address(client, each) for each in addresses] == statuses
 
 
-async def test_who_has_no_address_counts_with_all_that_have_none() -> None:
+async def test_callers_without_address_share_a_rate() -> None:
     quotas = Quotas(rates=Rate(1, DAY), anonymous_by_address=True)
     async with serving(Agent('test'), limits=Limits(quotas=quotas)) as client:
         assert [await from_address(client, None) for _ in range(2)] == [200, 429]
 
 
-async def test_two_apps_with_one_file_count_together(tmp_path: Path) -> None:
+async def test_apps_on_same_sqlite_file_share_a_rate(tmp_path: Path) -> None:
     def app() -> A2AApp:
         return to_a2a(
             Agent('test', name='agent'),
@@ -163,7 +161,7 @@ async def test_two_apps_with_one_file_count_together(tmp_path: Path) -> None:
     assert sorted(statuses) == [200] * 10 + [429] * 10
 
 
-def test_a_rate_is_for_an_operation() -> None:
+def test_rate_for_unknown_operation_is_refused_at_startup() -> None:
     with pytest.raises(
         ValueError, match=r"^Quotas\.rates has 'message/send', which is not an operation: use SendMessage, "
     ):
@@ -173,7 +171,7 @@ def test_a_rate_is_for_an_operation() -> None:
 # --- streams and tasks ----------------------------------------------------------------------------------------------
 
 
-async def test_a_stream_too_many_is_refused_until_one_is_closed() -> None:
+async def test_stream_over_quota_is_refused_until_stream_closes() -> None:
     stage = Stage()
     async with serving(stage.agent, auth=AUTH, limits=Limits(quotas=Quotas(streams=1))) as client:
         ann = by(client, 'ann')
@@ -188,7 +186,7 @@ async def test_a_stream_too_many_is_refused_until_one_is_closed() -> None:
     assert 'second' not in stage.began
 
 
-async def test_a_stream_that_is_closed_makes_room_for_one() -> None:
+async def test_closed_stream_frees_quota_slot() -> None:
     stage = Stage()
     async with serving(stage.agent, limits=Limits(quotas=Quotas(streams=2))) as client, client.send_streaming('first'):
         for text in ('second', 'third'):
@@ -196,7 +194,7 @@ async def test_a_stream_that_is_closed_makes_room_for_one() -> None:
                 over(await client.post(rpc('SendStreamingMessage', {'message': message()})), 'streams')
 
 
-async def test_a_send_that_waits_for_its_task_counts_as_a_stream() -> None:
+async def test_blocking_send_counts_as_stream() -> None:
     stage = Stage()
     async with serving(stage.agent, limits=Limits(quotas=Quotas(streams=1))) as client:
         sent = message('first')
@@ -210,7 +208,7 @@ async def test_a_send_that_waits_for_its_task_counts_as_a_stream() -> None:
         assert state_of(await client.send(sent)) == 'COMPLETED'
 
 
-async def test_a_task_too_many_is_refused_until_one_has_ended() -> None:
+async def test_task_over_quota_is_refused_until_task_ends() -> None:
     stage = Stage()
     async with serving(
         stage.agent, auth=AUTH, limits=Limits(quotas=Quotas(tasks=2)), workers=Workers(running=1)
@@ -231,7 +229,7 @@ async def test_a_task_too_many_is_refused_until_one_has_ended() -> None:
 
 
 @each_backend('memory', 'sqlite', 'postgres')
-async def test_a_caller_with_many_tasks_leaves_room_for_others_and_all_of_them_end(backend: str) -> None:
+async def test_running_quota_leaves_workers_for_other_callers(backend: str) -> None:
     goes_on = asyncio.Event()
     running: list[str] = []
     most: list[int] = []
@@ -267,6 +265,6 @@ async def test_a_caller_with_many_tasks_leaves_room_for_others_and_all_of_them_e
         ({'auth': AUTH, 'workers': Workers(worker=foreign())}, r'^Quotas\.running cannot be combined with'),
     ],
 )
-def test_the_limit_needs_callers_who_can_be_told_apart_and_a_worker_of_the_package(options: Any, error: str) -> None:
+def test_running_quota_needs_auth_and_package_worker(options: Any, error: str) -> None:
     with pytest.raises(TypeError, match=error):
         to_a2a(Agent('test'), limits=Limits(quotas=Quotas(running=2)), **options)

@@ -60,7 +60,7 @@ def reporting(**usage: Any) -> Agent[None, Any]:
 
 @each_backend('memory', 'sqlite', 'postgres')
 @each_case('name', ODD)
-async def test_whatever_a_provider_reports_every_task_ends(name: str, backend: Any) -> None:
+async def test_task_completes_despite_odd_provider_usage(name: str, backend: Any) -> None:
     quotas = Quotas(budgets=[Budget(window=DAY, requests=10**6), Budget(window=DAY, requests=10**6, of='tenant')])
     agent = reporting(**ODD[name])
     async with serving(agent, backend=backend, limits=Limits(quotas=quotas)) as client:
@@ -94,7 +94,7 @@ COUNTS = ['1000000000', '9223372036854773807', '1' + '0' * 26, '1' + '0' * 4_000
 
 @each_backend('memory', 'sqlite', 'postgres')
 @pytest.mark.parametrize('kind', ['tool', 'model'])
-async def test_no_budget_pays_for_what_a_remote_agent_says_it_used(kind: str, backend: Any) -> None:
+async def test_usage_reported_by_remote_agent_is_not_charged(kind: str, backend: Any) -> None:
     card = {**CARD, 'capabilities': {'extensions': [{'uri': RUN_METADATA_URI}]}}
     remote = Canned(*map(made_up, COUNTS), card=card)
     remote.answers.append(remote.answers[-1])

@@ -51,7 +51,7 @@ class Slow(Exchange):
 
 
 @pytest.mark.parametrize('begun', [b'', b'{"jsonrpc"'], ids=['nothing', 'the beginning'])
-async def test_a_body_that_does_not_come_is_given_up(begun: bytes) -> None:
+async def test_late_request_body_is_408(begun: bytes) -> None:
     async with untouched(limits=SOON) as client:
         slow = Slow(client)
         if begun:
@@ -62,7 +62,7 @@ async def test_a_body_that_does_not_come_is_given_up(begun: bytes) -> None:
     assert answer.headers['connection'] == 'close'
 
 
-async def test_a_body_that_comes_in_pieces_is_taken() -> None:
+async def test_body_sent_byte_by_byte_is_accepted() -> None:
     async with serving(Agent('test'), limits=NEVER) as client:
         slow, body = Slow(client), send()
         for n in range(len(body)):
@@ -70,7 +70,7 @@ async def test_a_body_that_comes_in_pieces_is_taken() -> None:
         assert state_of((await slow.answer()).json['result']['task']) == 'COMPLETED'
 
 
-async def test_others_are_served_while_bodies_are_waited_for() -> None:
+async def test_pending_bodies_do_not_block_requests() -> None:
     async with serving(Agent('test'), limits=NEVER) as client:
         waiting = [Slow(client) for _ in range(50)]
         for each in waiting:
@@ -81,7 +81,7 @@ async def test_others_are_served_while_bodies_are_waited_for() -> None:
             assert (await each.answer()).status == 200
 
 
-async def test_a_request_that_is_ended_while_it_is_read_is_not_answered() -> None:
+async def test_cancellation_during_body_read_propagates() -> None:
     async with untouched(limits=NEVER) as client:
         slow = Slow(client)
         await slow.asked.wait()
@@ -90,14 +90,14 @@ async def test_a_request_that_is_ended_while_it_is_read_is_not_answered() -> Non
             await slow.task
 
 
-async def test_a_client_that_goes_in_the_middle_of_its_body_is_not_answered() -> None:
+async def test_disconnect_during_body_ends_request() -> None:
     async with untouched(limits=NEVER) as client:
         slow = Slow(client)
         slow.parts.put_nowait({'type': 'http.disconnect'})
         await slow.task
 
 
-def test_bodies_are_given_up_in_every_loop_that_an_app_is_used_in() -> None:
+def test_body_timeout_works_in_every_event_loop() -> None:
     app = to_a2a(Agent('test'), limits=SOON)
 
     async def status() -> int:
@@ -130,7 +130,7 @@ def until_closed(url: str, sent: bytes) -> bytes:
         return b''.join(iter(lambda: connection.recv(65536), b''))
 
 
-def test_a_server_closes_the_connection_of_a_client_that_does_not_send() -> None:
+def test_server_closes_connection_after_late_body() -> None:
     head = b'POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n'
     with serve(to_a2a(Agent('test'), limits=SOON)) as server:
         answer = until_closed(server.url, head + b'{')
@@ -180,7 +180,7 @@ REFUSED: list[tuple[str, str, dict[str, str], int]] = [
 
 
 @pytest.mark.parametrize(('verb', 'path', 'headers', 'status'), REFUSED)
-async def test_an_answer_before_the_body_ends_the_connection(
+async def test_response_before_body_closes_connection(
     verb: str, path: str, headers: dict[str, str], status: int
 ) -> None:
     app = to_a2a(Agent('test'), auth=AUTH, access=Access(cors=['https://app.example.com']))
@@ -191,13 +191,13 @@ async def test_an_answer_before_the_body_ends_the_connection(
     assert 'connection' not in over_http_2.headers
 
 
-async def test_a_host_that_is_not_answered_for_ends_the_connection() -> None:
+async def test_refused_host_closes_connection() -> None:
     app = to_a2a(Agent('test'), access=Access(allowed_hosts=['agent.example.com']))
     answer = await ask(app, 'POST', '/', JSON)
     assert (answer.status, answer.headers['connection']) == (421, 'close')
 
 
-async def test_a_caller_without_a_scope_ends_the_connection_if_the_body_is_not_needed_to_know() -> None:
+async def test_missing_wildcard_scope_closes_connection() -> None:
     app = to_a2a(Agent('test'), auth=AUTH, access=Access(scopes={'*': 'admin'}))
     answer = await ask(app, 'POST', '/', KNOWN)
     assert (answer.status, answer.headers['connection']) == (403, 'close')
@@ -210,7 +210,7 @@ async def read(request: requests.Request) -> PlainTextResponse:
 @pytest.mark.parametrize(
     ('verb', 'path', 'status'), [('POST', '/', 200), ('POST', '/tasks/a:cancel', 400), ('PUT', '/own', 200)]
 )
-async def test_a_connection_goes_on_when_the_body_was_read_or_there_is_none(verb: str, path: str, status: int) -> None:
+async def test_connection_stays_open_after_read_or_absent_body(verb: str, path: str, status: int) -> None:
     app = to_a2a(Agent('test'), auth=AUTH, routes=[Route('/own', read, methods=['PUT'])])
     async with lifespan(app):
         answer = await ask(app, verb, path, KNOWN)
@@ -220,7 +220,7 @@ async def test_a_connection_goes_on_when_the_body_was_read_or_there_is_none(verb
     assert 'connection' not in refused.headers
 
 
-async def test_a_quota_that_is_used_up_does_not_end_the_connection() -> None:
+async def test_exceeded_quota_keeps_connection_open() -> None:
     app = to_a2a(Agent('test'), auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, timedelta(hours=1)))))
     async with lifespan(app):
         answers = [await ask(app, 'POST', '/', KNOWN) for _ in range(2)]
@@ -237,7 +237,7 @@ async def test_a_quota_that_is_used_up_does_not_end_the_connection() -> None:
         (b'GET /.well-known/agent-card.json HTTP/1.1\r\n', b'200'),
     ],
 )
-def test_a_server_hangs_up_on_a_body_that_nobody_waits_for(http: Any, first: bytes, status: bytes) -> None:
+def test_server_closes_connection_with_unread_body(http: Any, first: bytes, status: bytes) -> None:
     app = to_a2a(Agent('test'), auth=AUTH, limits=fixed(Limits, body_time=1_000))
     with serve(app, http=http) as server:
         answer = until_closed(server.url, first + b'Host: localhost\r\nContent-Length: 1000\r\n\r\n{')
@@ -276,14 +276,12 @@ def by_curl(url: str, body: bytes) -> int:
 @pytest.mark.parametrize('http', ['h11', 'httptools'])
 @pytest.mark.parametrize('path', ['', 'message:send'], ids=['JSON-RPC', 'HTTP+JSON'])
 @pytest.mark.parametrize('sends', [by_urllib, by_httpx, by_httpx_in_chunks, by_curl])
-def test_a_client_that_still_sends_can_read_that_its_body_is_too_large(
-    sends: Callable[[str, bytes], int], path: str, http: Any
-) -> None:
+def test_client_reads_413_while_still_sending(sends: Callable[[str, bytes], int], path: str, http: Any) -> None:
     with serve(to_a2a(Agent('test'), limits=Limits(body=100_000)), http=http) as server:
         assert sends(server.url + path, b'[' * 20_000_000) == 413
 
 
-async def test_no_more_of_a_refused_body_is_discarded_than_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_discarded_bytes_of_refused_body_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unread_bodies, 'REST_TIME', LIMIT)
     monkeypatch.setattr(unread_bodies, 'REST', 10)
     bodies, sent = 0, list[Message]()

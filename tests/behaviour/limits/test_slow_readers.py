@@ -58,7 +58,7 @@ def asking(client: Client, method: str, params: dict[str, Any]) -> Unread:
 
 
 @pytest.mark.parametrize('method', ['GetTask', 'ListTasks', 'SubscribeToTask'])
-async def test_an_answer_that_is_not_read_is_given_up(method: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unread_response_is_abandoned_after_time_limit(method: str, caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
     async with serving(stage.agent, limits=SOON) as client:
         sent = message('x' * LONG)
@@ -86,7 +86,7 @@ class HalfRead(Unread):
         await super()._send(message)
 
 
-async def test_the_part_of_an_answer_that_was_read_takes_no_memory() -> None:
+async def test_memory_of_read_response_chunks_is_freed() -> None:
     async with serving(Agent('test')) as client:
         for _ in range(10):
             await client.send(message('x' * LONG))
@@ -109,7 +109,7 @@ async def test_the_part_of_an_answer_that_was_read_takes_no_memory() -> None:
     assert held < 4 * LONG
 
 
-async def test_a_long_answer_goes_bit_by_bit_and_whole() -> None:
+async def test_long_response_arrives_whole() -> None:
     async with serving(Agent('test')) as client:
         task = await client.send(message('x' * LONG))
         assert task['history'][0]['parts'] == [{'text': 'x' * LONG}]
@@ -118,7 +118,7 @@ async def test_a_long_answer_goes_bit_by_bit_and_whole() -> None:
     assert first.result['task']['history'][0]['parts'] == [{'text': 'x' * LONG}]
 
 
-async def test_an_open_stream_does_not_keep_the_snapshot_that_it_began_with() -> None:
+async def test_open_stream_frees_its_initial_snapshot() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         text = 'x' * LONG
@@ -165,7 +165,7 @@ def until_reset(connection: socket.socket) -> int:
         read += len(piece)
 
 
-def test_a_server_resets_the_connection_of_a_client_that_does_not_read() -> None:
+def test_server_resets_connection_of_stalled_reader() -> None:
     heard, logger = Heard(LATE), logging.getLogger('pydantic_ai_a2a')
     logger.addHandler(heard)
     app = to_a2a(Agent('test'), limits=fixed(Limits, answer_time=0.05, part=9_000_000))
@@ -199,7 +199,7 @@ ROOM = Limits(unsent=LONG + LONG // 2)
 
 @PATIENT
 @pytest.mark.usefixtures('stall')
-async def test_a_long_answer_without_room_beside_those_that_are_not_read_is_refused() -> None:
+async def test_response_beyond_unsent_limit_is_503() -> None:
     stage = Stage()
     async with serving(stage.agent, limits=ROOM) as client:
         task = await client.send(message('x' * LONG), returnImmediately=True)
@@ -217,7 +217,7 @@ async def test_a_long_answer_without_room_beside_those_that_are_not_read_is_refu
 
 @AT_ONCE
 @pytest.mark.usefixtures('stall')
-async def test_the_slowest_reader_is_cut_for_a_new_long_answer(caplog: pytest.LogCaptureFixture) -> None:
+async def test_stalled_reader_is_disconnected_for_new_response(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test'), limits=ROOM) as client:
         task = await client.send(message('x' * LONG))
         asked = asking(client, 'GetTask', {'id': task['id']})
@@ -234,7 +234,7 @@ async def test_the_slowest_reader_is_cut_for_a_new_long_answer(caplog: pytest.Lo
 
 @PATIENT
 @pytest.mark.usefixtures('stall')
-async def test_a_stream_without_room_for_its_next_piece_is_cut_and_its_task_goes_on(
+async def test_stream_beyond_unsent_limit_closes_but_task_completes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     gate = asyncio.Event()

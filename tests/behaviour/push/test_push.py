@@ -31,7 +31,7 @@ def says(received: list[Received]) -> list[str]:
     return [each.says for each in received]
 
 
-async def test_a_webhook_that_comes_with_a_message_is_told_everything() -> None:
+async def test_webhook_of_message_gets_every_event() -> None:
     async with webhook() as hook, serving(Agent('test'), push=LOCAL) as client:
         target = {'url': hook.url, 'token': 't', 'authentication': {'scheme': 'Bearer', 'credentials': 'c'}}
         await client.send(taskPushNotificationConfig=target)
@@ -45,7 +45,7 @@ async def test_a_webhook_that_comes_with_a_message_is_told_everything() -> None:
             assert MessageToDict(ParseDict(each.json, StreamResponse())) == each.json
 
 
-async def test_a_webhook_that_comes_later_is_told_what_happens_from_then_on() -> None:
+async def test_webhook_registered_later_gets_later_events() -> None:
     stage = Stage()
     async with webhook() as hook, serving(stage.agent, push=LOCAL) as client:
         task_id = await queued(client)
@@ -55,7 +55,7 @@ async def test_a_webhook_that_comes_later_is_told_what_happens_from_then_on() ->
         assert says(await hook.got(2)) == ['hello lastChunk', 'COMPLETED']
 
 
-async def test_a_task_that_is_canceled_in_the_queue_tells_its_webhook() -> None:
+async def test_webhook_is_notified_of_cancel_in_queue() -> None:
     stage = Stage()
     async with webhook() as hook, serving(stage.agent, push=LOCAL) as client:
         first = await client.send(message('hello', contextId='c'), returnImmediately=True)
@@ -68,7 +68,7 @@ async def test_a_task_that_is_canceled_in_the_queue_tells_its_webhook() -> None:
         await ended(client, first['id'])
 
 
-async def test_what_failed_is_sent_again_with_the_same_id_before_what_follows() -> None:
+async def test_failed_notification_is_retried_with_same_id_before_next() -> None:
     async with webhook(500, 302, 200) as hook, serving(Agent('test'), push=LOCAL) as client:
         await client.send(taskPushNotificationConfig={'url': hook.url})
         received = await hook.got(5)
@@ -77,7 +77,7 @@ async def test_what_failed_is_sent_again_with_the_same_id_before_what_follows() 
         assert len({each.id for each in received}) == 3
 
 
-async def test_several_webhooks_do_not_wait_for_each_other() -> None:
+async def test_hanging_webhook_does_not_delay_other_webhooks() -> None:
     stage = Stage()
     async with webhook(HANGS) as slow, webhook() as fast, serving(stage.agent, push=LOCAL) as client:
         task_id = await queued(client)
@@ -89,7 +89,7 @@ async def test_several_webhooks_do_not_wait_for_each_other() -> None:
         assert says(await slow.got(1)) == ['hello lastChunk']
 
 
-async def test_nothing_is_delivered_to_one_that_is_deleted() -> None:
+async def test_deleted_webhook_gets_no_notification() -> None:
     stage = Stage()
     async with webhook() as gone, webhook() as stays, serving(stage.agent, push=LOCAL) as client:
         task_id = await queued(client)
@@ -111,14 +111,14 @@ def whole(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[TextPart('one two three')])
 
 
-async def test_an_artifact_that_is_streamed_to_others_is_whole() -> None:
+async def test_webhook_gets_whole_artifact_of_streamed_task() -> None:
     async with webhook() as hook, serving(Agent(FunctionModel(whole, stream_function=text)), push=LOCAL) as client:
         async with client.live.send_streaming(taskPushNotificationConfig={'url': hook.url}) as stream:
             assert len(await stream.rest()) > 4
         assert says(await hook.got(3)) == ['WORKING', 'one two three lastChunk', 'COMPLETED']
 
 
-async def test_chunks_are_told_by_the_setting() -> None:
+async def test_push_chunks_setting_delivers_every_chunk() -> None:
     agent, results = Agent(FunctionModel(whole, stream_function=text)), Results(stream='replace')
     push = Push(private_hosts=['127.0.0.1'], chunks=True)
     async with webhook() as hook, serving(agent, push=push, results=results) as client:
@@ -129,7 +129,7 @@ async def test_chunks_are_told_by_the_setting() -> None:
         assert [each.json for each in received] == [event.result for event in events[1:]]
 
 
-async def test_a_webhook_is_nobody_who_watches() -> None:
+async def test_webhook_alone_does_not_stream_model() -> None:
     """So that a model is not streamed for it."""
     streamed: list[str] = []
 
@@ -143,7 +143,7 @@ async def test_a_webhook_is_nobody_who_watches() -> None:
     assert streamed == []
 
 
-async def test_from_postgresql_every_event_arrives_in_order(postgres_url: str) -> None:
+async def test_webhook_events_from_postgres_arrive_in_order(postgres_url: str) -> None:
     async with (
         webhook(500, 200) as hook,
         serving(Agent('test', name='agent'), backend=postgres_url, push=LOCAL) as client,
@@ -164,7 +164,7 @@ def outbox_of(client: Client) -> Outbox:
     return outbox
 
 
-async def test_after_8_tries_it_is_dead_and_what_follows_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_notification_is_dead_after_8_attempts(caplog: pytest.LogCaptureFixture) -> None:
     async with webhook(*[500] * 8, 200) as hook, serving(Agent('test'), push=LOCAL) as client:
         task = await client.send(taskPushNotificationConfig={'url': hook.url, 'token': 'secret'})
         assert says(await hook.got(10)) == ['WORKING'] * 8 + ['success (no tool calls) lastChunk', 'COMPLETED']
@@ -178,7 +178,7 @@ async def test_after_8_tries_it_is_dead_and_what_follows_goes_on(caplog: pytest.
     assert 'secret' not in caplog.text
 
 
-async def test_what_is_erased_is_delivered_to_nobody() -> None:
+async def test_erased_task_delivers_no_notification() -> None:
     push = fixed(Push, private_hosts=['127.0.0.1'], backoff=1000)
     async with webhook(500) as hook, serving(Agent('test'), push=push) as client:
         task = await client.send(taskPushNotificationConfig={'url': hook.url})

@@ -30,7 +30,7 @@ async def queued(client: Client, **configuration: Any) -> str:
     return (await client.send('hello', returnImmediately=True, **configuration))['id']
 
 
-async def test_what_is_registered_can_be_read_and_removed() -> None:
+async def test_webhook_can_be_read_listed_and_deleted() -> None:
     stage = Stage()
     async with serving(stage.agent, push=Push()) as client:
         task_id = await queued(client)
@@ -47,7 +47,7 @@ async def test_what_is_registered_can_be_read_and_removed() -> None:
         stage.open('hello')
 
 
-async def test_one_that_is_registered_again_is_replaced() -> None:
+async def test_webhook_with_same_id_is_replaced() -> None:
     stage = Stage()
     async with serving(stage.agent, push=Push()) as client:
         task_id = await queued(client, taskPushNotificationConfig={'id': 'mine', 'url': 'https://example.com/old'})
@@ -57,7 +57,7 @@ async def test_one_that_is_registered_again_is_replaced() -> None:
 
 
 @covers('official `a2a-sdk` 1.x client')
-async def test_one_without_an_id_is_one_for_its_task_and_caller() -> None:
+async def test_webhook_without_id_is_single_per_task_and_caller() -> None:
     stage, target = Stage(), {'url': 'https://example.com/first'}
     async with serving(stage.agent, push=Push()) as client:
         task_id = await queued(client, taskPushNotificationConfig=target)
@@ -78,7 +78,7 @@ async def test_one_without_an_id_is_one_for_its_task_and_caller() -> None:
 
 
 @covers('official `a2a-sdk` 1.x client')
-async def test_callers_of_one_owner_have_each_their_own_without_an_id() -> None:
+async def test_callers_of_same_owner_keep_separate_webhooks() -> None:
     app = to_a2a(Stage().agent, auth=by_header, access=Access(owner=lambda caller: 'team'), push=Push())
     async with lifespan(app), asyncio.timeout(LIMIT):
         ann, bob = caller(app, 'ann'), caller(app, 'bob')
@@ -103,7 +103,7 @@ async def test_callers_of_one_owner_have_each_their_own_without_an_id() -> None:
 
 
 @only('0.3', '1.0 needs the id')
-async def test_without_an_id_a_caller_reads_its_own_or_else_the_oldest() -> None:
+async def test_get_without_id_returns_own_or_oldest_webhook() -> None:
     app = to_a2a(Agent('test'), auth=by_header, access=Access(owner=lambda caller: 'team'), push=Push())
     async with lifespan(app), asyncio.timeout(LIMIT):
         ann, bob, carl = (caller(app, name) for name in ('ann', 'bob', 'carl'))
@@ -113,7 +113,7 @@ async def test_without_an_id_a_caller_reads_its_own_or_else_the_oldest() -> None
         assert [await get(each, task_id, None) for each in (ann, bob, carl)] == [of_ann, of_bob, of_ann]
 
 
-async def test_a_task_has_no_more_of_them_than_it_may() -> None:
+async def test_webhooks_per_task_are_limited() -> None:
     stage = Stage()
     async with serving(stage.agent, push=fixed(Push, configs=2)) as client:
         task_id = await queued(client)
@@ -125,12 +125,12 @@ async def test_a_task_has_no_more_of_them_than_it_may() -> None:
 
 
 @pytest.mark.parametrize('push', [None, Push()], ids=['none', 'push'])
-async def test_the_card_says_whether_there_are_any(push: Push | None) -> None:
+async def test_card_declares_push_notifications_if_enabled(push: Push | None) -> None:
     card = (await Client(to_a2a(Agent('test'), push=push)).get('/.well-known/agent-card.json')).json
     assert card['capabilities']['pushNotifications'] is (push is not None)
 
 
-async def test_without_the_setting_there_are_none() -> None:
+async def test_webhook_operations_are_unsupported_by_default() -> None:
     async with serving(Agent('test')) as client:
         codes = [
             (await refused(doing)).code
@@ -149,7 +149,7 @@ async def test_without_the_setting_there_are_none() -> None:
 @pytest.mark.parametrize(
     'url', ['http://example.com/', 'https://127.0.0.1/', 'https://localhost/', 'https://a:b@example.com/', 'ftp://x/']
 )
-async def test_a_url_that_nothing_would_be_sent_to_is_refused(url: str) -> None:
+async def test_forbidden_webhook_url_is_refused(url: str) -> None:
     async with serving(Agent('test'), push=Push()) as client:
         error = await refused(client.send(taskPushNotificationConfig={'url': url}))
         assert await tasks_of(client) == []
@@ -159,7 +159,7 @@ async def test_a_url_that_nothing_would_be_sent_to_is_refused(url: str) -> None:
     assert url not in error.message
 
 
-async def test_one_caller_learns_nothing_of_what_another_has_registered() -> None:
+async def test_webhooks_of_another_owner_are_not_found() -> None:
     app = to_a2a(Agent('test'), auth=by_header, push=Push())
     async with lifespan(app), asyncio.timeout(LIMIT):
         ann, bob = caller(app, 'ann'), caller(app, 'bob')
@@ -179,7 +179,7 @@ async def test_one_caller_learns_nothing_of_what_another_has_registered() -> Non
         assert await listed(ann, task_id) == [config]
 
 
-async def test_a_scope_for_webhooks_is_needed_for_one_that_comes_with_a_message_too() -> None:
+async def test_send_with_webhook_needs_scope_to_create_webhooks() -> None:
     callers = {
         'the-token-of-reader': Caller(id='r', scopes=frozenset({'send'})),
         'the-token-of-hooks': Caller(id='h', scopes=frozenset({'push'})),
@@ -195,7 +195,7 @@ async def test_a_scope_for_webhooks_is_needed_for_one_that_comes_with_a_message_
     assert statuses == {'the-token-of-reader': [200, 403], 'the-token-of-hooks': [200, 200]}
 
 
-def test_a_backend_without_push_notifications_is_refused() -> None:
+def test_push_needs_capable_backend_and_valid_keys() -> None:
     from fasta2a.storage import InMemoryStorage
 
     with pytest.raises(ValueError, match='push= needs a backend with push notifications'):
@@ -205,7 +205,7 @@ def test_a_backend_without_push_notifications_is_refused() -> None:
 
 
 @pytest.mark.parametrize('keys', [[], [Fernet.generate_key().decode()]])
-async def test_with_keys_nothing_secret_is_in_the_store(keys: list[str], tmp_path: Path) -> None:
+async def test_push_keys_encrypt_webhooks_in_store(keys: list[str], tmp_path: Path) -> None:
     async with serving(
         Agent('test', name='agent'), backend=f'sqlite:///{tmp_path}/agent.db', push=Push(keys=keys)
     ) as client:
@@ -257,14 +257,14 @@ async def test_webhooks_are_listed_page_by_page() -> None:
         ({'pageToken': 'W10='}, 'pageToken'),
     ],
 )
-async def test_what_is_no_page_is_refused(params: dict[str, Any], field: str) -> None:
+async def test_invalid_page_size_or_token_is_refused(params: dict[str, Any], field: str) -> None:
     async with serving(Agent('test'), push=Push()) as client:
         task_id = await registered(client, 'a')
         error = await refused(page(client, task_id, **params))
     assert (error.code, error.fields) == (-32602, [field])
 
 
-async def test_a_page_of_another_task_is_refused() -> None:
+async def test_page_token_of_another_task_is_refused() -> None:
     async with serving(Agent('test'), push=Push()) as client:
         one, other = await registered(client, 'a', 'b'), await registered(client, 'a', 'b')
         _, token = await page(client, one, pageSize=1)
@@ -272,7 +272,7 @@ async def test_a_page_of_another_task_is_refused() -> None:
             await page(client, other, pageToken=token)
 
 
-async def test_a_webhook_whose_key_is_gone_is_named_and_can_be_removed_or_registered_again(
+async def test_undecryptable_webhook_is_named_and_can_be_replaced(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     backend = f'sqlite:///{tmp_path}/agent.db'
@@ -300,7 +300,7 @@ async def test_a_webhook_whose_key_is_gone_is_named_and_can_be_removed_or_regist
 
 
 @pytest.mark.parametrize('path', ['/acme', '/acme/'])
-async def test_webhooks_belong_to_the_tenant_whose_path_they_were_registered_by(path: str) -> None:
+async def test_webhooks_belong_to_tenant_of_path(path: str) -> None:
     app = to_a2a(Agent('test'), push=Push(), access=Access(tenants=['acme', 'umbrella']))
     async with lifespan(app):
         client = Client(app, path=path)
@@ -314,7 +314,7 @@ async def test_webhooks_belong_to_the_tenant_whose_path_they_were_registered_by(
         assert await listed(client, task_id) == []
 
 
-async def test_or_whose_name_their_params_have() -> None:
+async def test_webhooks_belong_to_tenant_of_params() -> None:
     app = to_a2a(Agent('test'), push=Push(), access=Access(tenants=['acme']))
     async with lifespan(app):
         sent = await Client(app).call('SendMessage', {'message': message(), 'tenant': 'acme'})
@@ -347,7 +347,7 @@ async def test_or_whose_name_their_params_have() -> None:
         ({'url': URL, 'authentication': {}}, 'authentication.scheme'),
     ],
 )
-async def test_a_bad_field_has_the_whole_path_that_it_has_in_the_params(target: dict[str, Any], field: str) -> None:
+async def test_invalid_webhook_field_is_named_with_full_path(target: dict[str, Any], field: str) -> None:
     async with serving(Agent('test'), push=Push()) as client:
         task_id = (await client.send())['id']
         sent = {'message': message(), 'configuration': {'taskPushNotificationConfig': target}}
@@ -364,7 +364,7 @@ async def test_a_bad_field_has_the_whole_path_that_it_has_in_the_params(target: 
 
 
 @only('0.3', '1.0 has one scheme')
-async def test_one_of_many_bad_fields_has_its_number_in_the_path() -> None:
+async def test_invalid_authentication_scheme_is_named_with_index() -> None:
     target = {'url': URL, 'authentication': {'schemes': ['Bearer', 'a b']}}
     async with serving(Agent('test'), push=Push()) as client:
         params = {'taskId': 'no-such-task', 'pushNotificationConfig': target}
@@ -376,7 +376,7 @@ async def test_one_of_many_bad_fields_has_its_number_in_the_path() -> None:
 
 
 @only('0.3', '1.0 has one scheme')
-async def test_very_many_bad_fields_are_counted_only() -> None:
+async def test_over_1000_invalid_authentication_schemes_are_counted() -> None:
     target = {'url': URL, 'authentication': {'schemes': ['a b'] * 1001}}
     async with serving(Agent('test'), push=Push()) as client:
         params = {'taskId': 'no-such-task', 'pushNotificationConfig': target}
@@ -394,7 +394,7 @@ async def request(client: Client, verb: str, path: str, body: Any = None) -> tup
     return answer.status, answer.json
 
 
-async def test_configurations_are_created_read_listed_and_removed() -> None:
+async def test_http_json_creates_reads_lists_and_deletes_webhooks() -> None:
     async with serving(Agent('test'), push=Push()) as client:
         task_id = (await client.send())['id']
         path = f'/tasks/{task_id}/pushNotificationConfigs'
@@ -408,7 +408,7 @@ async def test_configurations_are_created_read_listed_and_removed() -> None:
 
 
 @pytest.mark.parametrize('name', ['taskId', 'task_id'])
-async def test_a_body_does_not_name_another_task_than_the_path(name: str) -> None:
+async def test_http_json_body_contradicting_task_id_is_refused(name: str) -> None:
     async with serving(Agent('test'), push=Push()) as client:
         one, other = [(await client.send())['id'] for _ in range(2)]
         path, url = f'/tasks/{one}/pushNotificationConfigs', 'https://example.com/hook'
@@ -423,7 +423,7 @@ async def test_a_body_does_not_name_another_task_than_the_path(name: str) -> Non
         )
 
 
-async def test_without_the_setting_the_paths_say_so() -> None:
+async def test_http_json_webhook_path_is_unsupported_by_default() -> None:
     async with serving(Agent('test')) as client:
         status, answer = await request(client, 'POST', '/tasks/t/pushNotificationConfigs', {})
         assert (status, answer['error']['details'][0]['reason']) == (400, 'PUSH_NOTIFICATION_NOT_SUPPORTED')

@@ -34,7 +34,7 @@ async def cancel(client: Client, task_id: str) -> dict[str, Any]:
 
 
 @covers(ROW)
-async def test_a_running_tool_sees_its_cancellation_before_the_cancel_is_answered() -> None:
+async def test_running_tool_is_canceled_before_cancel_is_answered() -> None:
     running, order = asyncio.Event(), list[str]()
     agent = Agent(TestModel())
 
@@ -60,7 +60,7 @@ async def test_a_running_tool_sees_its_cancellation_before_the_cancel_is_answere
 
 
 @covers(ROW)
-async def test_a_blocking_send_answers_when_its_task_is_canceled() -> None:
+async def test_blocking_send_returns_when_task_is_canceled() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         sending = asyncio.ensure_future(client.send('hi'))
@@ -71,7 +71,7 @@ async def test_a_blocking_send_answers_when_its_task_is_canceled() -> None:
 
 
 @covers(ROW)
-async def test_the_context_keeps_what_a_canceled_run_did_and_goes_on() -> None:
+async def test_context_keeps_finished_tool_results_of_canceled_run() -> None:
     running = asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -103,7 +103,7 @@ async def test_the_context_keeps_what_a_canceled_run_did_and_goes_on() -> None:
 
 
 @covers(ROW)
-async def test_a_queued_task_never_starts() -> None:
+async def test_canceled_queued_task_never_starts() -> None:
     stage = Stage()
     async with serving(stage.agent, workers=Workers(running=1)) as client:
         running = await client.send('running', returnImmediately=True)
@@ -118,7 +118,7 @@ async def test_a_queued_task_never_starts() -> None:
 
 
 @covers(ROW)
-async def test_a_task_that_waits_for_another_of_its_context_never_starts() -> None:
+async def test_canceled_task_waiting_for_its_context_never_starts() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         first = await client.send('first', returnImmediately=True)
@@ -134,7 +134,7 @@ async def test_a_task_that_waits_for_another_of_its_context_never_starts() -> No
 
 
 @covers(ROW)
-async def test_a_canceled_task_frees_its_context_and_its_slot() -> None:
+async def test_canceled_task_frees_its_context_and_worker_slot() -> None:
     stage = Stage()
     stage.open('second', 'elsewhere')
     async with serving(stage.agent, workers=Workers(running=1)) as client:
@@ -148,7 +148,7 @@ async def test_a_canceled_task_frees_its_context_and_its_slot() -> None:
 
 
 @covers(ROW)
-async def test_a_task_that_has_ended_cannot_be_canceled() -> None:
+async def test_ended_or_unknown_task_cannot_be_canceled() -> None:
     stage = Stage()
     stage.open('done')
     async with serving(stage.agent) as client:
@@ -166,7 +166,7 @@ async def test_a_task_that_has_ended_cannot_be_canceled() -> None:
 
 
 @covers(ROW)
-async def test_a_run_that_swallows_its_cancellation_is_over_after_the_grace_and_its_late_result_dropped(
+async def test_run_ignoring_cancel_is_abandoned_and_late_result_dropped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     running, swallowed, release, stopped = (asyncio.Event() for _ in range(4))
@@ -206,7 +206,7 @@ async def test_a_run_that_swallows_its_cancellation_is_over_after_the_grace_and_
 
 
 @covers(ROW)
-async def test_two_cancels_of_one_task_are_both_answered(backend: MemoryBackend) -> None:
+async def test_concurrent_cancels_of_same_task_are_both_answered(backend: MemoryBackend) -> None:
     running, canceling, release = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -246,9 +246,7 @@ class SlowToFinish(Cancels):
 
 @covers(ROW)
 @pytest.mark.parametrize('more', [False, True])
-async def test_a_run_that_completes_before_it_is_stopped_has_won_but_no_further_one_begins(
-    backend: MemoryBackend, more: bool
-) -> None:
+async def test_completed_run_wins_over_cancel_but_no_further_run_starts(backend: MemoryBackend, more: bool) -> None:
     stage = Stage()
     stage.open('one', 'two')
     queue = backend.queue = SlowToFinish(backend.queue)
@@ -272,7 +270,7 @@ async def test_a_run_that_completes_before_it_is_stopped_has_won_but_no_further_
 
 
 @covers(ROW)
-async def test_a_cancel_ends_the_task_for_all_its_messages() -> None:
+async def test_cancel_drops_queued_messages_and_ends_their_streams() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         task = await client.send('one', returnImmediately=True)
@@ -327,7 +325,7 @@ async def wait_for_tasks_since(before: set[asyncio.Task[Any]]) -> None:
 
 
 @pytest.mark.parametrize('watched', [False, True])
-async def test_a_run_that_is_canceled_at_once_leaves_no_asyncio_task_behind(watched: bool) -> None:
+async def test_early_cancel_leaks_no_asyncio_task(watched: bool) -> None:
     async with serving(Agent(FunctionModel(answer, stream_function=stream))) as client:
         await client.send()
         before = asyncio.all_tasks()
@@ -344,7 +342,7 @@ def block_after(turns: int) -> None:
         time.sleep(0.15)
 
 
-async def test_a_cancel_on_a_busy_machine_leaves_no_asyncio_task_behind() -> None:
+async def test_cancel_with_blocked_event_loop_leaks_no_asyncio_task() -> None:
     async def busy(ctx: RunContext[object]) -> None:
         entered.set()
         for _ in range(20):  # for the cancel
@@ -364,7 +362,7 @@ async def test_a_cancel_on_a_busy_machine_leaves_no_asyncio_task_behind() -> Non
         await wait_for_tasks_since(before)
 
 
-async def test_a_repeated_cancel_waits_for_the_start_of_the_run_too() -> None:
+async def test_concurrent_early_cancels_leak_no_asyncio_task() -> None:
     async with serving(Agent(FunctionModel(answer))) as client:
         await client.send()
         before = asyncio.all_tasks()

@@ -73,7 +73,7 @@ async def send(client: Client, text: str) -> str:
     return (await client.send(text, returnImmediately=True))['id']
 
 
-async def test_another_task_runs_while_a_run_waits_for_another_agent_which_then_waits_for_the_slot() -> None:
+async def test_run_waiting_for_remote_agent_frees_slot_and_resumes_first() -> None:
     stage = Asking()
     async with stage.client, serving(stage.agent, workers=Workers(running=1)) as client:
         asks = await send(client, 'ask one two')
@@ -89,7 +89,7 @@ async def test_another_task_runs_while_a_run_waits_for_another_agent_which_then_
     assert stage.began == ['plain', 'third']
 
 
-async def test_a_run_that_is_canceled_while_it_waits_for_its_slot_takes_none() -> None:
+async def test_run_canceled_while_waiting_for_slot_takes_no_slot() -> None:
     stage = Asking()
     async with stage.client, serving(stage.agent, workers=Workers(running=1)) as client:
         asks = await send(client, 'ask one')
@@ -109,7 +109,7 @@ async def test_a_run_that_is_canceled_while_it_waits_for_its_slot_takes_none() -
         assert texts(await ended(client, others[1])) == ['third']
 
 
-async def test_a_run_that_leaves_a_call_behind_has_one_slot_and_no_more() -> None:
+async def test_remote_call_outliving_its_run_frees_no_slot() -> None:
     stage = Asking()
     async with stage.client, serving(stage.agent, workers=Workers(running=1)) as client:
         assert texts(await client.send('leave one')) == ['one']
@@ -122,7 +122,7 @@ async def test_a_run_that_leaves_a_call_behind_has_one_slot_and_no_more() -> Non
         assert [texts(await ended(client, each)) for each in (first, second)] == [['first'], ['second']]
 
 
-async def test_a_client_that_says_that_it_is_an_agent_passes_nobody_in_the_queue() -> None:
+async def test_depth_header_gives_no_priority_in_queue() -> None:
     stage = Stage()
     async with serving(stage.agent, workers=Workers(running=1)) as client:
         texts_sent = ('running', 'plain', 'deep')
@@ -134,7 +134,7 @@ async def test_a_client_that_says_that_it_is_an_agent_passes_nobody_in_the_queue
     assert stage.began == [*texts_sent]
 
 
-async def test_only_tasks_of_other_agents_start_while_four_runs_a_slot_wait_for_other_agents() -> None:
+async def test_only_tasks_sent_by_agents_start_at_limit_of_waiting_runs() -> None:
     stage = Asking()
     async with stage.client, serving(stage.agent, workers=Workers(running=1)) as client:
         asking = [await send(client, f'ask {n}') for n in range(4)]
@@ -153,7 +153,7 @@ async def test_only_tasks_of_other_agents_start_while_four_runs_a_slot_wait_for_
             assert state_of(await ended(client, task_id)) == 'COMPLETED'
 
 
-async def test_a_task_starts_as_soon_as_fewer_runs_wait_for_other_agents() -> None:
+async def test_plain_task_starts_when_fewer_runs_wait_for_agents() -> None:
     stage, asked = Thinking(), [str(n) for n in range(8)]
     async with stage.client, serving(stage.agent, workers=Workers(running=2, lease=3600)) as client:
         asking = [await send(client, f'ask {text}') for text in asked]
@@ -167,7 +167,7 @@ async def test_a_task_starts_as_soon_as_fewer_runs_wait_for_other_agents() -> No
             assert state_of(await ended(client, task_id)) == 'COMPLETED'
 
 
-async def test_a_run_gets_the_slot_of_a_message_that_is_stored_during_the_drain(tmp_path: Path) -> None:
+async def test_run_takes_slot_of_message_stored_during_drain(tmp_path: Path) -> None:
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
     stage, queue = Asking(), Held(backend.queue)
     queue.stored.set()
@@ -192,19 +192,19 @@ async def test_a_run_gets_the_slot_of_a_message_that_is_stored_during_the_drain(
 
 
 @pytest.mark.parametrize('depth', ['1', 'x', '²', '-1', '9' * 5000])
-async def test_a_depth_that_is_no_number_is_none(depth: str) -> None:
+async def test_invalid_depth_header_is_ignored(depth: str) -> None:
     async with serving(Agent('test')) as client:
         assert state_of(await Client(client.app, headers={'X-A2A-Depth': depth}).send()) == 'COMPLETED'
 
 
-async def test_a_message_that_has_come_through_too_many_agents_is_refused() -> None:
+async def test_message_through_more_than_ten_agents_is_refused() -> None:
     async with serving(Agent('test')) as client:
         assert state_of(await Client(client.app, headers={'X-A2A-Depth': '10'}).send()) == 'COMPLETED'
         with pytest.raises(RpcError, match='more than 10 agents'):
             await Client(client.app, headers={'X-A2A-Depth': '11'}).send()
 
 
-async def test_the_depth_of_a_message_is_stored_with_its_task(tmp_path: Path) -> None:
+async def test_message_depth_is_stored_with_task(tmp_path: Path) -> None:
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         last = messages[-1].parts[-1]
         return ModelResponse(parts=[TextPart('no') if isinstance(last, ToolReturnPart) else ToolCallPart('ask', {})])

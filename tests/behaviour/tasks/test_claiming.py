@@ -51,7 +51,7 @@ class Slow(WrappedQueue):
         await super().release(claim, *args, **options)
 
 
-async def test_a_new_task_is_run_while_the_store_is_asked_for_others(backend: MemoryBackend) -> None:
+async def test_new_task_starts_while_claim_is_pending(backend: MemoryBackend) -> None:
     stage, queue = Stage(), Slow(backend.queue)
     backend.queue = queue
     stage.open('hi')
@@ -62,7 +62,7 @@ async def test_a_new_task_is_run_while_the_store_is_asked_for_others(backend: Me
         queue.answers.set()
 
 
-async def test_a_task_that_comes_back_from_a_claim_without_a_free_slot_is_handed_back(backend: MemoryBackend) -> None:
+async def test_claimed_task_without_free_slot_is_released(backend: MemoryBackend) -> None:
     stage, queue = Stage(), Slow(backend.queue)
     await values.submit(backend, values.message('lost', new='lost', owner='/', at=SYSTEM.now()))
     elsewhere = await values.claim_one(backend, 'lost', 'elsewhere', at=SYSTEM.now())
@@ -91,7 +91,7 @@ class Away(Slow):
         await self.inner.release(claim)
 
 
-async def test_no_task_is_forgotten_if_the_store_goes_away_while_tasks_are_handed_back(backend: MemoryBackend) -> None:
+async def test_claimed_tasks_are_not_lost_when_release_fails(backend: MemoryBackend) -> None:
     stage, queue, lost = Stage(), Away(backend.queue), ['lost', 'lost too']
     claims: list[Claim] = []
     for task_id in lost:
@@ -131,7 +131,7 @@ class Panic(BaseException):
 @pytest.mark.parametrize(
     'error', [RuntimeError(), asyncio.CancelledError(), Panic()], ids=lambda error: type(error).__name__
 )
-async def test_tasks_are_claimed_after_a_claim_has_raised_whatever_it_was(
+async def test_claiming_continues_after_claim_error(
     error: BaseException, backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage, queue = Stage(), Raising(backend.queue)
@@ -146,7 +146,7 @@ async def test_tasks_are_claimed_after_a_claim_has_raised_whatever_it_was(
     assert 'Queued tasks could not be claimed; the worker tries again at the next heartbeat.' in caplog.messages
 
 
-async def test_a_server_stops_during_a_claim(tmp_path: Path) -> None:
+async def test_server_stops_while_claim_is_pending(tmp_path: Path) -> None:
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
     queue = backend.queue = Slow(backend.queue)
     async with serving(Stage().agent, backend=backend, workers=OFTEN):
@@ -168,7 +168,7 @@ class Claiming(Slow):
         return claims
 
 
-async def test_one_claim_fills_the_slots_that_become_free_together(tmp_path: Path) -> None:
+async def test_single_claim_fills_all_free_slots(tmp_path: Path) -> None:
     stage = Stage()
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
     queue = backend.queue = Claiming(backend.queue)
@@ -195,7 +195,7 @@ async def test_one_claim_fills_the_slots_that_become_free_together(tmp_path: Pat
     assert queue.taken == [2, 1, 1]
 
 
-async def test_many_queued_tasks_of_one_caller_delay_another_callers_task_by_one() -> None:
+async def test_callers_take_turns_despite_queue_flood() -> None:
     stage = Stage()
     flood = [f'{n}' for n in range(400)]
     async with serving(stage.agent, workers=Workers(running=1), auth=AUTH) as client:
@@ -231,7 +231,7 @@ class Held(WrappedQueue):
         return accepted
 
 
-async def test_a_slot_that_was_kept_for_a_refused_message_goes_to_the_task_that_waits(backend: MemoryBackend) -> None:
+async def test_slot_reserved_for_refused_message_goes_to_queued_task(backend: MemoryBackend) -> None:
     stage, queue = Stage(), Held(backend.queue, refuses=True)
     backend.queue = queue
     stage.open('waits')
@@ -246,7 +246,7 @@ async def test_a_slot_that_was_kept_for_a_refused_message_goes_to_the_task_that_
         assert texts(await ended(client, task['id'])) == ['waits']
 
 
-async def test_a_task_whose_message_is_answered_during_the_drain_is_handed_back(tmp_path: Path) -> None:
+async def test_task_submitted_during_drain_is_released(tmp_path: Path) -> None:
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
     stage, queue = Stage(), Held(backend.queue)
     backend.queue = queue
@@ -263,7 +263,7 @@ async def test_a_task_whose_message_is_answered_during_the_drain_is_handed_back(
 
 
 @pytest.mark.parametrize('store', ['sqlite', 'postgres'])
-async def test_a_paused_server_accepts_messages_is_ready_and_goes_on_later(
+async def test_paused_queue_accepts_messages_and_runs_after_resume(
     store: str, request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = f'sqlite:///{tmp_path}/agent.db' if store == 'sqlite' else request.getfixturevalue('postgres_url')

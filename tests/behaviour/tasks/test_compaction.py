@@ -114,7 +114,7 @@ async def stored(client: Client, head: str | None) -> list[str]:
     return told([entry.message for entry in await client.a2a_app.conversations().read_history(head)])
 
 
-async def test_a_summary_is_made_once_for_all_later_turns(backend: str) -> None:
+async def test_summary_is_stored_and_reused_by_later_turns(backend: str) -> None:
     summaries = Summaries()
     async with serving(agent_of(summaries), backend=backend) as client:
         tasks = [await say(client, f'{n}') for n in range(30)]
@@ -134,7 +134,7 @@ async def test_a_summary_is_made_once_for_all_later_turns(backend: str) -> None:
 
 
 @each_case('part, made, read', [('CompactionPart', 7, 56), ('UserPromptPart', 25, 800)])
-async def test_the_example_of_the_documentation_makes_so_many_summaries(part: str, made: int, read: int) -> None:
+async def test_docs_example_reuses_only_compaction_part_summaries(part: str, made: int, read: int) -> None:
     page: dict[str, Any] = {}
     [example] = [block for block in blocks(ROOT / 'docs' / 'conversations.md') if block.title == 'brief.py']
     source = example.text.replace('openai:gpt-5.2', 'test').replace('CompactionPart(', f'{part}(')
@@ -152,7 +152,7 @@ async def test_the_example_of_the_documentation_makes_so_many_summaries(part: st
     assert (len(lengths), sum(lengths)) == (made, read)
 
 
-async def test_the_messages_before_a_summary_are_erased_with_their_context(backend: str) -> None:
+async def test_erasing_context_erases_messages_before_summary(backend: str) -> None:
     async with serving(agent_of(Summaries(3)), backend=backend) as client:
         for n in range(5):
             await say(client, f'{n}')
@@ -164,7 +164,7 @@ async def test_the_messages_before_a_summary_are_erased_with_their_context(backe
                 await stored(client, tip)
 
 
-async def test_a_fork_keeps_the_messages_that_the_conversation_replaces(backend: str) -> None:
+async def test_fork_keeps_messages_replaced_by_summary(backend: str) -> None:
     async with serving(agent_of(Summaries(3)), backend=backend) as client:
         await say(client, 'one')
         conversations = client.a2a_app.conversations()
@@ -182,7 +182,7 @@ async def test_a_fork_keeps_the_messages_that_the_conversation_replaces(backend:
 @each_case(
     'kind, keep, last', [('request', 2, 'summary 7 + 29'), ('response', 1, 'summary 5 + 25 + 26 + 27 + 28 + 29')]
 )
-async def test_a_summary_lasts_in_a_request_and_in_a_response(kind: str, keep: int, last: str) -> None:
+async def test_summary_written_by_hook_persists_in_request_or_response(kind: str, keep: int, last: str) -> None:
     summaries = Summaries(keep=keep, kind=kind)
     agent = Agent(FunctionModel(heard), capabilities=[Hooks(before_model_request=summaries.hook)])
     async with serving(agent) as client:
@@ -191,7 +191,7 @@ async def test_a_summary_lasts_in_a_request_and_in_a_response(kind: str, keep: i
     assert summaries.made == int(last.split()[1])
 
 
-async def test_a_summary_lasts_in_the_request_of_the_prompt() -> None:
+async def test_summary_in_prompt_request_persists() -> None:
     summaries = Summaries(3, keep=1, kind='prompt')
     async with serving(agent_of(summaries)) as client:
         tasks = [await say(client, f'{n}') for n in range(5)]
@@ -203,7 +203,7 @@ async def test_a_summary_lasts_in_the_request_of_the_prompt() -> None:
     ]
 
 
-async def test_messages_that_stand_before_each_summary_stay() -> None:
+async def test_messages_kept_before_summary_stay_in_history() -> None:
     def after_the_first_turn(messages: list[ModelMessage]) -> list[ModelMessage]:
         return [*messages[:2], *summaries(messages[2:])]
 
@@ -215,7 +215,7 @@ async def test_messages_that_stand_before_each_summary_stay() -> None:
     assert summaries.made == 5
 
 
-async def test_an_answer_in_which_the_provider_summarises_is_added_like_all_others() -> None:
+async def test_provider_compaction_in_response_replaces_no_messages() -> None:
     def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[CompactionPart('theirs', provider_name='function'), TextPart('done')])
 
@@ -226,7 +226,7 @@ async def test_an_answer_in_which_the_provider_summarises_is_added_like_all_othe
         assert (await stored(client, record.head_id), record.branches) == (['0', 'theirs', '1', 'theirs'], [])
 
 
-async def test_a_summary_that_is_made_within_a_run_has_the_steps_of_the_run(backend: str) -> None:
+async def test_summary_made_during_run_keeps_tool_results_of_run(backend: str) -> None:
     agent = agent_of(summaries := Summaries(3))
 
     @agent.tool_plain
@@ -241,7 +241,7 @@ async def test_a_summary_that_is_made_within_a_run_has_the_steps_of_the_run(back
         assert summaries.made == 2
 
 
-async def test_a_message_may_refer_to_a_task_whose_messages_were_replaced() -> None:
+async def test_summarized_task_can_still_be_referenced() -> None:
     async with serving(agent_of(Summaries(3))) as client:
         first, *_ = [await say(client, f'{n}') for n in range(3)]
         task = await client.send(message('last', contextId='c', referenceTaskIds=[first['id']]))
@@ -249,7 +249,7 @@ async def test_a_message_may_refer_to_a_task_whose_messages_were_replaced() -> N
         assert (await client.get_task(first['id']))['history'] == first['history']
 
 
-async def test_a_turn_of_another_task_is_not_lost_by_a_summary_of_a_task_that_waited(backend: str) -> None:
+async def test_summary_of_resumed_task_keeps_turns_added_meanwhile(backend: str) -> None:
     async with serving(agent_of(Summaries(5)), backend=backend) as client:
         for n in range(2):
             await say(client, f'{n}')
@@ -263,7 +263,7 @@ async def test_a_turn_of_another_task_is_not_lost_by_a_summary_of_a_task_that_wa
         assert texts(await say(client, 'bye')) == ['summary 2 + bye']
 
 
-async def test_a_task_that_waits_at_a_summary_goes_on_after_the_answer(backend: str) -> None:
+async def test_task_paused_after_summary_completes_after_approval(backend: str) -> None:
     async with serving(agent_of(summaries := Summaries(3)), backend=backend) as client:
         for n in range(2):
             await say(client, f'{n}')
@@ -276,7 +276,7 @@ async def test_a_task_that_waits_at_a_summary_goes_on_after_the_answer(backend: 
         assert [await stored(client, tip) for tip in record.branches] == [['0', '1']]
 
 
-async def test_a_canceled_run_and_a_failed_one_leave_the_messages_before() -> None:
+async def test_summary_of_failed_or_canceled_run_replaces_no_messages() -> None:
     asked = asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -299,7 +299,7 @@ async def test_a_canceled_run_and_a_failed_one_leave_the_messages_before() -> No
         assert (await stored(client, record.head_id), record.branches) == (['0', '1', 'wait'], [])
 
 
-async def test_a_run_that_was_handed_back_after_its_summary_goes_on_with_all_messages(tmp_path: Path) -> None:
+async def test_run_resumed_after_restart_keeps_messages_before_summary(tmp_path: Path) -> None:
     summaries, looking, look_on = Summaries(3), asyncio.Event(), asyncio.Event()
     agent = agent_of(summaries)
 
@@ -328,7 +328,7 @@ async def test_a_run_that_was_handed_back_after_its_summary_goes_on_with_all_mes
         assert texts(await say(client, 'bye')) == ['summary 3 + bye']
 
 
-async def test_a_summary_lasts_in_direct_replies(backend: str) -> None:
+async def test_summary_persists_in_direct_replies(backend: str) -> None:
     summaries = Summaries()
     async with serving(agent_of(summaries), backend=backend, messages=Messages(reply='message')) as client:
         messages = [message(f'{n}', contextId='c') for n in range(30)]
@@ -372,7 +372,7 @@ def own_worker(worker: type[AgentWorker]) -> Callable[[Agent[Any, Any]], dict[st
         pytest.param(own_worker(Reading), 25, id='worker that reads the messages itself'),
     ],
 )
-async def test_a_summary_lasts_in_a_storage_of_fasta2a(
+async def test_summary_persists_in_fasta2a_storage(
     options: Callable[[Agent[Any, Any]], dict[str, Any]], made: int
 ) -> None:
     agent = agent_of(summaries := Summaries())

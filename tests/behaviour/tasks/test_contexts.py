@@ -22,7 +22,7 @@ def authenticate(request: Request) -> Caller:
     return Caller(id=request.headers['x-user'], tenant=request.headers.get('x-tenant', ''))
 
 
-async def test_a_conversation_goes_on_with_its_whole_history() -> None:
+async def test_message_in_context_sees_whole_conversation() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         first = await client.send('one')
         second = await client.send(message('two', contextId=first['contextId']))
@@ -35,7 +35,7 @@ async def test_a_conversation_goes_on_with_its_whole_history() -> None:
     assert {first['contextId'], second['contextId'], third['contextId']} == {first['contextId']}
 
 
-async def test_what_a_history_processor_changes_in_messages_is_not_there_in_the_next_turn() -> None:
+async def test_changes_by_history_processor_are_not_stored() -> None:
     def shout(messages: list[ModelMessage]) -> list[ModelMessage]:
         for part in (part for each in messages[:-1] for part in each.parts):
             if isinstance(part, UserPromptPart):
@@ -49,7 +49,7 @@ async def test_what_a_history_processor_changes_in_messages_is_not_there_in_the_
 
 
 @covers('`contextId: ""`')
-async def test_an_empty_context_id_is_none() -> None:
+async def test_empty_context_id_starts_new_context() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         one, two = [await client.send(message(text, contextId='', taskId='')) for text in ('one', 'two')]
     assert (texts(one), texts(two)) == (['one'], ['two'])
@@ -59,7 +59,7 @@ async def test_an_empty_context_id_is_none() -> None:
 
 
 @covers('same contextId from two callers')
-async def test_the_same_context_id_of_two_callers_is_two_conversations() -> None:
+async def test_same_context_id_of_two_callers_is_two_conversations() -> None:
     async with serving(Agent(FunctionModel(heard)), auth=authenticate) as client:
         known = {
             Caller(id='ada'): {'X-User': 'ada'},
@@ -75,7 +75,7 @@ async def test_the_same_context_id_of_two_callers_is_two_conversations() -> None
 
 
 @covers('same contextId from two callers')
-async def test_contexts_of_two_callers_do_not_wait_for_each_other() -> None:
+async def test_same_context_id_of_two_callers_runs_concurrently() -> None:
     barrier = asyncio.Barrier(2)
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -91,7 +91,7 @@ async def test_contexts_of_two_callers_do_not_wait_for_each_other() -> None:
 
 @covers('two tasks at once in one context')
 @pytest.mark.parametrize('running', [1, 3, 256])
-async def test_fifty_tasks_sent_at_once_are_fifty_turns_one_after_another(running: int) -> None:
+async def test_concurrent_tasks_of_context_run_in_sequence(running: int) -> None:
     names = [f'{n}' for n in range(50)]
     working: set[str] = set()
 
@@ -113,7 +113,7 @@ async def test_fifty_tasks_sent_at_once_are_fifty_turns_one_after_another(runnin
     assert sorted(turns, key=len) == [longest[: n + 1] for n in range(50)]
 
 
-async def test_the_tasks_of_a_context_are_turns_in_the_order_of_their_messages() -> None:
+async def test_tasks_of_context_run_in_message_order() -> None:
     names = [f'{n}' for n in range(10)]
     stage = Stage()
     async with serving(stage.agent) as client:
@@ -124,7 +124,7 @@ async def test_the_tasks_of_a_context_are_turns_in_the_order_of_their_messages()
 
 
 @covers('two tasks at once in one context')
-async def test_other_contexts_run_meanwhile() -> None:
+async def test_busy_context_does_not_block_other_contexts() -> None:
     stage = Stage()
     stage.open('elsewhere')
     async with serving(stage.agent) as client:
@@ -140,7 +140,7 @@ async def test_other_contexts_run_meanwhile() -> None:
 
 
 @covers('message to a finished / unknown / other-context task')
-async def test_a_message_to_a_working_task_is_its_next_prompt() -> None:
+async def test_message_to_working_task_becomes_next_prompt() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         first = asyncio.ensure_future(client.send('one'))
@@ -170,7 +170,7 @@ async def test_a_message_to_a_working_task_is_its_next_prompt() -> None:
 
 
 @covers('message to a finished / unknown / other-context task')
-async def test_no_message_that_was_accepted_is_lost_however_many_come() -> None:
+async def test_all_messages_to_working_task_run_in_order() -> None:
     stage = Stage()
     names = [f'{n}' for n in range(20)]
     async with serving(stage.agent) as client:
@@ -185,7 +185,7 @@ async def test_no_message_that_was_accepted_is_lost_however_many_come() -> None:
 
 
 @covers('message to a finished / unknown / other-context task')
-async def test_a_message_to_a_queued_task_is_run_after_its_first() -> None:
+async def test_message_to_queued_task_runs_after_its_first_message() -> None:
     stage = Stage()
     stage.open('one', 'two')
     async with serving(stage.agent, workers=Workers(running=1)) as client:
@@ -207,7 +207,7 @@ ROW = 'message to a finished / unknown / other-context task'
 
 
 @covers(ROW)
-async def test_a_message_to_a_finished_task_is_refused_and_its_context_goes_on_without_it() -> None:
+async def test_message_to_finished_task_is_refused() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         done = await client.send('one')
         with pytest.raises(RpcError) as refused:
@@ -226,7 +226,7 @@ async def test_a_message_to_a_finished_task_is_refused_and_its_context_goes_on_w
 
 
 @covers(ROW)
-async def test_a_message_to_a_task_that_there_is_not_is_refused_and_creates_none() -> None:
+async def test_message_to_unknown_or_another_owners_task_is_not_found() -> None:
     async with serving(Agent(FunctionModel(heard)), auth=authenticate) as client:
         ada, bob = (Client(client.app, headers={'X-User': name}) for name in ('ada', 'bob'))
         task = await bob.send()
@@ -238,7 +238,7 @@ async def test_a_message_to_a_task_that_there_is_not_is_refused_and_creates_none
 
 
 @covers(ROW)
-async def test_a_message_to_a_task_of_another_context_is_refused() -> None:
+async def test_message_to_task_of_another_context_is_refused() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         task = await client.send('hi', returnImmediately=True)

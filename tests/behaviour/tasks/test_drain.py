@@ -46,7 +46,7 @@ def last_state(events: list[Event]) -> str:
 
 
 @covers(ROW)
-async def test_a_running_task_may_finish_and_everybody_who_waits_for_it_is_told() -> None:
+async def test_drain_lets_running_task_finish_and_answers_its_clients() -> None:
     stage = Stage()
     async with stopping(to_a2a(stage.agent)) as (client, stack):
         sending = asyncio.ensure_future(client.send('hi'))
@@ -64,7 +64,7 @@ async def test_a_running_task_may_finish_and_everybody_who_waits_for_it_is_told(
 
 
 @covers(ROW)
-async def test_nothing_new_is_taken_while_the_server_stops_but_tasks_can_be_read_and_canceled() -> None:
+async def test_drain_refuses_messages_with_503_but_allows_cancel() -> None:
     stage = Stage()
     async with stopping(to_a2a(stage.agent)) as (client, stack):
         task = await client.send('hi', returnImmediately=True)
@@ -86,7 +86,7 @@ async def test_nothing_new_is_taken_while_the_server_stops_but_tasks_can_be_read
 
 
 @covers(ROW)
-async def test_a_task_that_does_not_finish_in_time_fails_with_a_reason_and_streams_end_with_it() -> None:
+async def test_task_running_past_drain_grace_fails_with_shutdown() -> None:
     stage = Stage()
     async with stopping(to_a2a(stage.agent, workers=Workers(drain_grace=0.01))) as (client, stack):
         sending = asyncio.ensure_future(client.send('hi'))
@@ -104,7 +104,7 @@ async def test_a_task_that_does_not_finish_in_time_fails_with_a_reason_and_strea
 
 
 @covers(ROW)
-async def test_streams_of_a_task_that_is_handed_over_end_with_the_drain(tmp_path: Path) -> None:
+async def test_streams_of_handed_over_task_end_with_drain(tmp_path: Path) -> None:
     stage = Stage()
     app = to_a2a(
         stage.agent,
@@ -128,7 +128,7 @@ async def test_streams_of_a_task_that_is_handed_over_end_with_the_drain(tmp_path
 
 
 @covers(ROW)
-async def test_queued_tasks_never_start_and_fail_with_a_reason_and_streams_end_with_it() -> None:
+async def test_queued_tasks_fail_with_shutdown_without_starting() -> None:
     stage = Stage()
     async with stopping(to_a2a(stage.agent, workers=Workers(running=1))) as (client, stack):
         running = asyncio.ensure_future(client.send(message('running', contextId='c')))
@@ -150,7 +150,7 @@ async def test_queued_tasks_never_start_and_fail_with_a_reason_and_streams_end_w
 
 @unversioned('the run holds the server up for five seconds, in each version')
 @covers(ROW)
-async def test_a_run_that_does_not_stop_holds_the_server_up_for_a_bounded_time_and_its_task_fails() -> None:
+async def test_run_ignoring_cancellation_delays_shutdown_for_bounded_time() -> None:
     running, release = asyncio.Event(), asyncio.Event()
     agent = Agent(TestModel(), name='agent')
 
@@ -172,7 +172,7 @@ async def test_a_run_that_does_not_stop_holds_the_server_up_for_a_bounded_time_a
 
 
 @covers(ROW)
-async def test_the_lifespan_may_be_run_again_and_the_app_serves_again() -> None:
+async def test_app_serves_after_lifespan_restart() -> None:
     app = to_a2a(Agent(FunctionModel(heard)))
     for prompt in ('one', 'two'):
         async with lifespan(app):
@@ -181,7 +181,7 @@ async def test_the_lifespan_may_be_run_again_and_the_app_serves_again() -> None:
     assert texts(await Client(app).send(message('three', contextId='c'))) == ['one + two + three']
 
 
-async def test_a_message_that_is_stored_after_the_end_is_run_after_the_next_start() -> None:
+async def test_message_stored_after_shutdown_runs_at_next_start() -> None:
     asked, decide = asyncio.Event(), asyncio.Event()
 
     async def reply(_: Any) -> Literal['task']:
@@ -202,7 +202,7 @@ async def test_a_message_that_is_stored_after_the_end_is_run_after_the_next_star
 
 
 @covers(ROW)
-async def test_a_signal_begins_the_drain_and_is_passed_on_to_the_handler_that_was_there() -> None:
+async def test_sigterm_starts_drain_and_calls_previous_handler() -> None:
     stage = Stage()
     got: list[int] = []
 
@@ -227,7 +227,7 @@ async def test_a_signal_begins_the_drain_and_is_passed_on_to_the_handler_that_wa
 
 
 @covers(ROW)
-async def test_a_signal_that_would_end_the_process_still_does() -> None:
+async def test_default_sigterm_handler_stays_installed() -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         async with lifespan(to_a2a(Agent(TestModel()))):
@@ -237,7 +237,7 @@ async def test_a_signal_that_would_end_the_process_still_does() -> None:
 
 
 @covers(ROW)
-def test_a_handler_that_comes_later_stays_and_may_pass_signals_on_whatever_has_become_of_the_app() -> None:
+def test_sigterm_handler_installed_after_start_is_kept() -> None:
     got: list[str] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: got.append('first'))
 
@@ -263,6 +263,6 @@ class Unreachable(FunctionToolset[object]):
 
 
 @covers(ROW)
-async def test_a_server_whose_agent_was_never_there_stops_as_well(caplog: pytest.LogCaptureFixture) -> None:
+async def test_server_with_unreachable_toolset_still_stops(caplog: pytest.LogCaptureFixture) -> None:
     async with lifespan(to_a2a(Agent(TestModel(), toolsets=[Unreachable()]))):
         assert 'cannot be entered' in caplog.text

@@ -43,7 +43,7 @@ def failure(task: dict[str, Any]) -> str:
 
 
 @covers('failed run')
-async def test_a_failed_run_tells_its_client_a_safe_sentence_and_where_to_look(
+async def test_failed_run_hides_error_and_gives_correlation_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with serving(Agent(FunctionModel(fails))) as client:
@@ -68,7 +68,7 @@ async def test_a_failed_run_tells_its_client_a_safe_sentence_and_where_to_look(
 
 
 @covers('failed run')
-async def test_a_stream_of_a_failed_run_ends_with_the_failure() -> None:
+async def test_stream_of_failed_run_ends_with_failed_status() -> None:
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
         yield 'I will tell you: '
         raise RuntimeError(SECRET)
@@ -82,7 +82,7 @@ async def test_a_stream_of_a_failed_run_ends_with_the_failure() -> None:
 
 
 @covers('failed run')
-async def test_a_run_that_is_cancelled_by_its_own_tool_fails() -> None:
+async def test_cancelled_error_raised_by_tool_fails_task() -> None:
     agent = Agent(TestModel())
 
     @agent.tool_plain
@@ -94,7 +94,7 @@ async def test_a_run_that_is_cancelled_by_its_own_tool_fails() -> None:
 
 
 @covers('a failed run in a context')
-async def test_a_failed_run_leaves_its_context_as_it_was() -> None:
+async def test_failed_run_leaves_its_context_unchanged() -> None:
     async with serving(Agent(FunctionModel(fails))) as client:
         first = await client.send('one')
         context = first['contextId']
@@ -105,7 +105,7 @@ async def test_a_failed_run_leaves_its_context_as_it_was() -> None:
 
 
 @covers('a failed run in a context')
-async def test_a_context_may_begin_with_a_failed_run() -> None:
+async def test_context_started_by_failed_run_continues() -> None:
     async with serving(Agent(FunctionModel(fails))) as client:
         failed = await client.send('fail')
         assert texts(await client.send(message('two', contextId=failed['contextId']))) == ['two']
@@ -120,7 +120,7 @@ async def test_a_context_may_begin_with_a_failed_run() -> None:
         pytest.param({'retries': 0}, 'bad-output', id='output'),
     ],
 )
-async def test_a_task_that_exceeds_what_a_run_may_take_fails(options: dict[str, Any], kind: str) -> None:
+async def test_failure_kind_names_exceeded_run_limit(options: dict[str, Any], kind: str) -> None:
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         if kind == 'timeout':
             await asyncio.Event().wait()
@@ -173,7 +173,7 @@ class FailsToEmit(WrappedQueue):
 
 @covers(STORAGE)
 @pytest.mark.parametrize('broken', [FailsToFinish, FailsToEmit])
-async def test_a_task_that_cannot_be_stored_fails_and_the_next_is_served(
+async def test_storage_error_fails_only_affected_task(
     backend: MemoryBackend, broken: type[WrappedQueue], caplog: pytest.LogCaptureFixture
 ) -> None:
     backend.queue = broken(backend.queue)
@@ -191,7 +191,7 @@ async def test_a_task_that_cannot_be_stored_fails_and_the_next_is_served(
 
 
 @covers(STORAGE)
-async def test_a_task_whose_failure_cannot_be_stored_at_once_fails_when_it_can_be(backend: MemoryBackend) -> None:
+async def test_task_failure_is_stored_once_store_recovers(backend: MemoryBackend) -> None:
     backend.queue = FailsToFinish(backend.queue)
     backend.queue.times = 3
     workers = Workers(running=1, lease=0.03)
@@ -203,7 +203,7 @@ async def test_a_task_whose_failure_cannot_be_stored_at_once_fails_when_it_can_b
 
 
 @covers(STORAGE)
-async def test_an_answer_that_cannot_be_written_fails_its_task_only() -> None:
+async def test_unserializable_output_fails_only_its_task() -> None:
     async def result(value: int) -> Any:
         return object() if value < 0 else value
 
@@ -231,7 +231,7 @@ class Unreadable(MemoryBackend):
 
 
 @covers(STORAGE)
-async def test_a_task_whose_conversation_cannot_be_read_fails_and_the_next_is_served() -> None:
+async def test_unreadable_conversation_fails_only_its_task() -> None:
     backend = Unreadable('agent', reader_lag=10**6)
     async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
         first = await client.send('one')
@@ -243,7 +243,7 @@ async def test_a_task_whose_conversation_cannot_be_read_fails_and_the_next_is_se
 
 
 @covers(STORAGE)
-async def test_a_task_whose_conversation_cannot_be_read_while_the_store_is_away_is_run_when_it_is_back() -> None:
+async def test_task_runs_once_unavailable_conversation_store_recovers() -> None:
     backend = Unreadable('agent', reader_lag=10**6)
     backend.error = StoreUnavailable()
     async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)) as client:
@@ -256,7 +256,7 @@ async def test_a_task_whose_conversation_cannot_be_read_while_the_store_is_away_
 
 @pytest.mark.parametrize('backend', ['memory', 'sqlite'])
 @pytest.mark.parametrize('place', ['model', 'instructions'])
-async def test_a_model_or_a_function_that_raises_stop_async_iteration_is_called_once(
+async def test_stop_async_iteration_fails_task_without_second_call(
     place: str, backend: str, tmp_path: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[str] = []

@@ -36,7 +36,7 @@ class PanicException(BaseException):
     """Like that of Rust code behind Python."""
 
 
-async def test_a_run_that_raises_no_ordinary_exception_fails_its_task_only() -> None:
+async def test_base_exception_in_run_fails_only_its_task() -> None:
     errors = [PanicException('boom')]
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -50,7 +50,7 @@ async def test_a_run_that_raises_no_ordinary_exception_fails_its_task_only() -> 
     assert (state_of(failed), state_of(following)) == ('FAILED', 'COMPLETED')
 
 
-def test_ctrl_c_in_a_run_ends_the_loop() -> None:
+def test_keyboard_interrupt_in_run_ends_event_loop() -> None:
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         raise KeyboardInterrupt
 
@@ -61,7 +61,7 @@ def test_ctrl_c_in_a_run_ends_the_loop() -> None:
     gc.collect()  # asyncio logs now, and not in another test, that nobody has asked for the task's outcome
 
 
-def test_a_backend_that_fails_when_its_worker_is_ended_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_backend_error_while_worker_stops_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(MemoryBackend):
         def listen(self, on_ready: Any, on_cancel: Any) -> Any:
             super().listen(on_ready, on_cancel)
@@ -79,7 +79,7 @@ def test_a_backend_that_fails_when_its_worker_is_ended_is_logged(caplog: pytest.
     ]
 
 
-async def test_a_store_that_breaks_at_the_end_of_a_run_is_logged_and_the_next_task_is_run(
+async def test_store_error_at_run_end_does_not_stop_worker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Breaking(WrappedQueue):
@@ -100,7 +100,7 @@ async def test_a_store_that_breaks_at_the_end_of_a_run_is_logged_and_the_next_ta
 
 
 @pytest.mark.parametrize('ends', ['FAILED', 'CANCELED'])
-async def test_what_was_streamed_of_a_task_that_ends_without_a_result_is_kept(ends: str) -> None:
+async def test_streamed_text_of_failed_or_canceled_task_is_kept(ends: str) -> None:
     released = asyncio.Event()
 
     async def words(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
@@ -122,7 +122,7 @@ async def test_what_was_streamed_of_a_task_that_ends_without_a_result_is_kept(en
     assert (state_of(task), texts(task)) == (ends, ['half of an answer'])
 
 
-async def test_messages_that_wait_in_one_task_are_bounded() -> None:
+async def test_queued_messages_of_task_are_limited() -> None:
     begun, released = asyncio.Event(), asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -176,7 +176,7 @@ def strand_a_worker(backend: MemoryBackend) -> None:
     asyncio.run(start())
 
 
-async def test_a_task_that_is_claimed_while_its_worker_is_paused_waits() -> None:
+async def test_claimed_task_waits_while_worker_is_paused() -> None:
     backend = MemoryBackend('agent', reader_lag=1_000_000)
     worker = worker_of(backend)
     await worker.start()
@@ -192,7 +192,7 @@ async def test_a_task_that_is_claimed_while_its_worker_is_paused_waits() -> None
     await worker.close()
 
 
-async def test_a_worker_whose_loop_was_closed_under_it_disturbs_no_other() -> None:
+async def test_worker_with_closed_event_loop_disturbs_no_other_worker() -> None:
     begun = asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -212,12 +212,12 @@ async def test_a_worker_whose_loop_was_closed_under_it_disturbs_no_other() -> No
         assert state_of(await client.call('CancelTask', {'id': each['id']})) == 'CANCELED'
 
 
-async def test_a_list_of_no_tasks_is_refused() -> None:
+async def test_list_tasks_with_zero_limit_is_refused() -> None:
     with pytest.raises(ValueError, match='limit must be at least 1, not 0'):
         await to_a2a(Agent(TestModel())).list_tasks(limit=0)
 
 
-async def test_a_reader_that_cannot_be_sent_its_first_event_is_forgotten() -> None:
+async def test_stream_broken_at_first_event_is_unsubscribed() -> None:
     backend = MemoryBackend('agent', reader_lag=1_000_000)
     body = rpc('SendStreamingMessage', {'message': message()})
     headers = [(b'content-type', b'application/json'), (b'a2a-version', b'1.0')]

@@ -31,7 +31,7 @@ def authenticate(request: Request) -> Caller:
 
 @covers(ROW)
 @pytest.mark.parametrize('fields', [{}, {'contextId': 'c'}])
-async def test_a_message_sent_twice_is_one_task_and_one_run(fields: dict[str, Any]) -> None:
+async def test_repeated_message_returns_same_task_without_new_run(fields: dict[str, Any]) -> None:
     stage = Stage()
     stage.open('hi')
     same = message('hi', **fields)
@@ -44,7 +44,7 @@ async def test_a_message_sent_twice_is_one_task_and_one_run(fields: dict[str, An
 
 
 @covers(ROW)
-async def test_a_message_sent_again_waits_for_the_run_of_the_first() -> None:
+async def test_repeated_message_waits_for_running_task() -> None:
     stage = Stage()
     same = message('hi')
     async with serving(stage.agent) as client:
@@ -66,7 +66,7 @@ async def test_a_message_sent_again_waits_for_the_run_of_the_first() -> None:
 
 
 @covers(ROW)
-async def test_a_streaming_send_of_what_is_done_is_answered_with_the_whole_task() -> None:
+async def test_repeated_streaming_message_returns_finished_task() -> None:
     same = message('hi')
     async with serving(Agent(FunctionModel(heard))) as client:
         done = await client.send(same)
@@ -76,7 +76,7 @@ async def test_a_streaming_send_of_what_is_done_is_answered_with_the_whole_task(
 
 
 @covers(ROW)
-async def test_a_message_to_a_working_task_sent_twice_is_run_once() -> None:
+async def test_repeated_message_to_working_task_runs_once() -> None:
     stage = Stage()
     stage.open('more')
     async with serving(stage.agent) as client:
@@ -93,7 +93,7 @@ async def test_a_message_to_a_working_task_sent_twice_is_run_once() -> None:
 
 
 @covers(ROW)
-async def test_an_anonymous_message_with_the_same_id_and_other_content_is_a_task_of_its_own() -> None:
+async def test_anonymous_message_id_with_different_content_is_new_task() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         first = await client.send(message('one', messageId='an-id-of-two-clients'))
         second = await client.send(message('two', messageId='an-id-of-two-clients'))
@@ -103,7 +103,7 @@ async def test_an_anonymous_message_with_the_same_id_and_other_content_is_a_task
 
 
 @covers(ROW)
-async def test_an_anonymous_message_with_a_short_id_is_never_taken_for_another() -> None:
+async def test_short_anonymous_message_id_is_never_a_repeat() -> None:
     async with serving(Agent(TestModel())) as client:
         ids = {
             (await client.send(message(messageId=message_id)))['id'] for message_id in ('1', '1', 'x' * 15, 'x' * 15)
@@ -114,7 +114,7 @@ async def test_an_anonymous_message_with_a_short_id_is_never_taken_for_another()
 
 
 @covers(ROW)
-async def test_an_anonymous_message_sent_again_after_the_window_is_a_new_one() -> None:
+async def test_anonymous_repeat_after_idempotency_window_is_new_task() -> None:
     same = message()
     retention = Retention(idempotency_window=timedelta(microseconds=1))
     async with serving(Agent(TestModel()), retention=retention) as client:
@@ -153,9 +153,7 @@ def sent(change: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize('change', OTHER_CONTENT.values(), ids=OTHER_CONTENT)
 @pytest.mark.parametrize('swapped', [False, True], ids=['added', 'left out'])
-async def test_other_content_with_a_known_id_is_refused_or_for_anonymous_callers_a_task_of_its_own(
-    change: dict[str, Any], swapped: bool
-) -> None:
+async def test_known_message_id_with_different_content_is_no_repeat(change: dict[str, Any], swapped: bool) -> None:
     first, second = (sent(change), sent({})) if swapped else (sent({}), sent(change))
     async with serving(Agent('test'), auth=authenticate, push=Push()) as client:
         client.headers['X-User'] = 'ada'
@@ -170,7 +168,7 @@ async def test_other_content_with_a_known_id_is_refused_or_for_anonymous_callers
 
 @pytest.mark.parametrize('change', SAME_CONTENT.values(), ids=SAME_CONTENT)
 @pytest.mark.parametrize('user', ['ada', ''])
-async def test_how_the_answer_is_wanted_is_no_content(change: dict[str, Any], user: str) -> None:
+async def test_delivery_options_do_not_make_a_new_message(change: dict[str, Any], user: str) -> None:
     async with serving(Agent('test'), auth=authenticate if user else None) as client:
         client.headers['X-User'] = user
         first = (await client.call('SendMessage', sent({})))['task']
@@ -181,7 +179,7 @@ async def test_how_the_answer_is_wanted_is_no_content(change: dict[str, Any], us
 
 
 @pytest.mark.parametrize('user', ['ada', ''])
-async def test_a_webhook_is_compared_by_its_url_alone(user: str) -> None:
+async def test_repeated_message_compares_webhook_by_url_only(user: str) -> None:
     def params(**target: Any) -> dict[str, Any]:
         return sent({'configuration': {'taskPushNotificationConfig': {'url': URL, **target}}})
 
@@ -195,7 +193,7 @@ async def test_a_webhook_is_compared_by_its_url_alone(user: str) -> None:
 
 
 @pytest.mark.parametrize('user', ['ada', ''])
-async def test_one_setting_makes_each_message_a_new_one(user: str) -> None:
+async def test_zero_idempotency_window_disables_deduplication(user: str) -> None:
     stage = Stage()
     stage.open('hi', 'more')
     off = Retention(idempotency_window=timedelta(0))
@@ -207,14 +205,14 @@ async def test_one_setting_makes_each_message_a_new_one(user: str) -> None:
     assert stage.began == ['hi', 'hi', 'more']
 
 
-def test_the_window_is_no_negative_time() -> None:
+def test_negative_idempotency_window_is_refused() -> None:
     with pytest.raises(ValueError, match=r'Retention\.idempotency_window must be 0 or more'):
         Retention(idempotency_window=timedelta(seconds=-1))
 
 
 @pytest.mark.parametrize('user', ['ada', ''])
 @pytest.mark.parametrize('message_id', ['1', ID])
-async def test_an_answer_that_is_sent_again_is_recognised_however_short_its_id_is(user: str, message_id: str) -> None:
+async def test_repeated_answer_is_recognized_despite_short_message_id(user: str, message_id: str) -> None:
     tools = Tools()
     retention = Retention(idempotency_window=timedelta(microseconds=1))
     async with serving(tools.agent, auth=authenticate if user else None, retention=retention) as client:
@@ -235,7 +233,7 @@ async def aiter_of(client: Client, sent: dict[str, Any]) -> AsyncIterator[Any]:
             yield event.result['task']
 
 
-async def test_an_answer_that_is_sent_again_does_not_answer_what_the_task_asks_next() -> None:
+async def test_repeated_answer_does_not_answer_next_question() -> None:
     deleted: list[str] = []
 
     def delete_both(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -261,7 +259,7 @@ async def test_an_answer_that_is_sent_again_does_not_answer_what_the_task_asks_n
 
 
 @covers(ROW)
-async def test_a_callers_message_with_the_same_id_and_other_content_is_refused() -> None:
+async def test_caller_reusing_message_id_for_different_content_is_refused() -> None:
     async with serving(Agent(FunctionModel(heard)), auth=authenticate) as client:
         ada, bob = (Client(client.app, headers={'X-User': name}) for name in ('ada', 'bob'))
         first = await ada.send(message('one', messageId='1'))
@@ -276,7 +274,7 @@ async def test_a_callers_message_with_the_same_id_and_other_content_is_refused()
 
 
 @covers(ROW)
-async def test_what_is_refused_may_be_sent_again_once_it_is_right() -> None:
+async def test_message_id_of_refused_message_can_be_reused() -> None:
     async with serving(Agent(TestModel()), auth=authenticate) as client:
         ada = Client(client.app, headers={'X-User': 'ada'})
         with pytest.raises(RpcError):

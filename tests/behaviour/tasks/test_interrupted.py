@@ -75,7 +75,7 @@ def said(task: dict[str, Any]) -> list[tuple[str, str]]:
 
 @covers(ROW, 'blocking (1.0 default) / `returnImmediately` / 0.3 `blocking`')
 @pytest.mark.parametrize(('prompt', 'state'), [('book', 'INPUT_REQUIRED'), ('pay', 'AUTH_REQUIRED')])
-async def test_a_blocking_send_answers_when_its_task_waits_for_the_client(prompt: str, state: str) -> None:
+async def test_blocking_send_returns_when_task_waits_for_client(prompt: str, state: str) -> None:
     async with serving(AGENT) as client:
         task = await client.send(prompt)
         assert await client.get_task(task['id']) == task
@@ -88,7 +88,7 @@ async def test_a_blocking_send_answers_when_its_task_waits_for_the_client(prompt
 
 
 @covers(ROW)
-async def test_a_new_task_runs_while_another_of_its_context_waits_and_knows_nothing_of_it() -> None:
+async def test_new_task_does_not_see_waiting_task_of_its_context() -> None:
     async with serving(AGENT) as client:
         first = await client.send('one')
         context = first['contextId']
@@ -103,7 +103,7 @@ async def test_a_new_task_runs_while_another_of_its_context_waits_and_knows_noth
 
 
 @covers(ROW)
-async def test_the_question_moves_into_the_history_when_it_is_answered() -> None:
+async def test_answered_question_moves_into_history() -> None:
     async with serving(AGENT) as client:
         waiting = await client.send('book')
         resumed = await client.send(message('Rome', taskId=waiting['id'], contextId=waiting['contextId']))
@@ -117,7 +117,7 @@ async def test_the_question_moves_into_the_history_when_it_is_answered() -> None
 
 
 @covers(ROW)
-async def test_a_task_may_ask_again_and_keeps_all_that_was_said() -> None:
+async def test_task_asking_twice_keeps_whole_conversation() -> None:
     async with serving(AGENT) as client:
         waiting = await client.send('book')
         again = await client.send(message('pay', taskId=waiting['id']))
@@ -132,7 +132,7 @@ async def test_a_task_may_ask_again_and_keeps_all_that_was_said() -> None:
 
 @only('1.0', '0.3 closes both')
 @covers(ROW)
-async def test_the_stream_of_a_send_ends_when_the_task_asks_and_that_of_a_subscriber_when_it_is_over() -> None:
+async def test_message_stream_ends_at_question_but_subscription_stays_open() -> None:
     async with serving(AGENT) as client:
         async with client.send_streaming('book') as stream:
             sent = await stream.rest()
@@ -151,7 +151,7 @@ async def test_the_stream_of_a_send_ends_when_the_task_asks_and_that_of_a_subscr
 
 @only('1.0', '0.3 closes it')
 @covers(ROW)
-async def test_the_stream_of_a_send_stays_open_while_the_client_signs_in() -> None:
+async def test_message_stream_stays_open_at_auth_required() -> None:
     async with serving(AGENT) as client, client.send_streaming('pay') as stream:
         task_id = (await anext(stream)).result['task']['id']
         await stream.until('TASK_STATE_AUTH_REQUIRED')
@@ -162,7 +162,7 @@ async def test_the_stream_of_a_send_stays_open_while_the_client_signs_in() -> No
 @only('0.3', '1.0 keeps some of them open')
 @covers(ROW)
 @pytest.mark.parametrize(('prompt', 'state'), [('book', 'INPUT_REQUIRED'), ('pay', 'AUTH_REQUIRED')])
-async def test_every_stream_ends_when_the_task_waits_for_its_client(prompt: str, state: str) -> None:
+async def test_streams_of_0_3_end_when_task_waits_for_client(prompt: str, state: str) -> None:
     agent, began, release = held_at(prompt)
     async with serving(agent) as client:
         async with client.send_streaming(prompt) as stream:
@@ -181,7 +181,7 @@ async def test_every_stream_ends_when_the_task_waits_for_its_client(prompt: str,
 
 
 @covers(ROW)
-async def test_a_waiting_task_that_is_canceled_is_over_at_once_and_leaves_its_turn_to_the_context() -> None:
+async def test_canceled_waiting_task_keeps_its_turn_in_context() -> None:
     async with serving(AGENT) as client:
         waiting = await client.send('book')
         async with client.subscribe(waiting['id']) as stream:
@@ -197,7 +197,7 @@ async def test_a_waiting_task_that_is_canceled_is_over_at_once_and_leaves_its_tu
 
 
 @covers(ROW)
-async def test_an_answered_task_is_working_while_it_waits_for_another_task_of_its_context() -> None:
+async def test_answered_task_is_working_while_queued_in_its_context() -> None:
     agent, began, release = held_at('slow')
     async with serving(agent) as client:
         waiting = await client.send('book')
@@ -215,7 +215,7 @@ async def test_an_answered_task_is_working_while_it_waits_for_another_task_of_it
 
 
 @covers(ROW)
-async def test_an_answered_task_is_canceled_at_once_while_it_waits_for_another_task_of_its_context() -> None:
+async def test_answered_task_queued_in_its_context_can_be_canceled() -> None:
     agent, began, release = held_at('slow')
     async with serving(agent) as client:
         waiting = await client.send('book')
@@ -229,7 +229,7 @@ async def test_an_answered_task_is_canceled_at_once_while_it_waits_for_another_t
 
 
 @covers(ROW)
-async def test_a_message_that_came_before_the_question_does_not_answer_it_and_is_run_after_the_answer() -> None:
+async def test_message_sent_before_question_runs_after_answer() -> None:
     agent, began, release = held_at('book')
     async with serving(agent) as client:
         task = await client.send('book', returnImmediately=True)
@@ -243,7 +243,7 @@ async def test_a_message_that_came_before_the_question_does_not_answer_it_and_is
 
 
 @covers('SIGTERM')
-async def test_a_server_that_stops_closes_the_streams_of_waiting_tasks_and_keeps_the_tasks() -> None:
+async def test_shutdown_closes_streams_of_waiting_task_and_keeps_task() -> None:
     app = to_a2a(AGENT)
     async with AsyncExitStack() as stack, asyncio.timeout(LIMIT):
         await stack.enter_async_context(lifespan(app))

@@ -89,7 +89,7 @@ class Flaky:
         return heard(messages, info)
 
 
-async def test_a_task_whose_model_is_busy_for_a_while_completes(store: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_task_completes_after_transient_model_errors(store: str, caplog: pytest.LogCaptureFixture) -> None:
     flaky = Flaky(BUSY, ModelHTTPError(429, 'model'), BUSY)
     async with serving(flaky.agent, backend=store, workers=fixed(Workers, **SOON)) as client:
         task = await client.send(message('one', contextId='c'))
@@ -104,7 +104,7 @@ async def test_a_task_whose_model_is_busy_for_a_while_completes(store: str, capl
     ]
 
 
-async def test_no_finished_tool_is_called_again(durable: str) -> None:
+async def test_retry_does_not_repeat_finished_tool_calls(durable: str) -> None:
     flaky = Flaky(BUSY, None, BUSY, BUSY, None, BUSY, BUSY)
     workers = fixed(Workers, retries=2, **SOON)
     async with serving(flaky.agent, backend=durable, workers=workers) as client:
@@ -113,14 +113,14 @@ async def test_no_finished_tool_is_called_again(durable: str) -> None:
     assert (state_of(task), flaky.tools, len(flaky.asked)) == ('COMPLETED', 2, 8)
 
 
-async def test_in_memory_a_run_with_a_finished_tool_is_not_tried_again() -> None:
+async def test_in_memory_run_with_finished_tool_is_not_retried() -> None:
     flaky = Flaky(BUSY, None, BUSY)
     async with serving(flaky.agent, workers=fixed(Workers, **SOON)) as client:
         assert failure(await client.send('work')) == 'provider-busy'
     assert (flaky.tools, len(flaky.asked)) == (1, 3)
 
 
-async def test_the_last_try_fails_the_task_as_without_retries(store: str) -> None:
+async def test_task_fails_after_last_retry(store: str) -> None:
     failures: list[RunFailure] = []
     flaky = Flaky(*[BUSY] * 9)
     workers = fixed(Workers, retries=2, **SOON)
@@ -150,14 +150,14 @@ def never(error: Exception) -> bool:
         pytest.param(ModelRateLimitError('model', 'no', retry_after=601), {}, id='long'),
     ],
 )
-async def test_an_error_that_is_not_worth_another_try_fails_the_task(error: Exception, options: dict[str, Any]) -> None:
+async def test_non_retryable_model_error_fails_task(error: Exception, options: dict[str, Any]) -> None:
     flaky = Flaky(error)
     async with serving(flaky.agent, workers=fixed(Workers, **SOON, **options)) as client:
         assert failure(await client.send()).startswith('provider-')
     assert len(flaky.asked) == 1
 
 
-async def test_a_function_decides_which_errors_are_tried_again() -> None:
+async def test_retry_on_function_selects_retried_errors() -> None:
     asked: list[Exception] = []
 
     def is_own(error: Exception) -> bool:
@@ -171,7 +171,7 @@ async def test_a_function_decides_which_errors_are_tried_again() -> None:
     assert asked == [reset]
 
 
-async def test_a_function_that_fails_fails_the_task(caplog: pytest.LogCaptureFixture) -> None:
+async def test_error_in_retry_on_fails_task(caplog: pytest.LogCaptureFixture) -> None:
     def broken(error: Exception) -> bool:
         raise LookupError('of the function')
 
@@ -180,7 +180,7 @@ async def test_a_function_that_fails_fails_the_task(caplog: pytest.LogCaptureFix
     assert 'of the function' in caplog.text
 
 
-async def test_an_error_of_the_store_in_a_model_request_is_not_tried_again(backend: MemoryBackend) -> None:
+async def test_store_error_during_model_request_is_not_retried(backend: MemoryBackend) -> None:
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
         for word in ['one', 'two', 'three', 'four']:
             yield word
@@ -196,7 +196,7 @@ async def test_an_error_of_the_store_in_a_model_request_is_not_tried_again(backe
         assert failure(await ended(client, task_id)) == 'storage'
 
 
-async def test_an_error_of_a_tool_is_not_tried_again(durable: str) -> None:
+async def test_tool_error_is_not_retried(durable: str) -> None:
     flaky = Flaky()
 
     @flaky.agent.tool_plain
@@ -211,7 +211,7 @@ async def test_an_error_of_a_tool_is_not_tried_again(durable: str) -> None:
         assert failure(await client.send()) == 'provider-busy'
 
 
-async def test_models_that_stand_in_for_each_other_are_all_tried_again() -> None:
+async def test_fallback_model_with_transient_error_is_retried() -> None:
     first, second = Flaky(BUSY), Flaky(ModelHTTPError(400, 'model'))
     models = [model for model in (first.agent.model, second.agent.model) if isinstance(model, FunctionModel)]
     async with serving(Agent(FallbackModel(*models)), workers=fixed(Workers, **SOON)) as client:
@@ -219,7 +219,7 @@ async def test_models_that_stand_in_for_each_other_are_all_tried_again() -> None
     assert (first.asked, second.asked) == (['one', 'one'], ['one'])
 
 
-async def test_a_waiting_try_leaves_its_slot_to_others_and_keeps_its_context(store: str) -> None:
+async def test_task_waiting_for_retry_frees_slot_but_holds_context(store: str) -> None:
     flaky = Flaky(BUSY)
     async with serving(flaky.agent, backend=store, workers=fixed(Workers, running=1, **LATE)) as client:
         waiting = await client.send(message('one', contextId='c'), returnImmediately=True)
@@ -234,7 +234,7 @@ async def test_a_waiting_try_leaves_its_slot_to_others_and_keeps_its_context(sto
     assert flaky.asked == ['one', 'other', 'third', 'two']
 
 
-async def test_a_waiting_try_survives_a_restart(tmp_path: Path) -> None:
+async def test_pending_retry_survives_restart(tmp_path: Path) -> None:
     clock, flaky = SetClock(), Flaky(BUSY)
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'agent.db'), 'agent', reader_lag=10**6, clock=clock)
     async with serving(flaky.agent, backend=backend, workers=fixed(Workers, **LATE)) as client:
@@ -249,7 +249,7 @@ async def test_a_waiting_try_survives_a_restart(tmp_path: Path) -> None:
     backend.close()
 
 
-async def test_a_heartbeat_finds_a_try_whose_time_has_come() -> None:
+async def test_heartbeat_starts_due_retry() -> None:
     clock, flaky = SetClock(), Flaky(BUSY, None, BUSY)
     backend = MemoryBackend('agent', reader_lag=10**6, clock=clock)
     async with serving(flaky.agent, backend=backend, workers=fixed(Workers, **LATE)) as client:
@@ -264,7 +264,7 @@ async def test_a_heartbeat_finds_a_try_whose_time_has_come() -> None:
     backend.close()
 
 
-async def test_a_timer_that_comes_after_the_heartbeat_starts_no_second_run() -> None:
+async def test_retry_started_by_heartbeat_is_not_started_by_timer() -> None:
     asked, over = list[str](), asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -288,7 +288,7 @@ async def test_a_timer_that_comes_after_the_heartbeat_starts_no_second_run() -> 
     backend.close()
 
 
-async def test_at_a_shutdown_a_waiting_try_fails_in_memory_and_goes_on_elsewhere_in_a_database(store: str) -> None:
+async def test_shutdown_fails_pending_retry_only_in_memory(store: str) -> None:
     flaky = Flaky(BUSY)
     async with (
         asyncio.TaskGroup() as clients,
@@ -304,7 +304,7 @@ async def test_at_a_shutdown_a_waiting_try_fails_in_memory_and_goes_on_elsewhere
         assert state_of(task) == 'WORKING'
 
 
-async def test_text_of_a_failed_try_is_replaced(store: str) -> None:
+async def test_streamed_text_of_failed_try_is_replaced(store: str) -> None:
     tries = 0
 
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
@@ -334,7 +334,7 @@ async def test_text_of_a_failed_try_is_replaced(store: str) -> None:
     assert states == ['TASK_STATE_WORKING', 'TASK_STATE_COMPLETED']
 
 
-async def test_a_timeout_counts_all_tries_and_their_pauses() -> None:
+async def test_retry_beyond_run_timeout_fails_task() -> None:
     flaky = Flaky(BUSY)
     async with serving(flaky.agent, workers=fixed(Workers, **LATE), timeout=60) as client:
         assert failure(await client.send()) == 'provider-busy'
@@ -348,7 +348,7 @@ async def tried(backend: Backend, tried: Tried, *charges: Charge) -> None:
     await backend.queue.release(claim, tried, charges=charges)
 
 
-async def test_another_try_has_the_rest_of_the_timeout(backend: MemoryBackend) -> None:
+async def test_retry_gets_remaining_run_timeout(backend: MemoryBackend) -> None:
     deadlines: list[datetime] = []
     flaky = Flaky()
 
@@ -364,7 +364,7 @@ async def test_another_try_has_the_rest_of_the_timeout(backend: MemoryBackend) -
         assert deadlines[0] <= datetime.now(UTC) + timedelta(seconds=600)
 
 
-async def test_a_provider_decides_how_long_to_wait(caplog: pytest.LogCaptureFixture) -> None:
+async def test_retry_after_of_provider_sets_retry_delay(caplog: pytest.LogCaptureFixture) -> None:
     flaky = Flaky(ModelRateLimitError('model', 'no', retry_after=300))
     async with serving(flaky.agent, workers=fixed(Workers, **SOON)) as client:
         task = await client.send('one', returnImmediately=True)
@@ -374,7 +374,7 @@ async def test_a_provider_decides_how_long_to_wait(caplog: pytest.LogCaptureFixt
     assert 300 <= float(line.split(' seconds')[0].split()[-1]) <= 450
 
 
-async def test_an_approved_tool_is_called_once_although_the_model_is_busy_after_it(durable: str) -> None:
+async def test_retry_does_not_repeat_approved_tool_call(durable: str) -> None:
     tools, errors = Tools(), [BUSY, BUSY]
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -390,7 +390,7 @@ async def test_an_approved_tool_is_called_once_although_the_model_is_busy_after_
     assert (state_of(task), len(tools.deleted), errors) == ('COMPLETED', 1, [])
 
 
-async def test_each_run_of_a_task_has_its_own_tries(store: str) -> None:
+async def test_each_run_of_task_has_own_retries(store: str) -> None:
     stage, errors = Stage(), [BUSY, BUSY]
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -413,7 +413,7 @@ def budget(requests: int) -> Limits:
     return Limits(quotas=Quotas(budgets=[Budget(window=60, requests=requests)]))
 
 
-async def test_budgets_count_all_tries(store: str) -> None:
+async def test_budget_counts_successful_requests_of_all_tries(store: str) -> None:
     flaky = Flaky(None, BUSY, None)
     options: dict[str, Any] = {
         'backend': store,
@@ -432,7 +432,7 @@ async def test_budgets_count_all_tries(store: str) -> None:
         assert len(flaky.asked) == 3
 
 
-async def test_another_try_without_a_budget_does_not_ask_the_model(backend: MemoryBackend) -> None:
+async def test_retry_over_budget_fails_without_model_request(backend: MemoryBackend) -> None:
     flaky = Flaky()
     charge = Charge('/', 60_000, backend.now() + 3_600_000, requests=1, tokens=0, cost=0)
     await tried(backend, Tried(number=1, spent=1.0, usage=RunUsage(requests=1)), charge)
@@ -441,7 +441,7 @@ async def test_another_try_without_a_budget_does_not_ask_the_model(backend: Memo
     assert flaky.asked == []
 
 
-async def test_a_task_that_is_cancelled_before_another_try_has_paid(store: str) -> None:
+async def test_canceling_pending_retry_keeps_charged_requests(store: str) -> None:
     flaky = Flaky(None, BUSY)
     options: dict[str, Any] = {
         'backend': store,
@@ -466,7 +466,7 @@ async def spent(client: Client) -> int:
 
 
 @pytest.mark.parametrize('part', ['storage', 'broker', 'worker'])
-async def test_parts_of_fasta2a_have_tries_too(part: str) -> None:
+async def test_retry_works_with_fasta2a_storage_broker_or_worker(part: str) -> None:
     flaky, storage = Flaky(BUSY, BUSY), InMemoryStorage[list[ModelMessage]]()
     workers = fixed(Workers, **SOON)
     options: dict[str, Any] = {'storage': storage} if part == 'storage' else {}
@@ -492,7 +492,7 @@ class AwayOnce(WrappedQueue):
         await super().release(*args, **options)
 
 
-async def test_a_try_is_kept_until_the_store_is_back(backend: MemoryBackend) -> None:
+async def test_pending_retry_is_kept_until_store_recovers(backend: MemoryBackend) -> None:
     flaky = Flaky(BUSY)
     backend.queue = AwayOnce(backend.queue)
     workers = fixed(Workers, **{**SOON, 'lease': 0.03})
@@ -502,7 +502,7 @@ async def test_a_try_is_kept_until_the_store_is_back(backend: MemoryBackend) -> 
 
 
 @pytest.mark.long
-async def test_many_tasks_wait_for_their_provider_and_other_work_goes_on(store: str) -> None:
+async def test_provider_outage_does_not_block_other_tasks(store: str) -> None:
     tasks, calls = size(50, 1000), Counter[str]()
     failed, up, all_failed = set[str](), asyncio.Event(), asyncio.Event()
 

@@ -23,7 +23,7 @@ from ...dialects import json_rpc, spoken
 from ..stage import Stage, heard, prompts, serving
 
 
-async def test_a_task_can_be_read_as_it_is() -> None:
+async def test_get_task_returns_stored_task() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         sent = await client.send('hi')
         task = await client.a2a_app.get_task(sent['id'])
@@ -38,7 +38,7 @@ async def test_a_task_can_be_read_as_it_is() -> None:
     )
 
 
-async def test_tasks_are_listed_for_everybody_or_one_caller_context_or_state() -> None:
+async def test_list_tasks_filters_by_caller_context_and_state() -> None:
     def authenticate(request: Request) -> Caller:
         return Caller(id=request.headers['x-user'])
 
@@ -69,7 +69,7 @@ async def test_tasks_are_listed_for_everybody_or_one_caller_context_or_state() -
     assert all(task.get('artifacts') and task.get('history') for task in found[0])
 
 
-async def test_a_task_can_be_canceled() -> None:
+async def test_cancel_task_cancels_only_running_task() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         sent = await client.send('hi', returnImmediately=True)
@@ -82,7 +82,7 @@ async def test_a_task_can_be_canceled() -> None:
     assert task['status']['state'] == 'canceled'
 
 
-async def test_a_task_can_be_erased_once_it_is_over() -> None:
+async def test_erase_task_erases_only_ended_task() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         sent = await client.send('hi', returnImmediately=True)
@@ -97,7 +97,7 @@ async def test_a_task_can_be_erased_once_it_is_over() -> None:
     assert refused.value.code == -32001
 
 
-async def test_a_context_can_be_erased_with_all_its_tasks() -> None:
+async def test_erase_context_erases_tasks_and_conversation() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         app = client.a2a_app
         tasks = [await client.send(message(text, contextId='c')) for text in ('one', 'two')]
@@ -112,7 +112,7 @@ async def test_a_context_can_be_erased_with_all_its_tasks() -> None:
     assert texts(anew) == ['three']
 
 
-async def test_a_conversation_can_be_loaded_forked_continued_and_deleted() -> None:
+async def test_conversation_can_be_loaded_forked_continued_and_deleted() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         store = client.a2a_app.conversations()
         for text in ('one', 'two'):
@@ -131,7 +131,7 @@ async def test_a_conversation_can_be_loaded_forked_continued_and_deleted() -> No
     assert texts(again) == ['one + three + five']
 
 
-async def test_a_conversation_that_was_saved_from_python_is_continued() -> None:
+async def test_conversation_saved_in_python_is_continued_over_a2a() -> None:
     agent = Agent(FunctionModel(heard))
     async with serving(agent) as client:
         result = await agent.run('before')
@@ -147,7 +147,7 @@ def post(http: httpx.Client, url: str, method: str, **params: Any) -> Any:
 
 
 @json_rpc('requests are written by hand')
-def test_a_server_in_a_thread_serves_a_plain_script() -> None:
+def test_serve_answers_http_from_background_thread() -> None:
     with serve(to_a2a(Agent(FunctionModel(heard)))) as server, httpx.Client(timeout=LIMIT) as http:
         answer = post(http, server.url, 'SendMessage', message=message('hi'))
         card = http.get(f'{server.url}.well-known/agent-card.json').json()
@@ -156,7 +156,7 @@ def test_a_server_in_a_thread_serves_a_plain_script() -> None:
 
 
 @json_rpc('requests are written by hand')
-def test_a_task_that_runs_in_a_servers_thread_can_be_canceled_and_read_from_the_main_thread() -> None:
+def test_cancel_from_main_thread_stops_run_in_server_thread() -> None:
     running = threading.Event()
     stopped = threading.Event()
 
@@ -180,7 +180,7 @@ def test_a_task_that_runs_in_a_servers_thread_can_be_canceled_and_read_from_the_
 
 
 @json_rpc('requests are written by hand')
-def test_closing_a_server_lets_its_running_task_finish() -> None:
+def test_closing_server_lets_running_task_finish() -> None:
     running, go = threading.Event(), threading.Event()
 
     def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -199,7 +199,7 @@ def test_closing_a_server_lets_its_running_task_finish() -> None:
 
 
 @json_rpc('requests are written by hand')
-def test_an_app_that_is_used_in_two_threads_at_once_runs_every_task() -> None:
+def test_app_used_in_two_threads_runs_every_task() -> None:
     runs: list[str] = []
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

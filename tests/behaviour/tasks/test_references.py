@@ -72,7 +72,7 @@ def by_name(request: Request) -> Caller:
     return Caller(id=request.headers['x-caller'])
 
 
-async def test_artifacts_of_a_task_that_a_message_refers_to_reach_the_model() -> None:
+async def test_artifacts_of_referenced_tasks_reach_model() -> None:
     async with serving(AGENT) as client:
         one, two = await client.send('one'), await client.send('draw')
         refers = message('What is it?', referenceTaskIds=[one['id'], two['id'], one['id']])
@@ -84,7 +84,7 @@ async def test_artifacts_of_a_task_that_a_message_refers_to_reach_the_model() ->
     ]
 
 
-async def test_data_is_read_as_data_and_the_parts_of_the_message_follow() -> None:
+async def test_referenced_data_reaches_model_before_message_parts() -> None:
     async with serving(Agent(FunctionModel(read), output_type=[str, Plan])) as client:
         task = await client.send('plan')
         parts = [{'text': 'Longer.'}, {'data': [1]}]
@@ -92,7 +92,7 @@ async def test_data_is_read_as_data_and_the_parts_of_the_message_follow() -> Non
     assert answer == [*frame(task['id'], {'result': {'days': 2}}), 'Longer.', [1]]
 
 
-async def test_tasks_of_others_and_tasks_that_there_are_not_are_left_out_alike() -> None:
+async def test_reference_to_another_owners_task_is_ignored_like_unknown() -> None:
     async with serving(AGENT, auth=by_name) as client:
         client.headers['X-Caller'] = 'ann'
         secret = await client.send('secret')
@@ -103,7 +103,7 @@ async def test_tasks_of_others_and_tasks_that_there_are_not_are_left_out_alike()
     assert answers == [['["hi"]'], ['["hi"]']]
 
 
-async def test_a_task_that_has_failed_or_was_erased_is_left_out() -> None:
+async def test_references_to_failed_or_erased_tasks_are_ignored() -> None:
     async with serving(AGENT) as client:
         failed, erased = await client.send('fail'), await client.send('erased')
         assert state_of(failed) == 'FAILED'
@@ -112,14 +112,14 @@ async def test_a_task_that_has_failed_or_was_erased_is_left_out() -> None:
     assert texts(task) == ['["hi"]']
 
 
-async def test_a_message_that_refers_to_too_many_tasks_is_refused() -> None:
+async def test_message_with_too_many_references_is_refused() -> None:
     async with serving(AGENT, limits=fixed(Limits, references=1)) as client:
         with pytest.raises(RpcError) as refused:
             await client.send(message('hi', referenceTaskIds=['a', 'b']))
     assert (refused.value.code, refused.value.fields) == (-32602, ['message.referenceTaskIds'])
 
 
-async def test_artifacts_that_are_too_large_together_are_left_out() -> None:
+async def test_referenced_artifacts_beyond_size_limit_are_left_out() -> None:
     async with serving(AGENT, limits=fixed(Limits, referenced=200)) as client:
         small, large = await client.send('small'), await client.send('l' * 200)
         answer = await client.send(message('hi', referenceTaskIds=[small['id'], large['id']]))
@@ -130,7 +130,7 @@ async def test_artifacts_that_are_too_large_together_are_left_out() -> None:
     ]
 
 
-async def test_what_the_model_does_not_take_is_left_out() -> None:
+async def test_referenced_file_unsupported_by_model_is_left_out() -> None:
     blind = Agent(FunctionModel(read, profile=ModelProfile(supports_image_input=False)))
     async with serving(blind) as client:
         task = await client.send('draw')
@@ -141,7 +141,7 @@ async def test_what_the_model_does_not_take_is_left_out() -> None:
     ]
 
 
-async def test_a_message_that_enters_a_run_brings_along_what_it_refers_to() -> None:
+async def test_steering_message_brings_referenced_artifacts() -> None:
     looking, found = asyncio.Event(), asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

@@ -79,7 +79,7 @@ async def objects(backend: MemoryBackend, retention: Retention) -> int:
 @ALIKE
 @pytest.mark.long
 @covers(ROW)
-async def test_many_tasks_take_no_more_memory_than_the_last_few(backend: MemoryBackend) -> None:
+async def test_memory_use_is_bounded_by_max_tasks(backend: MemoryBackend) -> None:
     retention = Retention(max_tasks=FEW)
     async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention) as client:
         await send_many(client, 1000)
@@ -94,7 +94,7 @@ async def test_many_tasks_take_no_more_memory_than_the_last_few(backend: MemoryB
 
 @ALIKE
 @covers(ROW)
-async def test_tasks_that_are_canceled_in_the_queue_take_no_memory_in_the_worker(backend: MemoryBackend) -> None:
+async def test_canceled_queued_tasks_leak_no_memory(backend: MemoryBackend) -> None:
     stage = Stage()
     retention = Retention(max_tasks=1)
     async with serving(stage.agent, backend=backend, retention=retention, workers=Workers(running=1)) as client:
@@ -115,7 +115,7 @@ async def test_tasks_that_are_canceled_in_the_queue_take_no_memory_in_the_worker
 
 @pytest.mark.slow
 @covers(ROW)
-async def test_a_task_that_runs_or_waits_in_the_queue_outlives_all_that_are_done() -> None:
+async def test_max_tasks_never_deletes_running_or_queued_task() -> None:
     stage = Stage()
     stage.open('quick')
     async with serving(stage.agent, retention=Retention(max_tasks=1), workers=Workers(running=2)) as client:
@@ -133,7 +133,7 @@ async def test_a_task_that_runs_or_waits_in_the_queue_outlives_all_that_are_done
 @pytest.mark.slow
 @ALIKE
 @covers(ROW)
-async def test_a_task_is_kept_until_its_webhook_has_been_told_that_it_is_over() -> None:
+async def test_task_is_kept_until_its_webhook_is_delivered() -> None:
     found = asyncio.Event()
 
     async def resolve(host: str, port: int) -> list[str]:
@@ -170,9 +170,7 @@ class Clogged(SqlHousekeeping):
         return await super().sweep(retention, at=at, on_expired=on_expired)
 
 
-async def test_a_sweep_that_fails_is_logged_and_tried_again(
-    backend: MemoryBackend, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_failed_sweep_is_logged_and_retried(backend: MemoryBackend, caplog: pytest.LogCaptureFixture) -> None:
     clogged = backend.housekeeping = Clogged(backend)
     async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)):
         await clogged.swept.wait()
@@ -198,7 +196,7 @@ class Behind(SqlHousekeeping):
 
 
 @ALIKE
-async def test_a_sweep_that_is_behind_takes_no_slot_and_goes_on_until_nothing_is_due(
+async def test_long_sweep_takes_no_worker_slot_and_finishes(
     backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     behind = backend.housekeeping = Behind(backend, batches=45)
@@ -215,7 +213,7 @@ async def test_a_sweep_that_is_behind_takes_no_slot_and_goes_on_until_nothing_is
 
 
 @ALIKE
-async def test_a_server_that_stops_does_not_wait_for_a_sweep_that_is_behind(backend: MemoryBackend) -> None:
+async def test_shutdown_does_not_wait_for_long_sweep(backend: MemoryBackend) -> None:
     behind = backend.housekeeping = Behind(backend, batches=10**9)
     behind.goes_on.set()
     async with asyncio.timeout(LIMIT):
@@ -229,7 +227,7 @@ async def test_a_server_that_stops_does_not_wait_for_a_sweep_that_is_behind(back
 
 @pytest.mark.slow
 @ALIKE
-async def test_data_that_goes_before_its_time_is_named_in_the_log_once(
+async def test_deletion_before_retention_time_is_logged_once(
     backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     retention = Retention(max_tasks=FEW)
@@ -242,7 +240,7 @@ async def test_data_that_goes_before_its_time_is_named_in_the_log_once(
 
 
 @covers(ROW)
-async def test_a_task_can_be_read_for_its_time_and_its_conversation_stays(backend: MemoryBackend) -> None:
+async def test_expired_task_is_deleted_but_conversation_continues(backend: MemoryBackend) -> None:
     retention = Retention(tasks=timedelta(days=1), contexts=timedelta(days=10))
     async with serving(Agent(FunctionModel(heard)), backend=backend, retention=retention) as client:
         task = await client.send('one')
@@ -259,7 +257,7 @@ async def test_a_task_can_be_read_for_its_time_and_its_conversation_stays(backen
 
 
 @covers(ROW)
-async def test_when_its_events_have_gone_a_task_is_still_whole_and_resumes_as_a_snapshot(
+async def test_task_with_expired_events_resumes_as_snapshot(
     backend: MemoryBackend,
 ) -> None:
     retention = Retention(events=timedelta(seconds=60))
@@ -283,7 +281,7 @@ async def test_when_its_events_have_gone_a_task_is_still_whole_and_resumes_as_a_
 @pytest.mark.slow
 @ALIKE
 @covers(ROW)
-async def test_a_store_that_is_far_too_full_gets_small_step_by_step(backend: MemoryBackend) -> None:
+async def test_oversized_store_shrinks_in_small_steps(backend: MemoryBackend) -> None:
     for n in range(2500):
         await values.submit(backend, values.message(new=f't{n}', owner='/'))
         await values.run(backend, f't{n}')
@@ -301,7 +299,7 @@ def ann(_: object) -> Caller:
     return Caller(id='ann')
 
 
-async def test_a_task_that_waits_too_long_fails_like_any_other(caplog: pytest.LogCaptureFixture) -> None:
+async def test_task_waiting_too_long_for_client_fails_as_expired(caplog: pytest.LogCaptureFixture) -> None:
     retention = Retention(waiting=timedelta(milliseconds=1))
     failures: asyncio.Queue[RunFailure] = asyncio.Queue()
     workers = Workers(lease=0.03)
@@ -354,7 +352,7 @@ async def keep_sending(
 
 @pytest.mark.parametrize('context_id', [None, 'one'])
 @pytest.mark.parametrize('store', STORES)
-async def test_an_erasure_ends_beside_clients_that_keep_sending(
+async def test_erasure_completes_while_clients_keep_sending(
     store: str, context_id: str | None, request: pytest.FixtureRequest
 ) -> None:
     stage, done, refused = Stage(), asyncio.Event(), defaultdict[str, set[str]](set)

@@ -21,7 +21,7 @@ from ..stage import Stage, ended, heard, serving, tasks_of
 
 
 @covers('five 1 s tasks at once')
-async def test_five_runs_meet_at_one_barrier() -> None:
+async def test_five_tasks_run_concurrently() -> None:
     barrier = asyncio.Barrier(5)
 
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -34,7 +34,7 @@ async def test_five_runs_meet_at_one_barrier() -> None:
 
 
 @covers('five 1 s tasks at once')
-async def test_a_send_is_answered_while_others_run() -> None:
+async def test_quick_task_completes_while_slow_tasks_run() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         running = [asyncio.ensure_future(client.send(f'slow {n}')) for n in range(5)]
@@ -48,7 +48,7 @@ async def test_a_send_is_answered_while_others_run() -> None:
 
 @covers('five 1 s tasks at once')
 @pytest.mark.parametrize('limit', [1, 2, 5])
-async def test_no_more_tasks_run_than_allowed_and_the_rest_follow(limit: int) -> None:
+async def test_running_limit_bounds_concurrent_runs(limit: int) -> None:
     barrier = asyncio.Barrier(limit)
     running: set[int] = set()
     most = 0
@@ -67,7 +67,7 @@ async def test_no_more_tasks_run_than_allowed_and_the_rest_follow(limit: int) ->
     assert most == limit
 
 
-async def test_waiting_tasks_start_in_the_order_in_which_they_came() -> None:
+async def test_queued_tasks_start_in_order_of_arrival() -> None:
     stage = Stage()
     names = [f'task {n}' for n in range(20)]
     stage.open(*names[1:])
@@ -79,7 +79,7 @@ async def test_waiting_tasks_start_in_the_order_in_which_they_came() -> None:
     assert stage.began == names
 
 
-async def test_a_task_that_cannot_start_yet_does_not_take_the_place_of_one_that_could() -> None:
+async def test_task_blocked_by_its_context_takes_no_worker_slot() -> None:
     stage = Stage()
     async with serving(stage.agent, workers=Workers(running=2)) as client:
         first = asyncio.ensure_future(client.send(message('first', contextId='c')))
@@ -91,7 +91,7 @@ async def test_a_task_that_cannot_start_yet_does_not_take_the_place_of_one_that_
         await asyncio.gather(first, behind, elsewhere)
 
 
-async def test_a_full_queue_refuses_a_message_and_stores_nothing_of_it() -> None:
+async def test_full_queue_refuses_message_without_storing_a_task() -> None:
     stage = Stage()
     async with serving(stage.agent, limits=Limits(queue=2), workers=Workers(running=1)) as client:
         running = asyncio.ensure_future(client.send('running'))
@@ -114,7 +114,7 @@ BLOCKING = 'blocking (1.0 default) / `returnImmediately` / 0.3 `blocking`'
 
 @covers(BLOCKING)
 @pytest.mark.parametrize('configuration', [{}, {'returnImmediately': False}])
-async def test_a_send_waits_until_its_task_has_ended(configuration: dict[str, Any]) -> None:
+async def test_send_blocks_until_task_ends(configuration: dict[str, Any]) -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         sending = asyncio.ensure_future(client.send('hi', **configuration))
@@ -126,7 +126,7 @@ async def test_a_send_waits_until_its_task_has_ended(configuration: dict[str, An
 
 
 @covers(BLOCKING)
-async def test_a_send_that_is_to_return_immediately_answers_with_a_task_in_progress() -> None:
+async def test_return_immediately_answers_with_unfinished_task() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         task = await client.send('hi', returnImmediately=True)
@@ -140,7 +140,7 @@ async def test_a_send_that_is_to_return_immediately_answers_with_a_task_in_progr
 
 
 @covers(BLOCKING)
-async def test_a_send_waits_no_longer_than_its_ceiling_and_its_task_goes_on() -> None:
+async def test_blocking_send_returns_after_max_wait_and_task_continues() -> None:
     stage = Stage()
     async with serving(stage.agent, limits=Limits(max_wait=0.01)) as client:
         task = await client.send('hi')
@@ -152,7 +152,7 @@ async def test_a_send_waits_no_longer_than_its_ceiling_and_its_task_goes_on() ->
 
 
 @covers('`historyLength` 1, 0')
-async def test_the_history_that_is_asked_for_is_a_view_of_the_whole() -> None:
+async def test_history_length_limits_response_but_not_stored_history() -> None:
     def said(task: dict[str, Any]) -> list[str] | None:
         messages = task.get('history')
         return None if messages is None else [part['text'] for each in messages for part in each['parts']]
@@ -171,7 +171,7 @@ async def test_the_history_that_is_asked_for_is_a_view_of_the_whole() -> None:
 
 
 @covers('`historyLength` 1, 0')
-async def test_a_stream_begins_with_as_much_history_as_was_asked_for() -> None:
+async def test_history_length_limits_first_stream_event() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         for length, present in ((0, not client.dialect.zero_history_is_none), (1, True), (None, True)):
             configuration = {} if length is None else {'historyLength': length}
@@ -181,7 +181,7 @@ async def test_a_stream_begins_with_as_much_history_as_was_asked_for() -> None:
             assert ('history' in first.result['task']) is present
 
 
-async def test_a_run_runs_in_the_context_of_whoever_sent_its_message() -> None:
+async def test_run_inherits_context_variables_of_its_sender() -> None:
     user: ContextVar[str] = ContextVar('user', default='nobody')
     barrier = asyncio.Barrier(2)
     agent = Agent(TestModel(call_tools=['who']))
@@ -201,7 +201,7 @@ async def test_a_run_runs_in_the_context_of_whoever_sent_its_message() -> None:
     assert [texts(task) for task in tasks] == [[f'{{"who":"{name}"}}'] for name in names]
 
 
-async def test_an_override_of_the_agent_holds_for_the_runs_sent_under_it() -> None:
+async def test_agent_override_applies_to_tasks_sent_inside_override() -> None:
     agent = Agent(TestModel(custom_output_text='original'))
     async with serving(agent) as client:
         with agent.override(model=TestModel(custom_output_text='overridden')):

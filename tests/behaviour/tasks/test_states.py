@@ -52,7 +52,7 @@ def said(task: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize('asks', [InputRequired, ask_user, raise_question], ids=['type', 'function', 'raised'])
-async def test_the_pizza_dialogue_is_one_task_whose_history_has_both_sides(asks: Any) -> None:
+async def test_question_answer_and_result_share_a_task(asks: Any) -> None:
     async with serving(Agent(FunctionModel(order), output_type=[Pizza, asks])) as client:
         task = await client.send('I want a pizza')
         assert (state_of(task), task['status']['message']['parts'][0]['text']) == ('INPUT_REQUIRED', 'What kind?')
@@ -62,7 +62,7 @@ async def test_the_pizza_dialogue_is_one_task_whose_history_has_both_sides(asks:
     assert said(done) == [('USER', 'I want a pizza'), ('AGENT', 'What kind?'), ('USER', 'Margherita')]
 
 
-async def test_a_model_sees_of_the_types_what_it_may_say_and_what_they_are_for() -> None:
+async def test_state_output_types_have_description_and_single_field() -> None:
     model = TestModel()
     agent = Agent(model, output_type=[Pizza, InputRequired, AuthRequired, Rejected])
     await agent.run('hi')
@@ -80,7 +80,7 @@ async def test_a_model_sees_of_the_types_what_it_may_say_and_what_they_are_for()
     )
 
 
-def test_they_can_be_sent_to_other_processes() -> None:
+def test_state_exceptions_survive_pickling() -> None:
     for state in (InputRequired('What?', {'type': 'string'}), AuthRequired('Sign in.', ['sso'], 'https://a.example')):
         again = pickle.loads(pickle.dumps(state))
         assert (repr(again), again.metadata) == (repr(state), state.metadata)
@@ -113,7 +113,7 @@ class Desk:
         return ModelResponse(parts=[ToolCallPart('work', {}, 'c1')])
 
 
-async def test_a_tool_that_asks_is_given_an_answer_that_fits_its_schema() -> None:
+async def test_answer_to_tool_must_fit_requested_schema() -> None:
     desk = Desk(InputRequired('How many?', {'type': 'integer', 'minimum': 1}))
     async with serving(desk.agent) as client:
         task = await client.send('hi')
@@ -128,7 +128,7 @@ async def test_a_tool_that_asks_is_given_an_answer_that_fits_its_schema() -> Non
     assert (texts(done), desk.calls) == (["['hi'] 3"], 1)
 
 
-async def test_a_text_beside_a_sign_in_reaches_the_model_after_a_question_of_the_tool() -> None:
+async def test_text_sent_with_sign_in_survives_tool_question() -> None:
     desk = Desk(AuthRequired('Sign in.'))
     async with serving(desk.agent) as client:
         task = await client.send('hi')
@@ -139,7 +139,7 @@ async def test_a_text_beside_a_sign_in_reaches_the_model_after_a_question_of_the
 
 
 @pytest.mark.parametrize('way', ['call', 'message'])
-async def test_a_task_that_waits_for_credentials_calls_its_tool_again_when_they_are_there(way: str) -> None:
+async def test_tool_reruns_after_sign_in(way: str) -> None:
     desk = Desk(AuthRequired('Sign in.', schemes=['sso'], url='https://sso.example/'))
     async with serving(desk.agent) as client:
         task = await client.send('hi')
@@ -177,7 +177,7 @@ async def test_a_task_that_waits_for_credentials_calls_its_tool_again_when_they_
     )
 
 
-async def test_of_two_calls_at_once_that_let_a_task_go_on_one_does() -> None:
+async def test_second_concurrent_resume_of_task_is_refused() -> None:
     desk = Desk(AuthRequired('Sign in.'))
     async with serving(desk.agent) as client:
         app = client.a2a_app
@@ -190,7 +190,7 @@ async def test_of_two_calls_at_once_that_let_a_task_go_on_one_does() -> None:
     assert desk.calls == 2
 
 
-async def test_a_call_that_lets_a_task_go_on_is_for_the_credentials_that_it_waited_for_then() -> None:
+async def test_resume_does_not_answer_auth_request_made_meanwhile() -> None:
     desk = Desk(AuthRequired('Sign in.'))
     async with serving(desk.agent) as client:
         app = client.a2a_app
@@ -206,7 +206,7 @@ async def test_a_call_that_lets_a_task_go_on_is_for_the_credentials_that_it_wait
     assert [text for role, text in said(done) if role == 'USER'] == ['hi', 'Signed in.', 'Access was granted.']
 
 
-async def test_a_call_that_lets_a_task_go_on_answers_no_question_that_came_first() -> None:
+async def test_resume_does_not_answer_question_asked_meanwhile() -> None:
     states = [InputRequired('Which pizza?'), AuthRequired('Sign in.')]
 
     def ask(_: str) -> InputRequired | AuthRequired:
@@ -223,7 +223,7 @@ async def test_a_call_that_lets_a_task_go_on_answers_no_question_that_came_first
     assert (state_of(task), state_of(asked)) == ('AUTH_REQUIRED', 'INPUT_REQUIRED')
 
 
-async def test_credentials_that_are_still_missing_are_asked_for_again() -> None:
+async def test_missing_credentials_are_requested_repeatedly() -> None:
     desk = Desk(AuthRequired('Sign in.'))
     async with serving(desk.agent) as client:
         task = await client.send('hi')
@@ -231,7 +231,7 @@ async def test_credentials_that_are_still_missing_are_asked_for_again() -> None:
     assert (state_of(again), desk.calls) == ('AUTH_REQUIRED', 2)
 
 
-async def test_an_agent_may_send_its_user_to_sign_in_without_a_tool() -> None:
+async def test_agent_output_may_require_sign_in() -> None:
     def sign_in(question: str) -> AuthRequired:
         return AuthRequired(question, url='https://sso.example/')
 
@@ -246,7 +246,7 @@ async def test_an_agent_may_send_its_user_to_sign_in_without_a_tool() -> None:
     }
 
 
-async def test_a_task_may_be_rejected_by_a_tool_or_as_the_output() -> None:
+async def test_tool_or_output_may_reject_task() -> None:
     desk = Desk(Rejected('Not here.'))
     async with serving(desk.agent) as client:
         task = await client.send('hi')
@@ -262,7 +262,7 @@ async def test_a_task_may_be_rejected_by_a_tool_or_as_the_output() -> None:
     assert desk.calls == 2
 
 
-async def test_calls_that_wait_for_credentials_are_tried_again_once_all_others_are_answered() -> None:
+async def test_sign_in_call_reruns_once_approvals_are_answered() -> None:
     desk = Desk(AuthRequired('Sign in.'))
     agent = Agent(
         FunctionModel(

@@ -55,7 +55,7 @@ def said_in(task: dict[str, Any]) -> list[str]:
     return [part['text'] for each in task['history'] for part in each['parts']]
 
 
-async def test_messages_enter_the_run_with_its_next_request_to_the_model() -> None:
+async def test_steering_messages_reach_next_model_request() -> None:
     desk = Desk()
     async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
         async with client.send_streaming('one') as stream:
@@ -73,9 +73,7 @@ async def test_messages_enter_the_run_with_its_next_request_to_the_model() -> No
 
 
 @pytest.mark.parametrize('backend', ['memory', 'sqlite'])
-async def test_a_message_of_another_caller_does_not_enter_a_run_but_gets_one_of_its_own(
-    backend: str, tmp_path: Path
-) -> None:
+async def test_message_of_another_caller_gets_own_run(backend: str, tmp_path: Path) -> None:
     callers: list[str] = []
     desk = Desk()
 
@@ -108,7 +106,7 @@ async def test_a_message_of_another_caller_does_not_enter_a_run_but_gets_one_of_
     ]
 
 
-async def test_a_message_that_enters_a_run_brings_what_it_refers_to() -> None:
+async def test_steering_message_brings_referenced_artifacts() -> None:
     desk = Desk()
     desk.found.set()
     async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
@@ -124,7 +122,7 @@ async def test_a_message_that_enters_a_run_brings_what_it_refers_to() -> None:
     assert [('earlier' in said, 'two' in said) for said in desk.seen[-1]] == [(False, False), (True, True)]
 
 
-async def test_a_message_that_comes_with_the_last_answer_is_the_next_prompt() -> None:
+async def test_message_during_final_model_request_becomes_next_prompt() -> None:
     stage = Stage()
     async with serving(stage.agent, messages=Messages(while_working='steer')) as client:
         task_id = await begin(client)
@@ -137,7 +135,7 @@ async def test_a_message_that_comes_with_the_last_answer_is_the_next_prompt() ->
 
 
 @pytest.mark.parametrize('how', ['storage', 'broker', 'worker'])
-async def test_messages_enter_runs_beside_a_storage_a_broker_or_an_agent_worker_of_ones_own(how: str) -> None:
+async def test_steering_works_with_custom_storage_broker_or_agent_worker(how: str) -> None:
     class Polite(AgentWorker):
         def build_message_history(self, history: list[Any]) -> list[ModelMessage]:
             return [part for part in super().build_message_history(history) if part]
@@ -157,7 +155,7 @@ async def test_messages_enter_runs_beside_a_storage_a_broker_or_an_agent_worker_
     assert (texts(task), desk.seen) == (['one + two'], [['one'], ['one', 'two']])
 
 
-def test_messages_cannot_enter_what_a_worker_of_ones_own_does() -> None:
+def test_steering_with_custom_worker_or_unknown_mode_is_refused() -> None:
     worker = foreign()
     with pytest.raises(TypeError, match="while_working='steer' cannot be combined"):
         to_a2a(Desk().agent, workers=Workers(worker=worker), messages=Messages(while_working='steer'))
@@ -165,7 +163,7 @@ def test_messages_cannot_enter_what_a_worker_of_ones_own_does() -> None:
         to_a2a(Desk().agent, messages=Messages(while_working='steered'))  # pyright: ignore[reportArgumentType]
 
 
-async def test_a_task_that_runs_refuses_messages_where_they_are_to_be_rejected() -> None:
+async def test_reject_mode_refuses_messages_to_working_task() -> None:
     desk = Desk()
     async with serving(desk.agent, messages=Messages(while_working='reject')) as client:
         first = message('one')
@@ -183,7 +181,7 @@ async def test_a_task_that_runs_refuses_messages_where_they_are_to_be_rejected()
         assert texts(await ended(client, task_id)) == ['one']
 
 
-async def test_the_example_stops_counting_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_steering_example_stops_counting_on_stop_message(monkeypatch: pytest.MonkeyPatch) -> None:
     said = asyncio.Event()
 
     async def sleep(_: float) -> None:
@@ -207,7 +205,7 @@ async def test_the_example_stops_counting_when_it_is_told_to(monkeypatch: pytest
 
 
 @pytest.mark.parametrize('while_working', ['queue', 'steer'])
-async def test_no_message_to_a_running_task_answers_or_supersedes_the_approval_that_it_comes_to(
+async def test_earlier_message_neither_answers_nor_supersedes_approval(
     while_working: Any,
 ) -> None:
     stage, desk = asyncio.Event(), Desk()
@@ -238,7 +236,7 @@ async def test_no_message_to_a_running_task_answers_or_supersedes_the_approval_t
     assert desk.seen[1:] == ([['delete', 'yes']] if while_working == 'steer' else [['delete'], ['delete', 'yes']])
 
 
-async def test_a_message_does_not_supersede_an_approval_although_the_model_was_not_asked() -> None:
+async def test_approval_made_without_model_request_is_not_superseded() -> None:
     came, goes = asyncio.Event(), asyncio.Event()
 
     class Knows(AbstractCapability[Any]):
@@ -266,7 +264,7 @@ async def test_a_message_does_not_supersede_an_approval_although_the_model_was_n
         assert (state_of(task), desk.seen) == ('INPUT_REQUIRED', [])
 
 
-async def test_a_message_in_plain_words_approves_nothing_where_they_may_not() -> None:
+async def test_plain_text_answer_to_approval_is_refused_by_default() -> None:
     desk = Desk()
     async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
         task = await client.send('delete')
@@ -281,7 +279,7 @@ async def test_a_message_in_plain_words_approves_nothing_where_they_may_not() ->
 
 @pytest.mark.parametrize('while_working', ['queue', 'steer'])
 @pytest.mark.parametrize('how', ['fails', 'rejects'])
-async def test_a_run_that_ends_badly_hands_on_what_it_has_not_read(how: str, while_working: Any) -> None:
+async def test_unread_message_runs_after_failed_or_rejected_run(how: str, while_working: Any) -> None:
     came, goes = asyncio.Event(), asyncio.Event()
 
     async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -310,7 +308,7 @@ async def test_a_run_that_ends_badly_hands_on_what_it_has_not_read(how: str, whi
     assert said_in(task) == ['one', 'two', why, 'two']
 
 
-async def test_a_message_whose_request_to_the_model_fails_is_not_lost_with_the_run() -> None:
+async def test_steering_message_of_failed_model_request_runs_next() -> None:
     desk, failed = Desk(), list[list[str]]()
 
     async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -329,7 +327,7 @@ async def test_a_message_whose_request_to_the_model_fails_is_not_lost_with_the_r
     assert (state_of(task), texts(task)) == ('COMPLETED', ['two'])
 
 
-async def test_a_task_that_is_canceled_runs_nothing_more_and_keeps_all_that_was_said() -> None:
+async def test_unread_messages_of_canceled_task_are_kept_but_not_run() -> None:
     desk = Desk()
     async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
         task_id = await begin(client)
@@ -397,9 +395,7 @@ class Crowd:
 
 @pytest.mark.long
 @pytest.mark.parametrize(('while_working', 'works_on'), [('queue', 0.1), ('steer', 0.6)])
-async def test_of_many_messages_at_random_moments_none_is_lost_and_none_comes_twice(
-    while_working: Any, works_on: float
-) -> None:
+async def test_messages_at_random_moments_are_each_run_exactly_once(while_working: Any, works_on: float) -> None:
     crowd = Crowd(seed=7, works_on=works_on)
     async with serving(crowd.agent, messages=Messages(while_working=while_working)) as client:
         await asyncio.gather(*(crowd.talk(client, TIMES) for _ in range(20)))
@@ -412,7 +408,7 @@ async def test_of_many_messages_at_random_moments_none_is_lost_and_none_comes_tw
 
 
 @pytest.mark.parametrize('point', ['tool 1', 'model 2', 'tool 2', 'model 3', 'tool 3', 'model 4'])
-async def test_a_message_is_once_in_a_run_that_was_handed_back_wherever_that_was(point: str, tmp_path: Path) -> None:
+async def test_resumed_run_contains_each_steering_message_once(point: str, tmp_path: Path) -> None:
     desk = Desk(steps=3)
     options: dict[str, Any] = {
         'backend': f'sqlite:///{tmp_path}/agent.db?synchronous=normal',

@@ -61,7 +61,7 @@ def written(events: list[Event]) -> str:
 
 
 @covers(ROW)
-async def test_a_reader_that_comes_in_mid_run_gets_what_is_there_and_then_exactly_the_rest() -> None:
+async def test_late_subscriber_gets_snapshot_and_remaining_events() -> None:
     dictation = Dictation()
     async with serving(dictation.agent) as client, client.live.send_streaming() as first:
         task_id = (await anext(first)).result['task']['id']
@@ -82,7 +82,7 @@ async def test_a_reader_that_comes_in_mid_run_gets_what_is_there_and_then_exactl
 
 
 @covers(ROW)
-async def test_twenty_readers_get_the_same_events_in_the_same_order() -> None:
+async def test_all_subscribers_get_same_events_in_order() -> None:
     dictation = Dictation()
     words = [f'{n} ' for n in range(100)]
 
@@ -112,7 +112,7 @@ async def test_twenty_readers_get_the_same_events_in_the_same_order() -> None:
 
 
 @covers(ROW)
-async def test_a_reader_that_names_its_last_event_in_mid_run_gets_exactly_what_follows() -> None:
+async def test_last_event_id_resumes_without_gaps_or_repeats() -> None:
     dictation = Dictation()
     async with serving(dictation.agent) as client:
         async with client.live.send_streaming() as first:
@@ -133,7 +133,7 @@ async def test_a_reader_that_names_its_last_event_in_mid_run_gets_exactly_what_f
 
 @covers(ROW)
 @pytest.mark.parametrize('unknown', ['99', '9' * 40, 'x', '-1', '', '1.0', '²'])
-async def test_a_reader_with_an_unknown_event_id_gets_the_task_as_it_is_and_what_follows(unknown: str) -> None:
+async def test_unknown_last_event_id_starts_with_snapshot(unknown: str) -> None:
     dictation = Dictation()
     async with serving(dictation.agent) as client, client.live.send_streaming() as first:
         task_id = (await anext(first)).result['task']['id']
@@ -162,7 +162,7 @@ class ErasedMeanwhile(SqlReader):
         return await super().load(task_id, owner, history_length=history_length, artifacts=artifacts)
 
 
-async def test_a_task_that_is_erased_while_a_reader_comes_is_unknown(backend: MemoryBackend) -> None:
+async def test_subscribe_to_task_erased_meanwhile_is_not_found(backend: MemoryBackend) -> None:
     async with serving(Agent('test'), backend=backend) as client:
         task = await client.send()
         backend.reader = ErasedMeanwhile(backend)
@@ -171,7 +171,7 @@ async def test_a_task_that_is_erased_while_a_reader_comes_is_unknown(backend: Me
 
 
 @covers(ROW)
-async def test_a_reader_of_a_queued_task_sees_it_begin_and_end() -> None:
+async def test_subscriber_of_queued_task_sees_start_and_end() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         first = await client.send('first', returnImmediately=True)
@@ -189,7 +189,7 @@ async def test_a_reader_of_a_queued_task_sees_it_begin_and_end() -> None:
 
 
 @covers(ROW)
-async def test_a_task_that_nobody_watched_is_told_whole_to_whom_comes_before_its_end() -> None:
+async def test_first_subscriber_in_mid_run_gets_whole_answer() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         task = await client.send('hi', returnImmediately=True)
@@ -201,7 +201,7 @@ async def test_a_task_that_nobody_watched_is_told_whole_to_whom_comes_before_its
     assert written(events) == 'hi'
 
 
-async def test_subscribing_to_a_task_that_there_is_not_is_refused() -> None:
+async def test_subscribe_to_unknown_task_is_not_found() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         for headers in ({}, {'Last_Event_ID': '0'}):
             with pytest.raises(RpcError) as refused:
@@ -210,7 +210,7 @@ async def test_subscribing_to_a_task_that_there_is_not_is_refused() -> None:
             assert (refused.value.code, refused.value.reason) == (-32001, 'TASK_NOT_FOUND')
 
 
-async def test_closing_one_stream_changes_nothing_for_the_others_or_the_task() -> None:
+async def test_closed_stream_affects_neither_task_nor_other_streams() -> None:
     dictation = Dictation()
     async with serving(dictation.agent) as client:
         async with client.live.send_streaming() as first:
@@ -226,7 +226,7 @@ async def test_closing_one_stream_changes_nothing_for_the_others_or_the_task() -
         assert texts(await ended(client, task_id)) == ['one two three ']
 
 
-async def test_a_client_that_hangs_up_on_a_blocking_send_does_not_stop_its_task() -> None:
+async def test_disconnect_during_blocking_send_does_not_stop_task() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         sending = asyncio.ensure_future(client.send('hi'))
@@ -237,7 +237,7 @@ async def test_a_client_that_hangs_up_on_a_blocking_send_does_not_stop_its_task(
         assert texts(await ended(client, task['id'])) == ['hi']
 
 
-async def test_a_stream_tells_of_every_message_that_its_task_takes_meanwhile() -> None:
+async def test_stream_spans_all_runs_of_its_task() -> None:
     """One stream stays open over several runs of its task, since none of them ends it."""
     stage = Stage()
     async with serving(stage.agent) as client, client.live.send_streaming('one') as stream:
@@ -288,7 +288,7 @@ async def read_on(stream: Stream, into: list[Event]) -> None:
 
 @pytest.mark.long
 @covers(STALLS)
-async def test_a_reader_that_stalls_is_dropped_while_others_are_served_and_resumes_with_exactly_the_rest() -> None:
+async def test_stalled_reader_is_dropped_and_resumes_without_gaps() -> None:
     agent, go = flood()
     async with serving(agent) as client:
         got: list[Event] = []
@@ -315,7 +315,7 @@ async def test_a_reader_that_stalls_is_dropped_while_others_are_served_and_resum
 
 @pytest.mark.long
 @covers(STALLS)
-async def test_a_reader_may_fall_behind_as_far_as_the_limit_says() -> None:
+async def test_slow_reader_within_lag_limit_gets_all_events() -> None:
     agent, go = flood()
     limits = fixed(Limits, reader_lag=30_000_000)
     async with serving(agent, limits=limits) as client, client.live.send_streaming('flood') as slow:
@@ -332,7 +332,7 @@ async def test_a_reader_may_fall_behind_as_far_as_the_limit_says() -> None:
 
 @pytest.mark.long
 @covers(STALLS)
-async def test_a_reader_that_keeps_up_is_never_dropped_however_much_there_is() -> None:
+async def test_fast_reader_is_never_dropped() -> None:
     agent, go = flood()
     go.set()
     async with serving(agent) as client, client.live.send_streaming('flood') as stream:

@@ -83,7 +83,7 @@ async def send_more(client: Client, task: dict[str, Any], text: str) -> None:
     await client.send(message(text, taskId=task['id'], contextId=task['contextId']), returnImmediately=True)
 
 
-async def test_each_message_to_a_working_task_gets_an_artifact_of_its_own(storage: Storage | None) -> None:
+async def test_each_message_to_working_task_gets_own_artifact(storage: Storage | None) -> None:
     writer = Writer()
     async with serving(writer.agent, storage=storage) as client, client.live.send_streaming('one') as stream:
         first = [await anext(stream)]
@@ -103,7 +103,7 @@ async def test_each_message_to_a_working_task_gets_an_artifact_of_its_own(storag
     assert streamed(events) == {'1': 'one: done', '2': 'two: done'}
 
 
-async def test_a_turn_that_fails_keeps_what_it_streamed_beside_the_results_of_the_others(
+async def test_failed_turn_keeps_partial_artifact_beside_other_turns(
     storage: Storage | None,
 ) -> None:
     writer = Writer()
@@ -123,7 +123,7 @@ async def test_a_turn_that_fails_keeps_what_it_streamed_beside_the_results_of_th
     assert by_id(done) == {'1': ['one: done'], '2': ['fail: '], '3': ['three: done']}
 
 
-async def test_a_cancelled_turn_keeps_what_it_streamed_beside_the_results_of_earlier_turns(
+async def test_canceled_turn_keeps_partial_artifact_and_earlier_results(
     storage: Storage | None,
 ) -> None:
     writer = Writer()
@@ -143,7 +143,7 @@ async def test_a_cancelled_turn_keeps_what_it_streamed_beside_the_results_of_ear
     assert by_id(done) == {'1': ['one: done'], '2': ['two: ']}
 
 
-async def test_a_turn_keeps_its_artifact_when_it_pauses_and_goes_on() -> None:
+async def test_turn_keeps_artifact_id_across_approval() -> None:
     writer = Writer()
     writer.gates['delete'].set()
     async with serving(writer.agent) as client:
@@ -159,7 +159,7 @@ async def test_a_turn_keeps_its_artifact_when_it_pauses_and_goes_on() -> None:
     assert by_id(done) == {'1': ['one: done'], '2': ['delete: done']}
 
 
-async def test_a_turn_keeps_its_artifact_when_another_process_goes_on_with_it(tmp_path: Path) -> None:
+async def test_turn_keeps_artifact_id_in_another_process(tmp_path: Path) -> None:
     writer, url = Writer(), f'sqlite:///{tmp_path / "tasks.db"}'
     async with serving(writer.agent, backend=url) as client, client.live.send_streaming('one') as stream:
         task = (await anext(stream)).result['task']

@@ -57,7 +57,7 @@ GOOD_HOSTS: list[str | None] = [
 
 @covers('`text/plain` from a foreign Origin')
 @json_rpc('what the other one answers is in test_http_json')
-async def test_an_app_answers_for_the_hosts_that_it_is_given_and_for_addresses(subtests: pytest.Subtests) -> None:
+async def test_allowed_hosts_and_ip_addresses_are_served(subtests: pytest.Subtests) -> None:
     async with untouched(access=Access(allowed_hosts=OURS)) as client:
         for host in GOOD_HOSTS:
             with subtests.test(host=host):
@@ -92,7 +92,7 @@ BAD_HOSTS = [
 
 @covers('`text/plain` from a foreign Origin')
 @json_rpc('what the other one answers is in test_http_json')
-async def test_a_page_that_gave_its_own_name_the_address_of_the_agent_is_answered_nothing(
+async def test_foreign_host_header_is_refused_with_421(
     subtests: pytest.Subtests,
 ) -> None:
     async with untouched(access=Access(allowed_hosts=OURS)) as client:
@@ -106,7 +106,7 @@ async def test_a_page_that_gave_its_own_name_the_address_of_the_agent_is_answere
 
 @unversioned('no operation is called')
 @pytest.mark.parametrize(('method', 'path'), [('GET', CARD), ('HEAD', CARD), ('GET', READY), ('GET', '/docs')])
-async def test_the_card_and_health_are_for_the_same_hosts(method: str, path: str) -> None:
+async def test_card_health_and_docs_refuse_foreign_hosts(method: str, path: str) -> None:
     async with untouched(access=Access(allowed_hosts=[]), docs_url='/docs') as client:
         mine = await ask(client.app, 'localhost', method, path)
         foreign = await ask(client.app, 'agent.example.com', method, path)
@@ -118,13 +118,13 @@ async def test_the_card_and_health_are_for_the_same_hosts(method: str, path: str
 
 @unversioned('no operation is called')
 @pytest.mark.parametrize('allowed', [None, ['*']])
-async def test_an_app_answers_for_every_host_unless_it_is_told_otherwise(allowed: list[str] | None) -> None:
+async def test_every_host_is_served_by_default_or_wildcard(allowed: list[str] | None) -> None:
     async with untouched(access=Access(allowed_hosts=allowed)) as client:
         assert (await ask(client.app, 'agent.example.com', 'GET', CARD)).status == 200
 
 
 @unversioned('no operation is called')
-async def test_a_websocket_of_the_users_own_is_for_the_same_hosts() -> None:
+async def test_user_websocket_route_refuses_foreign_hosts() -> None:
     async def greet(websocket: WebSocket) -> None:
         await websocket.accept()
         await websocket.close()
@@ -150,14 +150,14 @@ async def test_a_websocket_of_the_users_own_is_for_the_same_hosts() -> None:
 
 @unversioned('nothing is sent')
 @pytest.mark.parametrize('hosts', [['https://agent.example.com'], ['a:80'], ['a*'], ['']])
-def test_what_is_no_name_of_a_host_is_refused(hosts: Any) -> None:
+def test_invalid_allowed_host_is_refused_at_startup(hosts: Any) -> None:
     with pytest.raises(ValueError, match=r'allowed_hosts= takes names such as agent\.example\.com'):
         to_a2a(Agent('test'), access=Access(allowed_hosts=hosts))
 
 
 @unversioned('nothing is sent')
 @pytest.mark.parametrize('options', [{'allowed_hosts': APP}, {'cors': APP}])
-def test_one_name_that_is_no_list_is_refused(options: Any) -> None:
+def test_hosts_and_origins_given_as_string_are_refused(options: Any) -> None:
     with pytest.raises(TypeError, match=r'(allowed_hosts|cors) takes a list or a set of strings.*, not a string'):
         Access(**options)
 
@@ -174,7 +174,7 @@ def preflight(origin: str, headers: str = 'content-type') -> dict[str, str]:
 
 
 @unversioned('no operation is called')
-async def test_a_page_of_an_allowed_origin_may_send_all_that_a_client_sends() -> None:
+async def test_preflight_of_allowed_origin_permits_client_headers() -> None:
     asked = 'a2a-extensions,a2a-version,authorization,content-type,last-event-id,traceparent,x-api-key'
     async with untouched(access=Access(cors=[APP])) as client:
         answer = await client.get('/', preflight(APP, asked), method='OPTIONS')
@@ -189,7 +189,7 @@ async def test_a_page_of_an_allowed_origin_may_send_all_that_a_client_sends() ->
 
 
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
-async def test_a_page_of_an_allowed_origin_may_read_the_answer_and_its_headers(method: str) -> None:
+async def test_allowed_origin_may_read_response_and_headers(method: str) -> None:
     async with serving(Agent('test'), access=Access(cors=[APP])) as client:
         body = rpc(method, {'message': message()})
         mine = await client.post(body, {'Origin': APP})
@@ -201,7 +201,7 @@ async def test_a_page_of_an_allowed_origin_may_read_the_answer_and_its_headers(m
 
 
 @unversioned('no operation is called')
-async def test_every_page_may_call_an_agent_that_says_so() -> None:
+async def test_wildcard_cors_allows_every_origin() -> None:
     async with untouched(access=Access(cors=['*'])) as client:
         answer = await client.get(CARD, {'Origin': 'https://any.example'})
     assert (answer.status, answer.headers['access-control-allow-origin']) == (200, '*')
@@ -218,7 +218,7 @@ class Forbidding:
         await send({'type': 'http.response.body', 'body': b''})
 
 
-async def test_a_page_can_read_refusals_too() -> None:
+async def test_allowed_origin_may_read_error_responses() -> None:
     async with untouched(access=Access(cors=[APP]), auth=_nobody) as client:
         answer = await client.post(send(), {'Origin': APP})
     refusal(answer, status=401, id=None)
@@ -234,7 +234,7 @@ def _nobody(_: object) -> Caller | None:
 
 @unversioned('nothing is sent')
 @pytest.mark.parametrize('origin', ['app.example.com', 'https://app.example.com/', 'https://*.example.com', 'null', ''])
-def test_what_is_no_origin_is_refused(origin: str) -> None:
+def test_invalid_cors_origin_is_refused_at_startup(origin: str) -> None:
     with pytest.raises(ValueError, match=r'cors= takes origins such as https://app\.example\.com'):
         to_a2a(Agent('test'), access=Access(cors=[origin]))
 
@@ -243,7 +243,7 @@ def test_what_is_no_origin_is_refused(origin: str) -> None:
 
 
 @json_rpc('its media types are in test_http_json')
-async def test_no_answer_is_read_as_something_else_than_it_says() -> None:
+async def test_responses_are_json_or_event_streams_with_nosniff() -> None:
     async with serving(Agent('test')) as client:
         answers = [
             await client.post(send(parts=[{'text': '<script>alert(1)</script>'}])),
@@ -278,7 +278,7 @@ async def statuses(client: httpx.AsyncClient, *hosts: str, path: str = CARD) -> 
 
 @unversioned('no operation is called')
 @covers('`text/plain` from a foreign Origin')
-async def test_serve_answers_on_this_machine_for_this_machine_only() -> None:
+async def test_serve_on_localhost_refuses_foreign_hosts() -> None:
     async with served(to_a2a(Agent('test'))) as client:
         assert await statuses(client, 'evil.example', 'localhost', '127.0.0.1:8000') == [421, 200, 200]
         assert await statuses(client, 'evil.example', path=READY) == [421]
@@ -288,7 +288,7 @@ async def test_serve_answers_on_this_machine_for_this_machine_only() -> None:
 
 @unversioned('no operation is called')
 @pytest.mark.parametrize('mounted', [False, True])
-async def test_serve_answers_for_the_names_of_its_apps_and_those_that_it_is_given(mounted: bool) -> None:
+async def test_serve_accepts_allowed_hosts_of_app_and_argument(mounted: bool) -> None:
     app = to_a2a(Agent('test'), access=Access(allowed_hosts=['agent.example.com']))
     parent = Starlette(routes=[Mount('/joker', app)])
     path = f'/joker{CARD}' if mounted else CARD
@@ -299,12 +299,12 @@ async def test_serve_answers_for_the_names_of_its_apps_and_those_that_it_is_give
 
 
 @unversioned('no operation is called')
-async def test_serve_answers_for_every_name_on_an_address_that_others_reach() -> None:
+async def test_serve_on_public_address_accepts_every_host() -> None:
     async with served(to_a2a(Agent('test')), host='0.0.0.0', anonymous=True) as client:
         assert await statuses(client, 'agent.example.com') == [200]
 
 
 @unversioned('nothing is sent')
-def test_serve_refuses_what_is_no_name_of_a_host_before_it_listens() -> None:
+def test_serve_refuses_invalid_allowed_host_before_listening() -> None:
     with pytest.raises(ValueError, match='allowed_hosts='):
         serve(to_a2a(Agent('test')), allowed_hosts=['https://agent.example.com'])

@@ -42,7 +42,7 @@ def url_of(answer: Answer) -> str:
 
 
 @covers('card')
-async def test_the_card_says_who_the_agent_is_what_it_takes_and_what_it_returns() -> None:
+async def test_card_is_derived_from_agent_and_model() -> None:
     model = TestModel(profile=ModelProfile(supports_image_input=True, supports_document_input=False))
     agent = Agent(model, name='Weather Agent', description='Knows the weather.', output_type=[Weather, str])
     answer = await fetch(to_a2a(agent))
@@ -146,7 +146,7 @@ async def test_the_card_says_who_the_agent_is_what_it_takes_and_what_it_returns(
 
 
 @covers('card')
-async def test_an_agent_without_name_and_description_has_a_card_with_one_skill() -> None:
+async def test_unnamed_agent_has_card_with_default_skill() -> None:
     card = (await fetch(to_a2a(Agent('test')))).json
     assert (card['name'], card['description']) == ('test_card', 'An AI agent called test_card.')
     assert [(skill['id'], skill['name'], skill['description']) for skill in card['skills']] == [
@@ -167,9 +167,7 @@ async def test_an_agent_without_name_and_description_has_a_card_with_one_skill()
         ("poet = Agent('test', name='Ovid'); app = to_a2a(poet, name='Naso')", {'__name__': 'joker'}, 'Naso'),
     ],
 )
-async def test_an_agent_without_a_name_is_called_by_its_variable_or_module(
-    source: str, module: dict[str, Any], name: str
-) -> None:
+async def test_unnamed_agent_is_named_after_variable_or_module(source: str, module: dict[str, Any], name: str) -> None:
     exec(source, module := {'Agent': Agent, 'to_a2a': to_a2a, **module})
     assert (await fetch(module['app'])).json['name'] == name
 
@@ -184,16 +182,14 @@ async def test_an_agent_without_a_name_is_called_by_its_variable_or_module(
         (BinaryImage, ['image/jpeg', 'image/png', 'image/gif', 'image/webp']),
     ],
 )
-async def test_output_modes_follow_the_declared_type_of_the_agent_or_of_its_runs(
-    output_type: Any, modes: list[str]
-) -> None:
+async def test_output_modes_follow_output_type(output_type: Any, modes: list[str]) -> None:
     of_agent = (await fetch(to_a2a(Agent('test', output_type=output_type)))).json
     of_runs = (await fetch(to_a2a(Agent('test'), output_type=output_type))).json
     assert of_agent['defaultOutputModes'] == of_runs['defaultOutputModes'] == modes
 
 
 @covers('card')
-async def test_input_modes_follow_the_profile_of_the_model() -> None:
+async def test_input_modes_follow_model_profile() -> None:
     blind = TestModel(
         profile=ModelProfile(
             supports_image_input=False,
@@ -212,7 +208,7 @@ async def test_input_modes_follow_the_profile_of_the_model() -> None:
 
 
 @covers('card')
-async def test_the_card_holds_nothing_of_instructions_and_prompts() -> None:
+async def test_card_reveals_no_instructions_prompts_or_tools() -> None:
     agent = Agent('test', name='A', system_prompt='the first secret', instructions='the second secret')
 
     @agent.instructions
@@ -229,7 +225,7 @@ async def test_the_card_holds_nothing_of_instructions_and_prompts() -> None:
 
 
 @covers('card')
-async def test_the_card_needs_no_key_of_the_models_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_card_needs_no_provider_api_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv('OPENAI_API_KEY', raising=False)
     agent = Agent('openai:gpt-5.2', name='A', defer_model_check=True)
     assert (await fetch(to_a2a(agent))).json['name'] == 'A'
@@ -237,7 +233,7 @@ async def test_the_card_needs_no_key_of_the_models_provider(monkeypatch: pytest.
 
 
 @covers('card')
-async def test_a_card_that_has_not_changed_is_not_sent_again() -> None:
+async def test_unchanged_card_is_304_for_known_etag() -> None:
     app = to_a2a(Agent('test'))
     first = await fetch(app)
     tag = first.headers['etag']
@@ -254,13 +250,13 @@ async def test_a_card_that_has_not_changed_is_not_sent_again() -> None:
 
 
 @covers('card')
-async def test_another_card_has_another_tag() -> None:
+async def test_changed_card_has_new_etag() -> None:
     tags = {(await fetch(to_a2a(Agent('test'), version=version))).headers['etag'] for version in ('1', '2', '1')}
     assert len(tags) == 2
 
 
 @covers('card')
-async def test_the_head_of_a_card_is_that_of_the_card() -> None:
+async def test_head_of_card_has_headers_of_get() -> None:
     app = to_a2a(Agent('test'))
     whole, head = await fetch(app), await Client(app).get(CARD, method='HEAD')
     assert (head.status, head.body, head.headers) == (200, b'', whole.headers)
@@ -268,7 +264,7 @@ async def test_the_head_of_a_card_is_that_of_the_card() -> None:
 
 
 @covers('card')
-async def test_the_card_is_only_read() -> None:
+async def test_post_to_card_path_is_405() -> None:
     app = to_a2a(Agent('test'))
     assert (await Client(app).get(CARD, method='POST')).status == 405
 
@@ -277,7 +273,7 @@ async def test_the_card_is_only_read() -> None:
 
 
 @covers('card behind a proxy or mount')
-async def test_the_url_is_where_the_request_came_to() -> None:
+async def test_card_url_follows_scheme_and_host_of_request() -> None:
     app = to_a2a(Agent('test'))
     assert url_of(await fetch(app)) == 'http://testserver/'
 
@@ -289,7 +285,7 @@ async def test_the_url_is_where_the_request_came_to() -> None:
 
 
 @covers('card behind a proxy or mount')
-async def test_a_request_without_a_host_gets_the_address_of_the_server() -> None:
+async def test_card_url_without_host_header_is_server_address() -> None:
     app = to_a2a(Agent('test'))
     for port in (8001, 8002):
         exchange = Exchange(app, 'GET', CARD, {}, b'')
@@ -298,27 +294,27 @@ async def test_a_request_without_a_host_gets_the_address_of_the_server() -> None
 
 
 @covers('card behind a proxy or mount')
-async def test_the_url_holds_the_path_that_a_proxy_takes_away() -> None:
+async def test_card_url_includes_root_path_of_proxy() -> None:
     exchange = Exchange(to_a2a(Agent('test')), 'GET', f'/behind/proxy{CARD}', {}, b'')
     exchange.scope['root_path'] = '/behind/proxy'
     assert url_of(await exchange.answer()) == 'http://testserver/behind/proxy/'
 
 
 @covers('card behind a proxy or mount')
-async def test_the_url_holds_the_path_of_the_mount() -> None:
+async def test_card_url_includes_mount_path() -> None:
     parent = Starlette()
     mount(parent, '/agents/weather', to_a2a(Agent('test')))
     assert url_of(await fetch(parent, f'/agents/weather{CARD}')) == 'http://testserver/agents/weather/'
 
 
 @covers('card behind a proxy or mount')
-async def test_the_url_can_be_set() -> None:
+async def test_card_url_can_be_set() -> None:
     app = to_a2a(Agent('test'), url='https://public.example/agent')
     assert url_of(await fetch(app)) == 'https://public.example/agent'
 
 
 @covers('card behind a proxy or mount')
-async def test_forwarded_headers_count_only_from_a_trusted_proxy() -> None:
+async def test_forwarded_headers_need_a_trusted_proxy() -> None:
     app = to_a2a(Agent('test'))
     behind: Callable[[ASGIApp, str], ASGIApp] = cast('Any', ProxyHeadersMiddleware)  # types of its own
     forwarded = {'X_Forwarded_Proto': 'https', 'X_Forwarded_Host': 'evil.example', 'X_Forwarded_Prefix': '/evil'}

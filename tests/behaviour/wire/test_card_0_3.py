@@ -76,7 +76,7 @@ async def secured() -> Any:
 
 
 @covers('card', 'official `a2a-sdk` 1.x client')
-async def test_the_official_client_of_1_0_reads_of_the_card_what_is_of_1_0() -> None:
+async def test_official_1_0_sdk_parses_1_0_fields_of_card() -> None:
     json = await secured()
     plain = ParseDict(json, AgentCard(), ignore_unknown_fields=True)
     card = parse_agent_card(json)  # which prefers the fields of 0.3
@@ -137,7 +137,7 @@ async def test_the_official_client_of_1_0_reads_of_the_card_what_is_of_1_0() -> 
 
 
 @covers('card', 'official `a2a-sdk` 1.x client')
-async def test_the_official_client_of_1_0_takes_1_0_of_the_versions_on_the_card() -> None:
+async def test_official_1_0_client_chooses_version_1_0() -> None:
     app = to_a2a(Agent('test'))
     asked: list[tuple[str, str | None]] = []
 
@@ -157,7 +157,7 @@ async def test_the_official_client_of_1_0_takes_1_0_of_the_versions_on_the_card(
 
 
 @covers('card')
-async def test_a_client_of_0_3_reads_of_the_card_what_is_of_0_3() -> None:
+async def test_official_0_3_sdk_parses_0_3_fields_of_card() -> None:
     card = v0_3.AgentCard.model_validate(await secured())
     assert card.model_dump(mode='json', by_alias=True, exclude_none=True) == snapshot(
         {
@@ -203,7 +203,7 @@ async def test_a_client_of_0_3_reads_of_the_card_what_is_of_0_3() -> None:
 
 
 @covers('card')
-async def test_both_versions_say_the_same() -> None:
+async def test_card_says_the_same_in_both_versions() -> None:
     json = await secured()
     of_0_3 = MessageToDict(to_core_agent_card(v0_3.AgentCard.model_validate(json)))
     of_1_0 = MessageToDict(parse_agent_card(json))
@@ -225,7 +225,7 @@ async def test_both_versions_say_the_same() -> None:
 
 
 @covers('card', 'card behind a proxy or mount')
-async def test_fasta2as_client_takes_the_url_of_the_card() -> None:
+async def test_fasta2a_client_uses_url_of_card() -> None:
     parent = Starlette()
     mount(parent, '/agents/weather', to_a2a(Agent('test'), security_schemes=SCHEMES))
     card = agent_card_ta.validate_python((await fetch(parent, f'/agents/weather{CARD}')).json)
@@ -235,7 +235,7 @@ async def test_fasta2as_client_takes_the_url_of_the_card() -> None:
 
 
 @covers('card')
-async def test_fasta2a_cannot_read_the_security_requirements_of_a2a_1_0() -> None:
+async def test_fasta2a_cannot_parse_1_0_security_requirements() -> None:
     with pytest.raises(
         ValidationError, match=r'securityRequirements\.0\.schemes\.oauth\n  Input should be a valid list'
     ):
@@ -243,7 +243,7 @@ async def test_fasta2a_cannot_read_the_security_requirements_of_a2a_1_0() -> Non
 
 
 @covers('card')
-async def test_the_versions_on_the_card_are_those_that_are_served_over_each_binding() -> None:
+async def test_card_declares_versions_served_by_each_binding() -> None:
     app = to_a2a(Agent('test'))
     card = (await fetch(app)).json
     served: list[tuple[str, str]] = []

@@ -108,7 +108,7 @@ NUMBER = {
 
 
 @covers('card')
-async def test_the_card_declares_the_schemas_of_input_and_output() -> None:
+async def test_card_declares_input_and_output_schemas() -> None:
     async with serving(Agent('test', output_type=Plan), messages=Messages(input_type=Trip)) as client:
         card = (await client.get(CARD)).json
     assert declared(card) == [
@@ -123,7 +123,7 @@ async def test_the_card_declares_the_schemas_of_input_and_output() -> None:
 
 @covers('card')
 @pytest.mark.parametrize('agent', [Agent('test', output_type=Plan), Agent('test', output_type=deep(31))])
-async def test_official_clients_of_both_versions_read_the_schemas(agent: Agent[Any, Any]) -> None:
+async def test_official_clients_read_schemas_on_card(agent: Agent[Any, Any]) -> None:
     async with serving(agent, messages=Messages(input_type=Trip)) as client:
         card = (await client.get(CARD)).json
     [wanted] = declared(card)
@@ -150,7 +150,7 @@ OUTPUTS: dict[str, tuple[Any, Any]] = {
 @covers('card')
 @pytest.mark.filterwarnings('ignore:Could not generate return schema')
 @pytest.mark.parametrize(('output_type', 'schema'), OUTPUTS.values(), ids=OUTPUTS)
-async def test_the_output_schema_is_that_of_the_data(output_type: Any, schema: Any) -> None:
+async def test_output_schema_covers_data_types_only(output_type: Any, schema: Any) -> None:
     async def unknown() -> Unknown:
         return Unknown()
 
@@ -159,7 +159,7 @@ async def test_the_output_schema_is_that_of_the_data(output_type: Any, schema: A
 
 
 @covers('card')
-async def test_several_types_of_data_are_alternatives() -> None:
+async def test_output_schema_of_several_types_is_any_of() -> None:
     assert (await params(Agent('test', output_type=[Plan, Trip]))) == {
         'outputSchema': {
             'anyOf': [{'$ref': '#/$defs/Plan'}, {'$ref': '#/$defs/Trip'}],
@@ -169,7 +169,7 @@ async def test_several_types_of_data_are_alternatives() -> None:
 
 
 @covers('card')
-async def test_a_schema_that_no_client_would_read_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+async def test_oversized_or_deep_schema_is_omitted_with_warning(caplog: pytest.LogCaptureFixture) -> None:
     class Wordy(BaseModel):
         text: str = Field(description='x' * 40_000)
 
@@ -182,7 +182,7 @@ async def test_a_schema_that_no_client_would_read_is_left_out(caplog: pytest.Log
 
 
 @covers('card')
-async def test_tools_as_skills_have_the_schemas_of_their_arguments() -> None:
+async def test_tool_skills_have_argument_schemas() -> None:
     agent = desk()
     assert await params(agent, skills=tool_skills(agent)) == {'skills': {'order_state': NUMBER, 'refund': NUMBER}}
     # A message always has the data of the declared type.
@@ -191,7 +191,7 @@ async def test_tools_as_skills_have_the_schemas_of_their_arguments() -> None:
 
 
 @covers('card')
-async def test_the_extended_card_has_the_schemas_of_its_own_skills() -> None:
+async def test_extended_card_has_schemas_of_its_skills() -> None:
     agent = desk()
     key = {'X-API-Key': 'the-key-of-ann-1234'}
     options: dict[str, Any] = {
@@ -221,7 +221,7 @@ async def test_the_extended_card_has_the_schemas_of_its_own_skills() -> None:
 # The client.
 
 
-async def test_the_client_reads_the_schemas_and_makes_a_type() -> None:
+async def test_client_reads_schemas_and_builds_output_type() -> None:
     async with serving(Agent('test', output_type=Plan), messages=Messages(input_type=Trip)) as client:
         async with A2AClient(client.app) as remote:
             assert await remote.input_schema() == Trip.model_json_schema()
@@ -232,7 +232,7 @@ async def test_the_client_reads_the_schemas_and_makes_a_type() -> None:
     assert ended.output == {'lines': ['a']}
 
 
-async def test_the_client_of_an_agent_for_text_has_no_schemas() -> None:
+async def test_client_finds_no_schemas_on_text_agent() -> None:
     async with A2AClient(Agent('test', name='plain')) as remote:
         assert (await remote.input_schema(), await remote.output_schema()) == (None, None)
         with pytest.raises(CardRefused, match=r'The agent card of plain declares no outputSchema\.'):
@@ -257,7 +257,7 @@ def hostile(schema: Any, **more: Any) -> Target:
 
 
 @pytest.mark.parametrize(('schema', 'fault'), HOSTILE.values(), ids=HOSTILE)
-async def test_a_hostile_schema_on_a_card_is_a_clear_error(schema: Any, fault: str) -> None:
+async def test_client_refuses_hostile_card_schema(schema: Any, fault: str) -> None:
     client = A2AClient(hostile(schema))
     for read in (client.input_schema, client.output_schema, client.output_type):
         with pytest.raises(CardRefused) as refused:
@@ -266,14 +266,14 @@ async def test_a_hostile_schema_on_a_card_is_a_clear_error(schema: Any, fault: s
         assert fault in str(refused.value)
 
 
-async def test_a_recursive_schema_is_read_but_makes_no_type() -> None:
+async def test_recursive_schema_is_read_but_builds_no_type() -> None:
     client = A2AClient(hostile(CIRCLE))
     assert await client.input_schema() == {'type': 'object', **CIRCLE}
     with pytest.raises(CardRefused, match='recursion is not supported'):
         await client.output_type()
 
 
-async def test_skills_of_another_form_are_ignored() -> None:
+async def test_client_ignores_malformed_skill_schemas() -> None:
     schema = {'type': 'object'}
     client = A2AClient(
         hostile(schema, skills={'a': 1, 'b': {}, 'c': {'inputSchema': {'type': 'object', 'title': 'c'}}})

@@ -55,7 +55,7 @@ def card_of(answer: Answer) -> dict[str, Any]:
     return card
 
 
-async def test_callers_that_are_known_read_more_of_the_agent() -> None:
+async def test_extended_card_mapping_adds_skills_and_replaces_fields() -> None:
     more = {'skills': [DEPLOY], 'description': 'Does more.'}
     async with serving(Agent('test', name='agent'), auth=AUTH, access=Access(extended_card=more)) as client:
         public = (await client.get(CARD)).json
@@ -66,7 +66,7 @@ async def test_callers_that_are_known_read_more_of_the_agent() -> None:
     assert card == {**public, 'skills': card['skills'], 'description': 'Does more.'}
 
 
-async def test_a_function_makes_a_card_for_each_caller() -> None:
+async def test_function_makes_extended_card_per_caller() -> None:
     async def make(caller: Caller, card: AgentCard) -> Mapping[str, Any] | None:
         description = f'{card["description"]} Yours, {caller.tenant}/{caller.id}.'
         card['skills'].clear()  # its own copy
@@ -85,7 +85,7 @@ async def test_a_function_makes_a_card_for_each_caller() -> None:
     assert (none.code, none.reason) == (-32007, 'EXTENDED_AGENT_CARD_NOT_CONFIGURED')
 
 
-async def test_a_plain_function_may_return_the_whole_card() -> None:
+async def test_sync_function_may_return_whole_extended_card() -> None:
     def make(caller: Caller, card: AgentCard) -> AgentCard:
         return {**card, 'name': caller.id, 'skills': [DEPLOY]}
 
@@ -98,7 +98,7 @@ async def test_a_plain_function_may_return_the_whole_card() -> None:
 
 
 @pytest.mark.parametrize('headers', [{}, {'X-API-Key': 'wrong'}], ids=['none', 'wrong'])
-async def test_nobody_else_reads_it(headers: dict[str, str]) -> None:
+async def test_extended_card_without_valid_credentials_is_401(headers: dict[str, str]) -> None:
     async with serving(Agent('test'), auth=AUTH, access=Access(extended_card={'description': 'A secret.'})) as client:
         answer = await client.post(rpc('GetExtendedAgentCard'), headers)
     refusal(answer, status=401, id=None)
@@ -106,7 +106,7 @@ async def test_nobody_else_reads_it(headers: dict[str, str]) -> None:
     assert b'secret' not in answer.body
 
 
-async def test_it_may_need_a_scope() -> None:
+async def test_extended_card_is_refused_without_required_scope() -> None:
     async with serving(
         Agent('test'),
         auth=AUTH,
@@ -118,7 +118,7 @@ async def test_it_may_need_a_scope() -> None:
 
 
 @pytest.mark.parametrize('scopes', [{'GetExtendedAgentCard': 'cards'}, {'*': 'cards'}], ids=['own', 'all'])
-async def test_an_anonymous_caller_is_asked_for_credentials_before_scopes(scopes: dict[str, str]) -> None:
+async def test_anonymous_caller_gets_401_before_scope_check(scopes: dict[str, str]) -> None:
     def everybody(request: Request) -> Caller:
         return Caller(id=request.headers.get('x-caller', ''))
 
@@ -131,14 +131,14 @@ async def test_an_anonymous_caller_is_asked_for_credentials_before_scopes(scopes
     assert b'secret' not in anonymous.body + bob.body
 
 
-async def test_an_agent_without_one_says_so_in_the_words_of_the_version() -> None:
+async def test_missing_extended_card_is_error_of_request_version() -> None:
     async with untouched() as client:
         error = refusal(await client.post(rpc('GetExtendedAgentCard')))
     expected = (-32007, 'This agent has no extended agent card') if spoken().version == '0.3' else None
     assert (error.code, error.message) == (expected or (-32004, 'This agent has no extended agent card.'))
 
 
-async def test_nobody_on_the_way_keeps_it_for_others() -> None:
+async def test_extended_card_response_is_private_no_cache() -> None:
     async with serving(Agent('test'), auth=AUTH, access=Access(extended_card={'version': '2'})) as client:
         answer = await extended(client, ANN)
     assert answer.headers['cache-control'] == 'private, no-cache'
@@ -147,7 +147,7 @@ async def test_nobody_on_the_way_keeps_it_for_others() -> None:
 
 
 @unversioned('JSON-RPC has POST only')
-async def test_a_browser_that_has_it_already_is_told_so() -> None:
+async def test_extended_card_etag_is_valid_per_caller() -> None:
     async with serving(
         Agent('test'), auth=AUTH, access=Access(extended_card=lambda caller, card: {'version': caller.id})
     ) as client:
@@ -163,7 +163,9 @@ async def test_a_browser_that_has_it_already_is_told_so() -> None:
 @pytest.mark.parametrize(
     'said', [{'skills': 'none'}, {'version': ''}, {'capabilities': {}}, {'supported_interfaces': []}]
 )
-async def test_what_is_no_card_is_an_error_of_the_server(said: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_extended_card_from_function_is_internal_error(
+    said: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     async with serving(Agent('test'), auth=AUTH, access=Access(extended_card=lambda caller, card: said)) as client:
         error = refusal(await extended(client, ANN))
     assert (error.code, error.message) == (-32603, spoken().text('Internal error.'))
@@ -186,19 +188,19 @@ async def test_what_is_no_card_is_an_error_of_the_server(said: Any, caplog: pyte
         ),
     ],
 )
-def test_what_everybody_would_read_is_checked_at_once(said: Any, message: str) -> None:
+def test_invalid_extended_card_mapping_is_refused_at_startup(said: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         to_a2a(Agent('test'), auth=AUTH, access=Access(extended_card=said))
 
 
 @unversioned('it is refused before anything is served')
-def test_it_needs_a_way_to_know_callers() -> None:
+def test_extended_card_needs_auth() -> None:
     with pytest.raises(TypeError, match=r'Access\.extended_card needs auth='):
         to_a2a(Agent('test'), access=Access(extended_card={'version': '2'}))
 
 
 @only('1.0', '0.3 has no such reason')
-async def test_it_is_declared_only_if_there_is_one() -> None:
+async def test_extended_card_is_declared_only_if_configured() -> None:
     async with serving(Agent('test'), auth=AUTH) as client:
         error = refusal(await extended(client, ANN))
         card = (await client.get(CARD)).json
@@ -221,7 +223,7 @@ def undocumented() -> str:
 
 
 @unversioned('the card is the same for all')
-async def test_tools_are_skills_only_if_they_are_asked_for() -> None:
+async def test_tools_become_skills_only_on_request() -> None:
     agent = Agent('test', toolsets=[TOOLS.prefixed('weather'), ExternalToolset([])])
     plain = (await Client(to_a2a(agent)).get(CARD)).json
     told = (await Client(to_a2a(agent, skills=tool_skills(agent))).get(CARD)).json
@@ -249,7 +251,7 @@ class Logging(WrapperToolset[Any]):
     """Keeps the tools."""
 
 
-async def test_skills_have_the_names_that_the_model_sees() -> None:
+async def test_skill_ids_are_tool_names_seen_by_model() -> None:
     def forecast() -> str:
         return ''
 
@@ -269,7 +271,7 @@ async def test_skills_have_the_names_that_the_model_sees() -> None:
     assert [skill['id'] for skill in tool_skills(agent)] == ['x_eu_forecast', 'news', 'logged']
 
 
-def test_options_name_the_tools_that_the_model_sees() -> None:
+def test_hide_arguments_takes_tool_names_seen_by_model() -> None:
     def forecast() -> str:
         return ''
 

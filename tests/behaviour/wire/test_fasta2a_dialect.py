@@ -79,7 +79,7 @@ def scrubbed(value: Any) -> Any:
 
 
 @covers(ROW)
-async def test_a_message_is_answered_at_once_with_a_submitted_task() -> None:
+async def test_send_returns_submitted_task_at_once() -> None:
     stage = Stage()
     async with calling(stage.agent) as (client, other):
         task = task_of(await client.send_message(said()))
@@ -109,7 +109,7 @@ class Profile(BaseModel):
 
 
 @covers(ROW)
-async def test_data_is_a_part_with_its_schema_as_its_only_metadata() -> None:
+async def test_data_part_has_only_schema_as_metadata() -> None:
     agent = Agent(TestModel(custom_output_args={'name': 'John', 'age': 30}), output_type=Profile)
     async with calling(agent) as (client, other):
         task = await done(client, other, said())
@@ -154,7 +154,7 @@ async def test_data_is_a_part_with_its_schema_as_its_only_metadata() -> None:
 
 
 @covers(ROW)
-async def test_text_is_a_bare_text_part_of_the_artifact_and_of_the_answer_in_the_history() -> None:
+async def test_text_parts_have_no_field_besides_text() -> None:
     async def think(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[ThinkingPart('SECRET'), TextPart("Here's my response")])
 
@@ -179,7 +179,7 @@ async def test_text_is_a_bare_text_part_of_the_artifact_and_of_the_answer_in_the
         Part(data=[1, None]),
     ],
 )
-async def test_files_and_data_that_are_sent_are_in_the_history_as_they_were(part: Part) -> None:
+async def test_sent_files_and_data_are_unchanged_in_history(part: Part) -> None:
     async with calling(Agent(TestModel())) as (client, other):
         task = await done(client, other, said(part))
     assert task['status']['state'] == 'completed'
@@ -187,7 +187,7 @@ async def test_files_and_data_that_are_sent_are_in_the_history_as_they_were(part
 
 
 @covers(ROW)
-async def test_a_file_of_the_agents_has_its_media_type() -> None:
+async def test_output_file_has_media_type_and_name() -> None:
     def picture(city: str) -> BinaryImage:
         return BinaryImage(PNG, media_type='image/png', identifier='sun')
 
@@ -199,7 +199,7 @@ async def test_a_file_of_the_agents_has_its_media_type() -> None:
 
 
 @covers(ROW)
-async def test_a_task_of_another_version_is_shown_to_its_client_too() -> None:
+async def test_client_reads_task_made_in_other_version() -> None:
     def draw() -> BinaryImage:
         return BinaryImage(PNG, media_type='image/png')
 
@@ -211,7 +211,7 @@ async def test_a_task_of_another_version_is_shown_to_its_client_too() -> None:
     assert artifact['parts'][0].get('raw') == b64encode(PNG).decode()
 
 
-async def test_a_conversation_goes_on_in_its_context() -> None:
+async def test_message_continues_conversation_of_context() -> None:
     async with calling(Agent(FunctionModel(heard))) as (client, other):
         first = await done(client, other, said(Part(text='one')))
         second = await done(client, other, said(Part(text='two'), context_id=first['context_id']))
@@ -220,7 +220,7 @@ async def test_a_conversation_goes_on_in_its_context() -> None:
 
 
 @covers(ROW)
-async def test_a_run_that_fails_is_a_failed_task() -> None:
+async def test_failed_run_is_a_failed_task() -> None:
     async def fail(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         raise RuntimeError('SECRET')
 
@@ -231,7 +231,7 @@ async def test_a_run_that_fails_is_a_failed_task() -> None:
 
 
 @covers(ROW)
-async def test_a_task_that_there_is_not_is_what_its_client_reads() -> None:
+async def test_unknown_task_is_task_not_found_error() -> None:
     async with calling(Agent('test')) as (client, _):
         got = await client.get_task('nope')
     # Nothing tells whose task it would have been, and 0.3's error is FastA2A's to the letter.
@@ -246,7 +246,7 @@ async def streamed(client: A2AClient, message: Message) -> list[StreamResponse]:
 
 
 @covers(ROW)
-async def test_the_answer_streams_as_appended_chunks_and_comes_whole_as_the_last() -> None:
+async def test_stream_appends_chunks_and_ends_with_whole_text() -> None:
     async def words(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
         for word in ('hello ', 'streaming ', 'world'):
             yield word
@@ -279,7 +279,7 @@ async def test_the_answer_streams_as_appended_chunks_and_comes_whole_as_the_last
 
 
 @covers(ROW)
-async def test_the_answer_of_a_model_that_cannot_stream_comes_whole() -> None:
+async def test_model_without_streaming_sends_whole_text() -> None:
     async with calling(Agent(FunctionModel(heard))) as (client, _):
         events = await streamed(client, said(Part(text='plain answer')))
     chunks = [event['artifact_update'] for event in events if 'artifact_update' in event]
@@ -294,9 +294,7 @@ async def test_the_answer_of_a_model_that_cannot_stream_comes_whole() -> None:
 
 @covers(ROW)
 @pytest.mark.parametrize(('prompt', 'state'), [('book', 'input-required'), ('pay', 'auth-required')])
-async def test_a_stream_ends_when_the_task_waits_and_following_it_again_shows_it_and_ends(
-    prompt: str, state: str
-) -> None:
+async def test_stream_and_resubscription_end_at_waiting_task(prompt: str, state: str) -> None:
     async with calling(AGENT) as (client, other):
         events = await streamed(client, said(Part(text=prompt)))
         assert 'task' in events[0]
@@ -336,7 +334,7 @@ async def unnamed(agent: AbstractAgent[Any, Any], **options: Any) -> AsyncGenera
 
 
 @pytest.mark.parametrize('kind', [{}, {'kind': 'text'}], ids=['fasta2a', '0.3'])
-async def test_a_task_is_shown_in_the_dialect_that_it_was_made_in(kind: dict[str, str]) -> None:
+async def test_task_is_returned_in_dialect_of_its_message(kind: dict[str, str]) -> None:
     async with unnamed(Agent(TestModel(custom_output_text='It is sunny.'))) as client:
         sent = bare()
         sent['parts'] = [kind | {'text': 'hello'}]
@@ -354,7 +352,7 @@ async def test_a_task_is_shown_in_the_dialect_that_it_was_made_in(kind: dict[str
 
 
 @pytest.mark.parametrize('kind', [{}, {'kind': 'text'}], ids=['fasta2a', '0.3'])
-async def test_a_running_task_is_followed_and_canceled_in_the_dialect_that_it_was_made_in(kind: dict[str, str]) -> None:
+async def test_cancel_returns_task_in_dialect_of_its_message(kind: dict[str, str]) -> None:
     stage = Stage()
     async with unnamed(stage.agent) as client:
         sent = bare()
@@ -368,7 +366,7 @@ async def test_a_running_task_is_followed_and_canceled_in_the_dialect_that_it_wa
     assert canceled['history'][0]['parts'] == sent['parts']
 
 
-async def test_tasks_are_listed_by_its_own_method() -> None:
+async def test_tasks_list_returns_tasks_by_status() -> None:
     async with unnamed(Agent(TestModel(custom_output_text='It is sunny.'))) as client:
         await post(client, 'message/send', message=bare(), configuration={'blocking': True})
         page = (await post(client, 'tasks/list', includeArtifacts=True, status='completed'))['result']
@@ -378,7 +376,7 @@ async def test_tasks_are_listed_by_its_own_method() -> None:
 
 
 @pytest.mark.parametrize('blocking', [True, False, None])
-async def test_a_message_waits_only_if_it_is_told_to(blocking: bool | None) -> None:
+async def test_send_blocks_only_on_request(blocking: bool | None) -> None:
     stage = Stage()
     if blocking:
         stage.open('hello')
@@ -392,13 +390,13 @@ async def test_a_message_waits_only_if_it_is_told_to(blocking: bool | None) -> N
 
 
 @pytest.mark.parametrize('method', ['tasks/pushNotification/set', 'tasks/pushNotification/get'])
-async def test_push_notifications_are_refused_by_its_own_names(method: str) -> None:
+async def test_push_config_methods_are_unsupported_by_default(method: str) -> None:
     async with unnamed(Agent('test')) as client:
         error = (await post(client, method, id='t'))['error']
     assert (error['code'], error['message']) == (-32003, 'Push notification not supported')
 
 
-async def test_wrong_params_are_named_in_the_data_of_its_own_error() -> None:
+async def test_invalid_params_error_names_field_in_data() -> None:
     async with unnamed(Agent('test')) as client:
         error = (await post(client, 'message/send', message=bare() | {'role': 'agent'}))['error']
     assert error == snapshot(
@@ -420,7 +418,7 @@ def asks(*extensions: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize('method', ['message/send', 'message/stream'])
-async def test_the_answer_names_the_extensions_that_are_active(method: str) -> None:
+async def test_response_header_names_active_extensions(method: str) -> None:
     extensions = [AgentExtension(uri=TRACE), AgentExtension(uri=CITATIONS)]
     async with unnamed(Agent('test'), extensions=extensions) as client:
         active = await client.post(body(method, message=bare()), asks(UNKNOWN, CITATIONS))
@@ -429,7 +427,7 @@ async def test_the_answer_names_the_extensions_that_are_active(method: str) -> N
     assert A2A_EXTENSIONS_HEADER.lower() not in without.headers
 
 
-async def test_a_message_without_an_extension_that_the_agent_requires_is_refused_and_a_read_is_not() -> None:
+async def test_required_extension_is_checked_for_messages_only() -> None:
     extensions = [AgentExtension(uri=CITATIONS, required=True), AgentExtension(uri=TRACE)]
     app = to_a2a(Agent('test'), extensions=extensions)
     client = Client(app)

@@ -74,7 +74,7 @@ def mangled(draw: st.DrawFn) -> bytes:
 @pytest.mark.parametrize('round_', range(5 if LONG else 1))
 @drawn(size(15, 40), 200)
 @given(requests=st.lists(st.tuples(changed().map(written) | mangled(), headers), min_size=10, max_size=10))
-async def test_changed_requests_are_served_or_refused_without_a_trace(
+async def test_refused_fuzzed_json_rpc_requests_store_nothing(
     round_: int, requests: list[tuple[bytes, dict[str, str]]]
 ) -> None:
     app = to_a2a(Agent('test'), **EVERYTHING)
@@ -98,7 +98,7 @@ async def test_changed_requests_are_served_or_refused_without_a_trace(
 @drawn(size(50, 200), 1_000)
 @given(requests=st.fixed_dictionaries({version: changed(version) for version in DIALECTS}))
 @json_rpc('the requests are JSON-RPC')
-async def test_a_changed_request_of_a_version_is_answered_in_that_version(requests: dict[str, Any]) -> None:
+async def test_fuzzed_request_is_answered_in_its_version(requests: dict[str, Any]) -> None:
     speaks = spoken()
     request = requests[speaks.version]
     names = {speaks.method(name): name for name in OPERATIONS}
@@ -118,7 +118,7 @@ async def test_a_changed_request_of_a_version_is_answered_in_that_version(reques
 @unversioned('no version is named')
 @drawn(size(100, 300), 1_000)
 @given(body=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
-async def test_any_bytes_are_refused(body: bytes) -> None:
+async def test_random_bytes_are_refused(body: bytes) -> None:
     app = to_a2a(Agent('test'))
     async with lifespan(app):
         answer = await Exchange(app, 'POST', '/', {'Content-Type': 'application/json'}, body).answer()
@@ -232,7 +232,7 @@ def check(answer: Answer) -> bool:
 @pytest.mark.parametrize('round_', range(5 if LONG else 1))
 @drawn(size(15, 40), 200)
 @given(requests=st.lists(messages() | anything, min_size=10, max_size=10))
-async def test_any_requests_are_served_or_refused_without_a_trace(round_: int, requests: list[Sent]) -> None:
+async def test_refused_fuzzed_http_json_requests_store_nothing(round_: int, requests: list[Sent]) -> None:
     app = to_a2a(Agent('test'), **EVERYTHING)
     async with lifespan(app), asyncio.timeout(LIMIT):
         before = await stored(app)
@@ -276,7 +276,7 @@ def random_request(chance: random.Random) -> tuple[str, str, dict[str, str], byt
 
 
 @unversioned('requests of all versions and bindings are mixed')
-async def test_the_server_does_not_grow_with_what_is_sent() -> None:
+async def test_memory_does_not_grow_with_requests() -> None:
     app = to_a2a(
         Agent('test'),
         auth=[BearerAuth({ANN: 'ann'}), APIKeyAuth({ANN: 'ann'}, query='key')],

@@ -150,7 +150,7 @@ async def test_a_hostile_request_is_refused(subtests: pytest.Subtests) -> None:
 
 
 @unversioned("it is FastA2A's dialect")
-async def test_a_hostile_request_is_refused_in_fasta2as_dialect_too(subtests: pytest.Subtests) -> None:
+async def test_hostile_request_is_refused_in_fasta2a_dialect(subtests: pytest.Subtests) -> None:
     await refuse_corpus('fasta2a', subtests)
 
 
@@ -165,7 +165,7 @@ async def refuse_corpus(dialect: str, subtests: pytest.Subtests) -> None:
 
 @pytest.mark.slow
 @unversioned('one dialect tells')
-async def test_refused_requests_leave_nothing_in_memory() -> None:
+async def test_refused_requests_do_not_leak_memory() -> None:
     headers = {'Content-Type': 'application/json'}
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     async with untouched() as client:
@@ -189,7 +189,7 @@ CHARSETS = [
 ]
 
 
-async def test_a_file_is_read_in_no_charset_that_is_costly_or_gives_what_is_no_text(subtests: pytest.Subtests) -> None:
+async def test_file_with_unsafe_charset_is_refused(subtests: pytest.Subtests) -> None:
     raw = b64encode(b'a-' + b'8' * 300_000 + b'+2AA-\\ud800').decode()
     async with untouched() as client:
         for charset in CHARSETS:
@@ -213,7 +213,7 @@ async def test_a_file_is_read_in_no_charset_that_is_costly_or_gives_what_is_no_t
         {'messageId': '💩' * 256, 'contextId': '\uffff'},
     ],
 )
-async def test_an_id_is_a_text_like_any_other(odd: dict[str, str]) -> None:
+async def test_special_characters_in_ids_are_plain_text(odd: dict[str, str]) -> None:
     async with serving(Agent('test')) as client:
         task = await client.send(message(**odd))
         assert await client.get_task(task['id']) == task
@@ -239,7 +239,7 @@ ALIKE = [
 """Pairs that some comparison takes for the same."""
 
 
-async def test_ids_that_look_alike_are_different_ones(subtests: pytest.Subtests) -> None:
+async def test_similar_ids_are_distinct(subtests: pytest.Subtests) -> None:
     for pair in ALIKE:
         with subtests.test(str(pair)):
             async with serving(Agent('test')) as client:
@@ -268,7 +268,7 @@ CALLERS_ALIKE = [
 
 
 @unversioned('it is about callers')
-async def test_callers_that_look_alike_are_different_ones(subtests: pytest.Subtests) -> None:
+async def test_similar_callers_are_distinct(subtests: pytest.Subtests) -> None:
     for pair in CALLERS_ALIKE:
         with subtests.test(ascii(pair)):
             async with serving(Agent('test'), auth=named) as client:
@@ -284,7 +284,7 @@ OTHER_SPELLINGS: list[Callable[[str], str]] = [str.upper, '{} '.format, '{}/'.fo
 
 
 @pytest.mark.parametrize('change', OTHER_SPELLINGS)
-async def test_a_task_is_known_by_exactly_its_id(change: Callable[[str], str]) -> None:
+async def test_altered_task_id_is_not_found(change: Callable[[str], str]) -> None:
     async with serving(Agent('test')) as client:
         task = await client.send()
         answer = await client.post(rpc('GetTask', {'id': change(task['id'])}))
@@ -295,7 +295,7 @@ async def test_a_task_is_known_by_exactly_its_id(change: Callable[[str], str]) -
 
 
 @json_rpc('the members are of the envelope')
-async def test_of_members_that_are_there_twice_the_last_is_checked_and_stored() -> None:
+async def test_last_duplicate_json_member_is_checked_and_stored() -> None:
     body = send(messageId='last-message-id', parts=[{'text': 'last'}])
     body = body.replace(b'"text": "last"', b'"text": "first", "text": "last"')
     body = body.replace(b'"messageId": ', b'"messageId": "first-message-id", "messageId": ')
@@ -313,7 +313,7 @@ async def test_of_members_that_are_there_twice_the_last_is_checked_and_stored() 
     ('methods', 'code'),
     [(('message/send', 'GetTask'), -32001), (('SendMessage', 'tasks/get'), -32001), (('GetTask', 'nothing'), -32601)],
 )
-async def test_the_last_method_decides_the_version_too(methods: tuple[str, str], code: int) -> None:
+async def test_last_duplicate_method_decides_version(methods: tuple[str, str], code: int) -> None:
     first, last = (json.dumps(method).encode() for method in methods)
     body = b'{"jsonrpc":"2.0","id":1,"method":%s,"params":{"id":"t"},"method":%s}' % (first, last)
     async with untouched() as client:
@@ -355,7 +355,7 @@ ECHOED = [
 ]
 
 
-async def test_what_a_header_says_never_gets_into_the_headers_of_the_answer(subtests: pytest.Subtests) -> None:
+async def test_request_headers_are_not_reflected_in_response_headers(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
         for name, evil, method in product(ECHOED, EVIL, ('GetTask', 'SubscribeToTask')):
             with subtests.test(f'{method}, {name}: {evil[:20]!a}'):
@@ -369,7 +369,7 @@ async def test_what_a_header_says_never_gets_into_the_headers_of_the_answer(subt
 @pytest.mark.parametrize(
     'query', ['A2A-Version=EVIL%0d%0aSet-Cookie:a', 'A2A-Version=%ff', 'A2A-Version=1.0&A2A-Version=0.3', '&' * 5_000]
 )
-async def test_what_a_query_says_never_gets_into_the_headers_of_the_answer(query: str) -> None:
+async def test_query_is_not_reflected_in_response_headers(query: str) -> None:
     async with untouched() as client:
         headers = {'Content-Type': 'application/json'}
         answer = await Exchange(client.app, 'POST', f'/?{query}', headers, rpc('GetTask', {'id': 't'})).answer()
@@ -389,7 +389,7 @@ OTHER_PATHS = [
 
 
 @unversioned('no operation is called')
-async def test_there_is_nothing_at_other_paths(subtests: pytest.Subtests) -> None:
+async def test_hostile_paths_serve_nothing(subtests: pytest.Subtests) -> None:
     methods = ['GET', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT', 'G\0T']
     async with untouched() as client:
         for path, method in product(OTHER_PATHS, methods):
@@ -403,7 +403,7 @@ MADE_UP_TASK_IDS = ['nul\0', '\ud800', 'x' * 257, 7, None, ['t']]
 
 
 @only('1.0', '0.3 has no lists')
-async def test_a_page_token_that_somebody_made_up_is_refused(subtests: pytest.Subtests) -> None:
+async def test_forged_page_token_is_refused(subtests: pytest.Subtests) -> None:
     """Whoever knows how tokens are made may make one; what it holds is checked all the same."""
     async with serving(Agent('test')) as client:
         for _ in range(2):

@@ -52,7 +52,7 @@ def upload(app: ASGIApp, headers: Mapping[str, str] | None = None) -> Upload:
 
 @covers('50 MB body')
 @json_rpc('the bodies are JSON-RPC')
-async def test_a_body_that_is_declared_too_large_is_refused_before_it_is_read() -> None:
+async def test_oversized_content_length_is_refused_unread() -> None:
     async with untouched() as client:
         exchange = upload(client.app, {**client.headers, 'Content-Length': '50000000'})
         error = refusal(await exchange.answer(), status=413, id=None)
@@ -62,7 +62,7 @@ async def test_a_body_that_is_declared_too_large_is_refused_before_it_is_read() 
 
 @covers('50 MB body')
 @json_rpc('the bodies are JSON-RPC')
-async def test_a_body_that_goes_over_the_limit_is_read_no_further() -> None:
+async def test_chunked_body_is_not_read_past_limit() -> None:
     async with untouched() as client:
         exchange = upload(client.app, client.headers)
         refusal(await exchange.answer(), status=413, id=None)
@@ -71,7 +71,7 @@ async def test_a_body_that_goes_over_the_limit_is_read_no_further() -> None:
 
 @covers('50 MB body')
 @json_rpc('the bodies are JSON-RPC')
-async def test_the_limit_of_a_body_can_be_set() -> None:
+async def test_body_limit_is_configurable() -> None:
     body = rpc('GetTask', {'id': 't'})
     async with untouched(limits=Limits(body=len(body))) as client:
         fits = await client.post(body)
@@ -92,7 +92,7 @@ async def test_the_limit_of_a_body_can_be_set() -> None:
     ],
 )
 @json_rpc('HTTP+JSON takes one more media type')
-async def test_a_web_page_cannot_make_a_visitor_run_the_agent(content_type: str | None) -> None:
+async def test_cross_origin_post_without_json_type_is_refused(content_type: str | None) -> None:
     headers = {'Origin': 'https://evil.example'} | ({'Content-Type': content_type} if content_type else {})
     async with untouched() as client:
         answer = await Exchange(client.app, 'POST', '/', client.headers | headers, send()).answer()
@@ -114,13 +114,13 @@ async def test_a_compressed_body_is_refused(encoding: str) -> None:
 
 
 @pytest.mark.parametrize('encoding', ['', ' Identity '])
-async def test_a_body_that_is_not_compressed_may_say_so(encoding: str) -> None:
+async def test_identity_content_encoding_is_accepted(encoding: str) -> None:
     async with serving(Agent('test')) as client:
         assert (await client.post(send(), {'Content-Encoding': encoding})).status == 200
 
 
 @unversioned('the paths of both bindings')
-async def test_compressed_bodies_over_a_connection() -> None:
+async def test_refused_compressed_body_closes_connection() -> None:
     body, headers = gzip.compress(b'{}'), {'Content-Type': 'application/json', 'Content-Encoding': 'gzip'}
     with serve(Agent('test')) as server:
         async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=LIMIT) as client:
@@ -140,7 +140,7 @@ async def test_compressed_bodies_over_a_connection() -> None:
 
 @unversioned('no operation is called')
 @covers('`text/plain` from a foreign Origin')
-async def test_a_web_page_that_asks_first_is_not_allowed_to_send() -> None:
+async def test_preflight_is_refused_without_cors() -> None:
     asks = {
         'Origin': 'https://evil.example',
         'Access-Control-Request-Method': 'POST',
@@ -155,7 +155,7 @@ async def test_a_web_page_that_asks_first_is_not_allowed_to_send() -> None:
 @pytest.mark.parametrize(
     'content_type', ['application/json; charset=utf-8', 'Application/JSON', 'application/json ;q=1']
 )
-async def test_json_may_be_declared_in_any_spelling(content_type: str) -> None:
+async def test_json_content_type_is_accepted_in_any_spelling(content_type: str) -> None:
     async with untouched() as client:
         answer = await client.post(rpc('GetTask', {'id': 't'}), {'Content-Type': content_type})
     assert refusal(answer).code == -32001
@@ -163,7 +163,7 @@ async def test_json_may_be_declared_in_any_spelling(content_type: str) -> None:
 
 @unversioned('the version is none')
 @covers('`A2A-Version: 9.9`')
-async def test_a_version_that_is_not_served_is_refused_in_every_operation(subtests: pytest.Subtests) -> None:
+async def test_unsupported_version_is_refused_in_every_operation(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
         for where, method in product(['header', 'query'], [*OPERATIONS, *METHODS.values()]):
             with subtests.test(f'{method} in the {where}'):
@@ -182,9 +182,7 @@ NAMES_OF_VERSIONS: dict[str, list[str | None]] = {
 
 
 @pytest.mark.parametrize('version', NAMES_OF_VERSIONS, indirect=True)
-async def test_a_version_that_is_served_is_known_by_its_major_and_minor_or_by_the_method(
-    version: Dialect, subtests: pytest.Subtests
-) -> None:
+async def test_version_is_recognized_by_major_minor_or_method(version: Dialect, subtests: pytest.Subtests) -> None:
     async with untouched() as client:
         for named, where in product(NAMES_OF_VERSIONS[version.version], ['header', 'query']):
             with subtests.test(where, named=named):
@@ -196,28 +194,28 @@ async def test_a_version_that_is_served_is_known_by_its_major_and_minor_or_by_th
 
 @pytest.mark.parametrize('named', ['1.0, 0.3', '0.3,1.0'])
 @json_rpc('HTTP+JSON has no id to answer with')
-async def test_a_request_of_several_versions_is_refused(named: str) -> None:
+async def test_request_naming_several_versions_is_refused(named: str) -> None:
     async with untouched() as client:
         answer = await client.post(rpc('GetTask', {'id': 't'}), {'A2A-Version': named})
     assert (answer.json['id'], answer.json['error']['code']) == ('r-1', -32600)
 
 
 @pytest.mark.parametrize('method', PUSH)
-async def test_push_notifications_are_refused_as_the_card_declares_none(method: str) -> None:
+async def test_push_config_operations_are_unsupported_by_default(method: str) -> None:
     async with untouched() as client:
         error = refusal(await client.post(rpc(method, {'taskId': 't'})))
     assert (error.code, error.reason) == (-32003, 'PUSH_NOTIFICATION_NOT_SUPPORTED')
 
 
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
-async def test_a_send_that_asks_for_push_notifications_is_refused(method: str) -> None:
+async def test_send_with_webhook_is_unsupported_by_default(method: str) -> None:
     configuration = {'taskPushNotificationConfig': {'url': 'https://example.com'}}
     async with untouched() as client:
         error = refusal(await client.post(rpc(method, {'message': message(), 'configuration': configuration})))
     assert (error.code, error.reason) == (-32003, 'PUSH_NOTIFICATION_NOT_SUPPORTED')
 
 
-async def test_there_is_no_extended_card() -> None:
+async def test_extended_card_is_unavailable_by_default() -> None:
     async with untouched() as client:
         error = refusal(await client.post(rpc('GetExtendedAgentCard')))
     expected = (-32007, 'EXTENDED_AGENT_CARD_NOT_CONFIGURED')
@@ -225,7 +223,7 @@ async def test_there_is_no_extended_card() -> None:
 
 
 @pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask'])
-async def test_a_task_that_there_is_not_is_not_found(method: str) -> None:
+async def test_unknown_task_is_not_found(method: str) -> None:
     async with untouched() as client:
         error = refusal(await client.post(rpc(method, {'id': 'no-such-task'})))
     assert (error.code, error.reason) == (-32001, 'TASK_NOT_FOUND')
@@ -233,7 +231,7 @@ async def test_a_task_that_there_is_not_is_not_found(method: str) -> None:
 
 @only('1.0', '0.3 has no details')
 @json_rpc('HTTP+JSON describes errors in another way')
-async def test_an_error_is_described_in_full() -> None:
+async def test_error_carries_google_rpc_error_info() -> None:
     async with untouched() as client:
         answer = await client.post(rpc('GetTask', {'id': 'no-such-task'}))
     error = answer.json['error']
@@ -254,7 +252,7 @@ async def test_an_error_is_described_in_full() -> None:
     )
 
 
-async def test_an_unexpected_error_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unexpected_error_is_logged_but_not_exposed(caplog: pytest.LogCaptureFixture) -> None:
     def broken(_: Request) -> Caller:
         raise RuntimeError('the secret of the house')
 
@@ -279,7 +277,7 @@ async def test_an_unexpected_error_is_logged_and_not_shown(caplog: pytest.LogCap
     [(version, name) for version, dialect in DIALECTS.items() for name in SERVED if dialect.has_lists or name != LISTS],
     indirect=['version'],
 )
-async def test_every_operation_answers_over_http_200_as_json_or_as_a_stream(version: Dialect, method: str) -> None:
+async def test_every_operation_returns_http_200_json_or_stream(version: Dialect, method: str) -> None:
     async with serving(Agent('test')) as client:
         task = await client.send()
         params = {'message': message(), 'id': task['id']}
@@ -300,7 +298,7 @@ class Leaving(Exchange):
         return {'type': 'http.disconnect'}
 
 
-async def test_nobody_is_answered_who_leaves_before_the_end_of_the_request() -> None:
+async def test_disconnect_during_request_body_gets_no_response() -> None:
     async with untouched() as client:
         exchange = Leaving(client.app, 'POST', '/', {'Content-Type': 'application/json'}, b'')
         with pytest.raises(AssertionError, match='without finishing its answer'):
@@ -308,7 +306,7 @@ async def test_nobody_is_answered_who_leaves_before_the_end_of_the_request() -> 
 
 
 @only('1.0', '0.3 has no error of its own for it')
-async def test_an_extension_that_the_agent_requires_must_be_declared() -> None:
+async def test_request_without_required_extension_is_refused() -> None:
     required = AgentExtension(uri='https://example.com/required', required=True)
     async with untouched(extensions=[required]) as client:
         error = refusal(await client.post(send()))
@@ -325,7 +323,7 @@ async def test_an_extension_that_the_agent_requires_must_be_declared() -> None:
         ('https://example.com/a, https://example.com/other', 'https://example.com/a'),
     ],
 )
-async def test_the_answer_says_which_extensions_are_active(asked: str | None, active: str | None) -> None:
+async def test_response_header_names_active_extensions(asked: str | None, active: str | None) -> None:
     name = spoken().extensions_header
     headers = {name: asked} if asked else {}
     async with serving(Agent('test'), extensions=[AgentExtension(uri='https://example.com/a')]) as client:
@@ -337,7 +335,7 @@ async def test_the_answer_says_which_extensions_are_active(asked: str | None, ac
     assert refusal(error).code == -32001
 
 
-async def test_what_a_request_says_besides_its_message_is_taken() -> None:
+async def test_message_metadata_extensions_and_references_are_stored() -> None:
     async with serving(Agent('test')) as client:
         params = {
             'tenant': 'acme',
@@ -355,7 +353,7 @@ async def test_what_a_request_says_besides_its_message_is_taken() -> None:
     )
 
 
-async def test_a_refusal_for_want_of_an_extension_says_which_are_active() -> None:
+async def test_missing_extension_error_names_active_extensions() -> None:
     name = spoken().extensions_header
     extensions = [AgentExtension(uri='urn:example:a'), AgentExtension(uri='urn:example:b', required=True)]
     async with untouched(extensions=extensions) as client:

@@ -53,7 +53,7 @@ def waiting() -> tuple[Agent, asyncio.Event, asyncio.Event]:
 # --- paths and verbs ------------------------------------------------------------------------------------------------
 
 
-def test_these_tests_know_each_operation_by_its_path() -> None:
+def test_paths_of_tests_match_operations_table() -> None:
     written = {
         name: {(verb, path.replace('{id}', '{taskId}').replace('{configId}', '{id}')) for verb, path in operation.http}
         for name, operation in OPERATIONS.items()
@@ -65,7 +65,7 @@ def test_these_tests_know_each_operation_by_its_path() -> None:
 
 
 @pytest.mark.parametrize('verb', ['GET', 'POST'])
-async def test_a_task_is_subscribed_to_by_either_verb(verb: str) -> None:
+async def test_subscribe_works_by_get_and_post(verb: str) -> None:
     agent, begun, go = waiting()
     async with serving(agent) as client:
         task = await client.send('wait', returnImmediately=True)
@@ -108,7 +108,7 @@ async def bodies(exchange: Exchange) -> AsyncIterator[bytes]:
         ('POST', '/tasks/:cancel', 'GET'),
     ],
 )
-async def test_a_path_says_which_other_verbs_it_takes(verb: str, path: str, allowed: str) -> None:
+async def test_wrong_verb_is_405_with_allowed_verbs(verb: str, path: str, allowed: str) -> None:
     async with untouched() as client:
         answer = await ask(client.app, verb, path, Content_Type='application/json')
     assert (refusal(answer, status=405).code, answer.headers['allow']) == (-32601, allowed)
@@ -128,7 +128,7 @@ LOOK_ALIKE_PATHS = [
 ]
 
 
-async def test_there_is_nothing_at_a_path_that_only_looks_like_one(subtests: pytest.Subtests) -> None:
+async def test_path_resembling_an_operation_is_404(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
         for verb, path in product(['GET', 'POST', 'DELETE'], LOOK_ALIKE_PATHS):
             with subtests.test(f'{verb} {path}'):
@@ -136,7 +136,7 @@ async def test_there_is_nothing_at_a_path_that_only_looks_like_one(subtests: pyt
                 assert refusal(answer, status=404).reason == 'METHOD_NOT_FOUND'
 
 
-async def test_a_final_slash_changes_nothing() -> None:
+async def test_trailing_slash_and_encoded_colon_are_accepted() -> None:
     async with serving(Agent('test')) as client:
         body = json.dumps({'message': message()}).encode()
         task = (await ask(client.app, 'POST', '/message:send/', body, **JSON)).json['task']
@@ -162,7 +162,7 @@ async def test_a_final_slash_changes_nothing() -> None:
         ('/tasks/{}:unknown', False),
     ],
 )
-async def test_an_id_is_what_is_between_the_slashes_as_it_was_sent(path: str, found: bool) -> None:
+async def test_task_id_is_the_percent_decoded_path_segment(path: str, found: bool) -> None:
     async with serving(Agent('test')) as client:
         task = await client.send()
         encoded = ''.join(f'%{ord(character):02X}' for character in task['id'])
@@ -173,7 +173,7 @@ async def test_an_id_is_what_is_between_the_slashes_as_it_was_sent(path: str, fo
 
 
 @pytest.mark.parametrize('raw_path', [None, b'/elsewhere', b''])
-async def test_a_path_is_found_if_the_server_does_not_tell_how_it_was_sent(raw_path: bytes | None) -> None:
+async def test_requests_are_routed_without_usable_raw_path(raw_path: bytes | None) -> None:
     async def server(scope: Scope, receive: Receive, send: Send) -> None:
         await app({**scope, 'raw_path': raw_path}, receive, send)
 
@@ -184,7 +184,7 @@ async def test_a_path_is_found_if_the_server_does_not_tell_how_it_was_sent(raw_p
 
 
 @pytest.mark.parametrize('mounted', [mount, Starlette.mount])
-async def test_the_binding_is_there_below_a_prefix(mounted: Any) -> None:
+async def test_binding_is_served_below_mount_path(mounted: Any) -> None:
     app, parent = to_a2a(Agent('test')), Starlette()
     mounted(parent, '/agents/joker', app)
     async with lifespan(parent):
@@ -202,7 +202,7 @@ async def test_the_binding_is_there_below_a_prefix(mounted: Any) -> None:
     }
 
 
-async def test_routes_of_the_users_own_are_beside_it() -> None:
+async def test_user_routes_are_served_beside_binding() -> None:
     def told(request: Request) -> PlainTextResponse:
         return PlainTextResponse(request.url.path)
 
@@ -214,9 +214,7 @@ async def test_routes_of_the_users_own_are_beside_it() -> None:
 
 
 @pytest.mark.parametrize('path', ['/tasks', '/tasks/{task_id}', '/message:send'])
-async def test_it_is_not_served_where_the_user_has_one_of_its_paths(
-    path: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_binding_is_off_if_user_route_takes_its_path(path: str, caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test'), routes=[Route(path, PlainTextResponse('mine'))]) as client:
         card = await ask(client.app, 'GET', '/.well-known/agent-card.json')
         answer = await ask(client.app, 'GET', '/extendedAgentCard')
@@ -235,7 +233,7 @@ async def test_it_is_not_served_where_the_user_has_one_of_its_paths(
     ('query', 'headers'),
     [('', {}), ('', {'A2A-Version': ''}), ('', {'A2A-Version': '1.0.7'}), ('?A2A-Version=1.0', {})],
 )
-async def test_the_version_is_1_0_unless_a_request_says_otherwise(query: str, headers: Mapping[str, str]) -> None:
+async def test_version_defaults_to_1_0(query: str, headers: Mapping[str, str]) -> None:
     async with untouched() as client:
         answer = await Exchange(client.app, 'GET', f'/tasks{query}', headers, b'').answer()
     assert (answer.status, answer.json['tasks']) == (200, [])
@@ -253,14 +251,14 @@ async def test_the_version_is_1_0_unless_a_request_says_otherwise(query: str, he
         ('/v1/card', {}),
     ],
 )
-async def test_0_3_is_refused_by_its_name_and_at_its_own_paths(path: str, headers: Mapping[str, str]) -> None:
+async def test_other_versions_and_0_3_paths_are_refused(path: str, headers: Mapping[str, str]) -> None:
     async with untouched() as client:
         error = refusal(await Exchange(client.app, 'GET', path, headers, b'').answer(), status=400)
     assert (error.code, error.reason) == (-32009, 'VERSION_NOT_SUPPORTED')
     assert error.data[0]['metadata']['supportedVersions'] == '1.0'
 
 
-async def test_a_request_of_several_versions_is_refused() -> None:
+async def test_request_naming_several_versions_is_refused() -> None:
     async with untouched() as client:
         assert refusal(await ask(client.app, 'GET', '/tasks', A2A_Version='1.0, 0.3')).code == -32600
 
@@ -268,7 +266,7 @@ async def test_a_request_of_several_versions_is_refused() -> None:
 # --- params ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_query_has_the_params_by_either_spelling() -> None:
+async def test_query_params_are_camel_or_snake_case() -> None:
     async with serving(Agent('test')) as client:
         for text in ('one', 'two'):
             await client.send(message(text, contextId='a context & more'))
@@ -304,7 +302,7 @@ async def test_a_query_has_the_params_by_either_spelling() -> None:
         ('&'.join('a=b' for _ in range(200)), []),
     ],
 )
-async def test_a_query_is_refused_by_the_names_of_what_is_wrong(query: str, fields: list[str]) -> None:
+async def test_wrong_query_params_are_named_in_error(query: str, fields: list[str]) -> None:
     async with untouched() as client:
         error = refusal(await ask(client.app, 'GET', f'/tasks?{query}'), status=400)
     assert (error.code, error.fields) == (-32602, fields)
@@ -314,7 +312,7 @@ async def test_a_query_is_refused_by_the_names_of_what_is_wrong(query: str, fiel
     'body',
     [b'', b'{}', b'{"id": null}', b'{"id": ""}', b'{"id": "t", "unknown": [1]}', b'{"metadata": {"why": "late"}}'],
 )
-async def test_a_body_need_not_repeat_what_the_path_says(body: bytes) -> None:
+async def test_body_may_omit_id_of_path(body: bytes) -> None:
     async with untouched() as client:
         assert refusal(await ask(client.app, 'POST', '/tasks/t:cancel', body, **JSON)).code == -32001
 
@@ -328,14 +326,14 @@ async def test_a_body_need_not_repeat_what_the_path_says(body: bytes) -> None:
         ('GET', '/tasks/t?id=other', b''),
     ],
 )
-async def test_nothing_may_contradict_the_path(verb: str, path: str, body: bytes) -> None:
+async def test_id_contradicting_path_is_refused(verb: str, path: str, body: bytes) -> None:
     async with untouched() as client:
         error = refusal(await ask(client.app, verb, path, body, **JSON), status=400)
     assert (error.code, error.fields) == (-32602, ['id'])
 
 
 @pytest.mark.parametrize('body', [b'42', b'null', b'[]', b'[{}]', b'"text"'])
-async def test_a_body_is_one_object(body: bytes) -> None:
+async def test_non_object_body_is_invalid_request(body: bytes) -> None:
     async with untouched() as client:
         assert refusal(await ask(client.app, 'POST', '/message:send', body, **JSON), status=400).code == -32600
 
@@ -362,7 +360,7 @@ async def test_a_hostile_body_is_refused(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize('declared', ['application/a2a+json', 'application/json; charset=utf-8', 'APPLICATION/JSON'])
-async def test_json_is_taken_by_either_name_and_answered_as_a2a_json(declared: str) -> None:
+async def test_json_is_accepted_and_answered_as_a2a_json(declared: str) -> None:
     async with serving(Agent('test')) as client:
         body = json.dumps({'message': message()}).encode()
         answer = await ask(client.app, 'POST', '/message:send', body, Content_Type=declared)
@@ -370,7 +368,7 @@ async def test_json_is_taken_by_either_name_and_answered_as_a2a_json(declared: s
 
 
 @pytest.mark.parametrize('path', ['', '?pageSize=1', '/no-such-task', '?pageSize=0'])
-async def test_no_cache_on_the_way_keeps_what_one_caller_reads_for_others(path: str) -> None:
+async def test_task_reads_forbid_caching(path: str) -> None:
     async with untouched() as client:
         answer = await ask(client.app, 'GET', f'/tasks{path}')
     assert answer.headers['cache-control'] == 'no-store'
@@ -386,13 +384,13 @@ async def test_no_cache_on_the_way_keeps_what_one_caller_reads_for_others(path: 
         (b'', {'Origin': 'https://evil.example'}),
     ],
 )
-async def test_a_web_page_cannot_make_a_visitor_cancel_a_task(body: bytes, headers: dict[str, str]) -> None:
+async def test_cancel_without_json_content_type_is_refused(body: bytes, headers: dict[str, str]) -> None:
     async with untouched() as client:
         answer = await ask(client.app, 'POST', '/tasks/t:cancel', body, **headers)
     assert refusal(answer, status=415).message.endswith('application/a2a+json or application/json.')
 
 
-async def test_an_empty_body_need_not_be_declared() -> None:
+async def test_empty_body_needs_no_content_type() -> None:
     async with untouched() as client:
         assert refusal(await ask(client.app, 'POST', '/tasks/t:cancel'), status=404).code == -32001
 
@@ -400,7 +398,7 @@ async def test_an_empty_body_need_not_be_declared() -> None:
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 
-async def test_an_error_is_a_status_of_google_rpc() -> None:
+async def test_error_is_a_google_rpc_status() -> None:
     async with untouched() as client:
         answer = await ask(client.app, 'POST', '/message:send', b'{"message": {"role": "ROLE_AGENT"}}', **JSON)
     written = answer.json
@@ -444,13 +442,13 @@ async def test_an_error_is_a_status_of_google_rpc() -> None:
         *((name, 400, 'FAILED_PRECONDITION', 'PUSH_NOTIFICATION_NOT_SUPPORTED') for name in PATHS if 'Push' in name),
     ],
 )
-async def test_each_error_has_its_status(name: str, http: int, status: str, reason: str) -> None:
+async def test_errors_map_to_http_and_rpc_status(name: str, http: int, status: str, reason: str) -> None:
     async with untouched() as client:
         answer = await client.post(rpc(name, {'id': 't', 'taskId': 't'}))
     assert (answer.status, answer.json['error']['status'], refusal(answer).reason) == (http, status, reason)
 
 
-async def test_a_caller_must_say_who_it_is_before_a_body_is_read_or_a_verb_looked_at() -> None:
+async def test_authentication_precedes_body_and_verb_checks() -> None:
     async with untouched(auth=BearerAuth({'a-token-of-some-length': 'ann'})) as client:
         for verb, path in (('POST', '/message:send'), ('GET', '/tasks'), ('DELETE', '/tasks')):
             answer = await ask(client.app, verb, path, b'no JSON')
@@ -460,7 +458,7 @@ async def test_a_caller_must_say_who_it_is_before_a_body_is_read_or_a_verb_looke
             )
 
 
-async def test_a_large_body_is_refused() -> None:
+async def test_oversized_body_is_413() -> None:
     async with untouched(limits=Limits(body=100)) as client:
         answer = await client.post(rpc('SendMessage', {'message': message('x' * 100)}))
     assert refusal(answer, status=413).code == -32600
@@ -468,7 +466,7 @@ async def test_a_large_body_is_refused() -> None:
 
 @pytest.mark.parametrize('prefix', ['', '/agents/joker'])
 @pytest.mark.parametrize(('verb', 'path'), [('GET', '/tasks'), ('POST', '/message:send'), ('HEAD', '/tasks/t')])
-async def test_who_asks_for_another_host_is_told_so(prefix: str, verb: str, path: str) -> None:
+async def test_foreign_host_header_is_refused_with_421(prefix: str, verb: str, path: str) -> None:
     async with untouched(access=Access(allowed_hosts=['agent.example.com'])) as client:
         answer = await ask(client.app, verb, prefix + path)
         if verb == 'HEAD':

@@ -74,7 +74,7 @@ def call(client: TestClient, path: str, method: str, params: Any) -> Any:
 
 @covers('mounted under FastAPI / Starlette')
 @BOTH
-async def test_a_mounted_app_starts_and_stops_with_its_parent(parent: Parent) -> None:
+async def test_mounted_app_starts_and_stops_with_parent(parent: Parent) -> None:
     log: list[str] = []
 
     @asynccontextmanager
@@ -93,7 +93,7 @@ async def test_a_mounted_app_starts_and_stops_with_its_parent(parent: Parent) ->
 
 @covers('mounted under FastAPI / Starlette')
 @BOTH
-async def test_an_app_that_is_mounted_plainly_starts_with_its_first_call(parent: Parent) -> None:
+async def test_app_under_plain_mount_starts_with_first_operation(parent: Parent) -> None:
     log: list[str] = []
     app = parent()
     app.mount('/agent', to_a2a(saying('hi', log)))
@@ -108,7 +108,7 @@ async def test_an_app_that_is_mounted_plainly_starts_with_its_first_call(parent:
 @covers('mounted under FastAPI / Starlette')
 @BOTH
 @pytest.mark.parametrize('how', ['mount()', 'plainly'])
-async def test_several_agents_live_in_one_parent(parent: Parent, how: str) -> None:
+async def test_agents_in_same_parent_keep_tasks_apart(parent: Parent, how: str) -> None:
     app, agents = parent(), {name: to_a2a(saying(f'I am {name}'), name=name) for name in ('ann', 'bob')}
     for name, agent in agents.items():
         if how == 'plainly':
@@ -125,7 +125,7 @@ async def test_several_agents_live_in_one_parent(parent: Parent, how: str) -> No
 
 
 @covers('mounted under FastAPI / Starlette')
-async def test_an_app_can_be_mounted_in_a_mounted_app() -> None:
+async def test_app_works_below_nested_mounts() -> None:
     log: list[str] = []
     inner = Starlette()
     mount(inner, '/agent', to_a2a(saying('hi', log)))
@@ -146,7 +146,7 @@ def url_of(card: Any) -> str:
 @covers('POST to the mount without trailing slash')
 @BOTH
 @pytest.mark.parametrize('path', ['/agent', '/agent/'])
-async def test_a_mounted_app_answers_its_path_with_and_without_the_final_slash(parent: Parent, path: str) -> None:
+async def test_mounted_app_answers_with_and_without_trailing_slash(parent: Parent, path: str) -> None:
     app = parent()
     mount(app, '/agent', to_a2a(saying('hi')))
     async with lifespan(app):
@@ -157,7 +157,7 @@ async def test_a_mounted_app_answers_its_path_with_and_without_the_final_slash(p
 
 
 @BOTH
-async def test_an_agent_is_mounted_at_the_url_of_its_parent_and_starts_with_it(parent: Parent) -> None:
+async def test_agent_mounted_at_root_starts_with_parent(parent: Parent) -> None:
     log: list[str] = []
     app = parent()
     mount(app, '/', saying('hi', log))
@@ -171,7 +171,7 @@ async def test_an_agent_is_mounted_at_the_url_of_its_parent_and_starts_with_it(p
 @covers('POST to the mount without trailing slash')
 @BOTH
 @pytest.mark.parametrize('how', ['mount()', 'plainly'])
-async def test_the_url_on_a_mounted_card_ends_in_a_slash_and_can_be_called(parent: Parent, how: str) -> None:
+async def test_url_on_mounted_card_can_be_called(parent: Parent, how: str) -> None:
     app, agent = parent(), to_a2a(saying('hi'))
     if how == 'plainly':
         app.mount('/agents/{name}', agent)
@@ -185,7 +185,7 @@ async def test_the_url_on_a_mounted_card_ends_in_a_slash_and_can_be_called(paren
 
 @NO_CALL
 @BOTH
-async def test_the_rest_of_the_parent_is_left_alone(parent: Parent) -> None:
+async def test_mount_leaves_other_routes_of_parent_unchanged(parent: Parent) -> None:
     app = parent(routes=[Route('/hello', hello)])
     mount(app, '/agent', to_a2a(saying('hi')))
     async with lifespan(app):
@@ -202,7 +202,7 @@ async def test_the_rest_of_the_parent_is_left_alone(parent: Parent) -> None:
     ('earlier', 'path'),
     [('/agent', '/agent'), ('/agent', '/agent/'), ('/', '/'), ('/', '/agent'), ('/team', '/team/a'), ('/{x}', '/a')],
 )
-async def test_a_path_that_another_mount_answers_is_refused(parent: Parent, earlier: str, path: str) -> None:
+async def test_mount_hidden_by_earlier_mount_is_refused(parent: Parent, earlier: str, path: str) -> None:
     app = parent()
     mount(app, earlier, to_a2a(saying('hi')))
     with pytest.raises(ValueError, match=re.escape(f'no request would reach an app at {path}')):
@@ -213,7 +213,7 @@ async def test_a_path_that_another_mount_answers_is_refused(parent: Parent, earl
 
 @NO_CALL
 @BOTH
-async def test_a_mount_below_a_later_mount_is_reached(parent: Parent, caplog: pytest.LogCaptureFixture) -> None:
+async def test_mount_below_later_mount_is_reached(parent: Parent, caplog: pytest.LogCaptureFixture) -> None:
     app = parent()
     for path in ('/team/ann', '/team', '/'):
         mount(app, path, to_a2a(saying('hi'), name=f'at {path}'))
@@ -225,7 +225,7 @@ async def test_a_mount_below_a_later_mount_is_reached(parent: Parent, caplog: py
 
 @NO_CALL
 @BOTH
-async def test_routes_that_a_mount_hides_are_named(parent: Parent, caplog: pytest.LogCaptureFixture) -> None:
+async def test_routes_hidden_by_mount_are_logged(parent: Parent, caplog: pytest.LogCaptureFixture) -> None:
     app = parent()
     app.router.routes.append(Host('docs.example.com', Starlette()))
     mount(app, '/agent', to_a2a(saying('hi')))
@@ -251,7 +251,7 @@ def hello(_: Request) -> PlainTextResponse:
 @NO_CALL
 @BOTH
 @pytest.mark.parametrize('path', ['/my agent', '/100%', '/100%25', '/größe/雪', '/a:b@c', '/a?b#c', '/{name}'])
-async def test_urls_below_any_path_can_be_called(parent: Parent, path: str) -> None:
+async def test_advertised_urls_work_below_any_mount_path(parent: Parent, path: str) -> None:
     app = parent()
     mount(app, path, catalogue({'/größe': to_a2a(saying('hi'), docs_url='/die Seite')}))
     with serve(app, anonymous=True) as server:
@@ -277,7 +277,7 @@ async def test_urls_below_any_path_can_be_called(parent: Parent, path: str) -> N
 
 @BOTH
 @json_rpc('requests are written by hand')
-async def test_the_state_of_the_parents_lifespan_reaches_its_requests(parent: Parent) -> None:
+async def test_lifespan_state_of_parent_reaches_its_requests(parent: Parent) -> None:
     @asynccontextmanager
     async def parents(_: Any) -> AsyncGenerator[dict[str, str]]:
         yield {'greeting': 'hello'}
@@ -309,7 +309,7 @@ def test_the_test_client_needs_no_lifespan(where: str) -> None:
 @covers('mounted under FastAPI / Starlette')
 @pytest.mark.parametrize('where', ['bare', 'mount()', 'plainly'])
 @json_rpc('requests are written by hand')
-def test_the_test_client_may_run_the_lifespan_several_times(where: str) -> None:
+def test_lifespan_can_run_several_times(where: str) -> None:
     app, path = placed(to_a2a(saying('hi')), where)
     for _ in range(2):
         with TestClient(app) as client:
@@ -331,7 +331,7 @@ def placed(app: A2AApp, where: str) -> tuple[Starlette, str]:
 
 
 @NO_CALL
-async def test_the_users_lifespan_runs_while_the_agent_is_there() -> None:
+async def test_user_lifespan_runs_inside_agent_lifespan() -> None:
     log: list[str] = []
 
     @asynccontextmanager
@@ -347,7 +347,7 @@ async def test_the_users_lifespan_runs_while_the_agent_is_there() -> None:
 
 
 @NO_CALL
-async def test_a_user_whose_lifespan_fails_leaves_the_agent() -> None:
+async def test_failed_user_lifespan_closes_agent() -> None:
     log: list[str] = []
 
     @asynccontextmanager
@@ -364,7 +364,7 @@ async def test_a_user_whose_lifespan_fails_leaves_the_agent() -> None:
 
 
 @json_rpc('requests are written by hand')
-def test_the_users_routes_and_middleware_are_there() -> None:
+def test_user_routes_and_middleware_are_served() -> None:
     class Stamp:
         def __init__(self, app: ASGIApp) -> None:
             self.app = app

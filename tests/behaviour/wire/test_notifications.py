@@ -36,7 +36,7 @@ def nothing(answer: Answer, status: int = 204) -> bool:
 
 
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
-async def test_a_message_without_a_request_id_is_run_and_nobody_waits_for_it(method: str) -> None:
+async def test_message_notification_runs_without_response(method: str) -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         answer = await client.post(notification(method, {'message': message('hello', contextId='c')}))
@@ -52,7 +52,7 @@ async def test_a_message_without_a_request_id_is_run_and_nobody_waits_for_it(met
 
 
 @pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask'])
-async def test_neither_a_result_nor_an_error_is_answered(method: str) -> None:
+async def test_notification_gets_neither_result_nor_error(method: str) -> None:
     async with serving(Agent('test')) as client:
         task = await client.send()
         for params in ({'id': task['id']}, {'id': 'no-such-task'}, {}, None, ['x'], {'id': 'nul\0'}):
@@ -69,7 +69,7 @@ async def test_a_notification_cancels_a_task() -> None:
         assert state_of(await client.get_task(task['id'])) == 'CANCELED'
 
 
-async def test_unknown_methods_and_versions_are_not_answered() -> None:
+async def test_notification_of_unknown_method_or_version_gets_no_response() -> None:
     async with untouched() as client:
         assert nothing(await client.post(b'{"jsonrpc":"2.0","method":"NoSuchMethod"}'))
         assert nothing(await client.post(notification('GetTask', {'id': 't'}), {'A2A-Version': '9.9'}))
@@ -85,7 +85,7 @@ async def test_unknown_methods_and_versions_are_not_answered() -> None:
         (b'{"jsonrpc":"2.0","method":7}', -32600),
     ],
 )
-async def test_what_is_no_request_is_answered_because_nobody_can_tell(body: bytes, code: int) -> None:
+async def test_invalid_request_without_id_gets_an_error(body: bytes, code: int) -> None:
     async with untouched() as client:
         for version in ({}, {'A2A-Version': '9.9'}):
             answer = await client.post(body, version)
@@ -94,12 +94,12 @@ async def test_what_is_no_request_is_answered_because_nobody_can_tell(body: byte
             assert answer.json['error']['code'] == (code if not version else -32009)
 
 
-async def test_null_is_an_id() -> None:
+async def test_request_with_null_id_gets_a_response() -> None:
     async with untouched() as client:
         assert refusal(await client.post(rpc('GetTask', {'id': 't'}, id=None)), id=None).code == -32001
 
 
-async def test_what_http_refuses_is_a_status_without_a_body() -> None:
+async def test_forbidden_or_rate_limited_notification_has_no_body() -> None:
     auth = APIKeyAuth({KEY: Caller(id='ann')})
     app = to_a2a(
         Agent('test'),

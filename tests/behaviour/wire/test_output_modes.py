@@ -43,7 +43,7 @@ def kinds(task: dict[str, Any]) -> list[str]:
     return [part['mediaType'] if 'raw' in part else next(iter(part)) for part in artifact['parts']]
 
 
-async def test_data_comes_as_json_text_where_only_text_is_taken() -> None:
+async def test_data_becomes_json_text_for_text_only_client() -> None:
     async with serving(FORECAST) as client:
         task = await client.send(acceptedOutputModes=['text/plain'])
         as_data = await client.send()
@@ -55,7 +55,7 @@ async def test_data_comes_as_json_text_where_only_text_is_taken() -> None:
     assert [each['role'] for each in task['history']] == ['ROLE_USER']
 
 
-async def test_text_comes_as_data_and_undivided_where_only_json_is_taken() -> None:
+async def test_text_becomes_unstreamed_data_for_json_only_client() -> None:
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
         yield 'It is '
         yield 'sunny.'
@@ -87,13 +87,13 @@ async def test_text_comes_as_data_and_undivided_where_only_json_is_taken() -> No
         (['application/json', 'image/png'], ['data', 'image/png']),
     ],
 )
-async def test_files_that_are_not_taken_are_left_out(modes: list[str], parts: list[str]) -> None:
+async def test_files_outside_accepted_modes_are_omitted(modes: list[str], parts: list[str]) -> None:
     async with serving(Agent(FunctionModel(illustrated))) as client:
         assert kinds(await client.send(acceptedOutputModes=modes)) == parts
 
 
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
-async def test_a_client_that_takes_nothing_of_what_the_agent_returns_is_refused_before_anything_runs(
+async def test_send_without_servable_output_mode_is_refused(
     method: str,
 ) -> None:
     async with untouched() as client:
@@ -124,7 +124,7 @@ async def test_a_client_that_takes_nothing_of_what_the_agent_returns_is_refused_
         (['text/*'], None, 'text/plain'),
     ],
 )
-async def test_text_has_the_declared_type_that_the_client_accepts(
+async def test_text_has_declared_media_type_accepted_by_client(
     declared: list[str] | None, accepted: list[str] | None, media_type: str
 ) -> None:
     configuration: dict[str, Any] = {} if accepted is None else {'acceptedOutputModes': accepted}
@@ -140,7 +140,7 @@ async def test_text_has_the_declared_type_that_the_client_accepts(
 
 
 @only('1.0', '0.3 has no media type of text')
-async def test_data_as_text_has_a_type_that_the_client_accepts() -> None:
+async def test_data_as_text_has_accepted_media_type() -> None:
     agent = Agent(TestModel(), output_type=int)
     async with serving(agent, default_output_modes=['application/json', 'text/markdown']) as client:
         for accepted in ('text/markdown', 'text/plain'):
@@ -148,7 +148,7 @@ async def test_data_as_text_has_a_type_that_the_client_accepts() -> None:
             assert (part['text'], part['mediaType']) == ('0', accepted)
 
 
-async def test_what_the_card_says_is_taken_too() -> None:
+async def test_only_declared_output_modes_are_accepted() -> None:
     async with serving(Agent('test'), default_output_modes=['text/markdown']) as client:
         task = await client.send(acceptedOutputModes=['text/markdown'])
         with pytest.raises(RpcError) as refused:
@@ -157,7 +157,7 @@ async def test_what_the_card_says_is_taken_too() -> None:
     assert refused.value.message.removesuffix('.').endswith('It returns text/markdown')
 
 
-async def test_a_task_fails_whose_output_comes_out_as_nothing_that_is_taken() -> None:
+async def test_task_fails_if_output_matches_no_accepted_mode() -> None:
     def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[TextPart('I cannot draw.')])
 
@@ -172,7 +172,7 @@ async def test_a_task_fails_whose_output_comes_out_as_nothing_that_is_taken() ->
     assert kinds(with_text) == ['text']
 
 
-async def test_the_modes_of_a_tasks_newest_message_count() -> None:
+async def test_newest_message_decides_accepted_output_modes() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         task = await client.send(message('one'), acceptedOutputModes=['text/plain'], returnImmediately=True)
@@ -185,7 +185,7 @@ async def test_the_modes_of_a_tasks_newest_message_count() -> None:
     assert [artifact['parts'][0].get('data') for artifact in done['artifacts']] == [None, {'result': 'one + two'}]
 
 
-async def test_a_message_that_names_no_modes_takes_everything_whatever_was_named_before() -> None:
+async def test_message_without_output_modes_accepts_all_modes() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         task = await client.send(message('one'), acceptedOutputModes=['application/json'], returnImmediately=True)

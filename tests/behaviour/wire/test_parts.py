@@ -71,7 +71,7 @@ async def prompts_of(*parts: dict[str, Any], profile: ModelProfile | None = None
 
 
 @covers('several text parts')
-async def test_several_text_parts_are_one_prompt_in_their_order() -> None:
+async def test_text_parts_form_a_prompt_in_order() -> None:
     assert await prompts_of({'text': 'one'}, {'text': 'two'}, {'text': ''}, {'text': 'three'}) == [
         ['one', 'two', '', 'three']
     ]
@@ -79,7 +79,7 @@ async def test_several_text_parts_are_one_prompt_in_their_order() -> None:
 
 @covers('several text parts')
 @given(parts=st.lists(st.text(st.characters(codec='utf-8', exclude_characters='\0')), min_size=1, max_size=4))
-async def test_any_text_that_goes_in_comes_out(parts: list[str]) -> None:
+async def test_any_text_round_trips_through_agent(parts: list[str]) -> None:
     async def echo(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         [content] = prompts(messages)
         return ModelResponse(parts=[TextPart(json.dumps([content] if isinstance(content, str) else content))])
@@ -93,7 +93,7 @@ async def test_any_text_that_goes_in_comes_out(parts: list[str]) -> None:
 
 
 @covers('data part')
-async def test_a_data_part_reaches_the_model_as_structured_content() -> None:
+async def test_data_part_reaches_model_as_structured_content() -> None:
     data = {'city': 'Paris', 'days': [1, 2.5, None, True]}
     assert await prompts_of({'text': 'weather'}, {'data': data}) == [
         ['weather', StructuredContent(data, tag='data_part')]
@@ -111,7 +111,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 
 @covers('data part', 'model, dataclass, tuple, list, dict, int, None, union')
 @given(data=JSON)
-async def test_any_data_that_goes_in_comes_out(data: Any) -> None:
+async def test_any_json_data_round_trips_through_agent(data: Any) -> None:
     kept: list[Any] = []
 
     async def keep(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -142,7 +142,7 @@ BYTES_OF_TYPES = [
 
 
 @covers('raw without media type / text file')
-async def test_a_file_without_a_type_is_known_by_its_bytes(subtests: pytest.Subtests) -> None:
+async def test_file_without_media_type_is_recognized_by_bytes(subtests: pytest.Subtests) -> None:
     for data, media_type in BYTES_OF_TYPES:
         with subtests.test(media_type):
             for sent in (raw(data), raw(data, mediaType='application/octet-stream')):
@@ -153,7 +153,7 @@ async def test_a_file_without_a_type_is_known_by_its_bytes(subtests: pytest.Subt
 
 
 @covers('raw without media type / text file')
-async def test_a_text_file_is_in_the_prompt_of_a_model_that_takes_none() -> None:
+async def test_text_file_is_inlined_for_model_without_documents() -> None:
     [[text]] = await prompts_of(raw(b'a,b\n1,2\n', mediaType='text/csv'), profile={'supports_document_input': False})
     assert text == snapshot("""\
 -----BEGIN FILE id="2aa26e" type="text/csv"-----
@@ -176,7 +176,7 @@ NOT_TAKEN: dict[str, tuple[dict[str, str], int, str]] = {
 
 
 @covers('raw without media type / text file')
-async def test_what_the_model_does_not_take_is_refused_before_anything_runs(subtests: pytest.Subtests) -> None:
+async def test_unusable_file_part_is_refused_before_run(subtests: pytest.Subtests) -> None:
     deaf = ModelProfile(supports_image_input=False, supports_document_input=False, supports_video_input=False)
     async with untouched(profile=deaf) as client:
         for case, (part, code, field) in NOT_TAKEN.items():
@@ -199,7 +199,7 @@ PARTS_BEFORE: list[list[dict[str, str]]] = [[], [{'text': 'first'}, {'text': 'se
 
 
 @only('1.0', 'parts of 0.3 have no media type besides files')
-async def test_text_and_data_of_another_type_are_refused_before_anything_runs(subtests: pytest.Subtests) -> None:
+async def test_text_and_data_with_wrong_media_type_are_refused(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
         for (part, code, problem), before in product(WRONG_TYPES, PARTS_BEFORE):
             with subtests.test(part=part, before=before):
@@ -212,7 +212,7 @@ async def test_text_and_data_of_another_type_are_refused_before_anything_runs(su
 
 
 @only('1.0', 'parts of 0.3 have no media type besides files')
-async def test_text_and_data_may_say_which_kind_of_text_they_are() -> None:
+async def test_text_and_data_may_have_textual_media_types() -> None:
     types = ('text/html; charset=utf-8', 'TEXT/MARKDOWN', 'application/json', 'application/octet-stream', 'text/csv')
     [[*texts]] = await prompts_of(*({'text': name, 'mediaType': name} for name in types))
     assert texts == [*types]
@@ -239,7 +239,7 @@ async def test_text_and_data_may_say_which_kind_of_text_they_are() -> None:
         ),
     ],
 )
-async def test_a_url_is_a_file_of_the_type_it_has(part: dict[str, str], expected: Any) -> None:
+async def test_url_part_becomes_file_of_its_media_type(part: dict[str, str], expected: Any) -> None:
     [[link]] = await prompts_of(part)
     assert type(link) is type(expected)
     assert (link.url, link.media_type) == (expected.url, expected.media_type)
@@ -266,7 +266,7 @@ FORBIDDEN_URLS = [
 
 
 @covers('url part with media type; .png; .mp4')
-async def test_a_url_that_nobody_should_fetch_for_a_client_is_refused(subtests: pytest.Subtests) -> None:
+async def test_forbidden_file_url_is_refused(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
         for url in FORBIDDEN_URLS:
             with subtests.test(url):
@@ -276,7 +276,7 @@ async def test_a_url_that_nobody_should_fetch_for_a_client_is_refused(subtests: 
 
 
 @covers('url part with media type; .png; .mp4')
-async def test_a_url_of_unknown_type_is_refused() -> None:
+async def test_file_url_of_unknown_media_type_is_refused() -> None:
     async with untouched() as client:
         error = refusal(await client.post(send(parts=[{'url': 'https://example.com/a'}])))
     assert (error.code, error.reason) == (-32005, 'CONTENT_TYPE_NOT_SUPPORTED')
@@ -287,7 +287,7 @@ INSTRUCTION = b'\x12\x07\n\x05hello'
 OWN = ['application/x-protobuf', 'Application/VND.acme+json; v=1', 'image/*', 'text/plain']
 
 
-async def test_an_agent_gets_the_bytes_of_a_media_type_that_it_declares() -> None:
+async def test_declared_file_type_reaches_model_as_bytes() -> None:
     instruction = raw(INSTRUCTION, mediaType='application/x-protobuf', filename='instruction.bin')
     url = {'url': 'https://example.com/a.bin', 'mediaType': 'application/x-protobuf'}
     blind = ModelProfile(supports_image_input=False, supports_document_input=False)
@@ -299,7 +299,7 @@ async def test_an_agent_gets_the_bytes_of_a_media_type_that_it_declares() -> Non
     ]
 
 
-async def test_a_file_of_unknown_type_is_taken_as_bytes_if_the_agent_declares_it() -> None:
+async def test_octet_stream_file_is_accepted_when_declared() -> None:
     unknown = raw(b'\0\1', mediaType='application/octet-stream', filename='a.bin')
     url = {'url': 'https://example.com/a', 'mediaType': 'application/octet-stream'}
     [prompt] = await prompts_of(unknown, url, default_input_modes=['application/octet-stream'])
@@ -310,7 +310,7 @@ async def test_a_file_of_unknown_type_is_taken_as_bytes_if_the_agent_declares_it
 
 
 @only('1.0', 'text and data of 0.3 have no media type')
-async def test_an_agent_gets_the_json_and_the_text_of_a_media_type_that_it_declares() -> None:
+async def test_declared_text_and_data_types_reach_model() -> None:
     parts = [
         {'data': {'a': 1}, 'mediaType': 'application/vnd.acme+json'},
         {'data': {'b': 2}, 'mediaType': 'application/x-protobuf'},
@@ -335,7 +335,7 @@ UNDECLARED: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-async def test_types_that_the_card_does_not_declare_are_refused_by_name(subtests: pytest.Subtests) -> None:
+async def test_undeclared_media_type_is_refused_by_name(subtests: pytest.Subtests) -> None:
     async with serving(
         Agent('test'), default_input_modes=['application/x-protobuf', 'image/*'], skills=[SKILL]
     ) as client:
@@ -351,7 +351,7 @@ async def test_types_that_the_card_does_not_declare_are_refused_by_name(subtests
 
 
 @only('1.0', 'text and data of 0.3 have no media type')
-async def test_declared_types_of_text_and_data_are_checked() -> None:
+async def test_undeclared_text_and_data_types_are_refused() -> None:
     async with serving(Agent('test'), default_input_modes=['text/plain', ACME]) as client:
         for kind, name in (('text', 'text/markdown'), ('data', 'application/json')):
             error = refusal(await client.post(send(parts=[{kind: '{}', 'mediaType': name}])))
@@ -361,7 +361,7 @@ async def test_declared_types_of_text_and_data_are_checked() -> None:
             assert error.data[0]['metadata']['field'] == 'message.parts[0].mediaType'
 
 
-async def test_a_file_of_a_type_that_nobody_declares_is_refused_by_name() -> None:
+async def test_unknown_file_type_is_refused_by_default() -> None:
     instruction = raw(INSTRUCTION, mediaType='application/x-protobuf', filename='instruction.bin')
     async with serving(Agent('test')) as client:
         error = refusal(await client.post(send(parts=[instruction])))
@@ -370,7 +370,7 @@ async def test_a_file_of_a_type_that_nobody_declares_is_refused_by_name() -> Non
     assert error.message.startswith(f'{place}: application/x-protobuf is not supported. This agent takes text/plain, ')
 
 
-async def test_text_and_data_of_a_waiting_task_are_taken_also_if_the_card_declares_only_files() -> None:
+async def test_waiting_task_accepts_text_despite_file_only_modes() -> None:
     agent = Agent('test', output_type=[str, DeferredToolRequests])
 
     @agent.tool_plain(requires_approval=True)
@@ -387,7 +387,7 @@ async def test_text_and_data_of_a_waiting_task_are_taken_also_if_the_card_declar
         assert state_of(done) == 'COMPLETED'
 
 
-async def test_artifacts_of_another_task_are_read_as_the_model_reads_them() -> None:
+async def test_referenced_artifact_reaches_model_despite_declared_modes() -> None:
     seen: list[Any] = []
 
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -401,7 +401,7 @@ async def test_artifacts_of_another_task_are_read_as_the_model_reads_them() -> N
 
 
 @covers('`system_prompt=`')
-async def test_a_system_prompt_is_kept_in_every_turn() -> None:
+async def test_every_turn_has_system_prompt_and_instructions() -> None:
     seen: list[list[str]] = []
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -416,7 +416,7 @@ async def test_a_system_prompt_is_kept_in_every_turn() -> None:
     assert texts(first) == texts(second) == ['Be kind.']
 
 
-async def test_a_refusal_names_the_part_that_is_wrong() -> None:
+async def test_refusal_names_index_of_wrong_part() -> None:
     async with serving(Agent('test')) as client:
         with pytest.raises(RpcError) as refused:
             await client.send(message(parts=[{'text': 'look'}, raw(PNG, mediaType='nonsense')]))

@@ -44,7 +44,7 @@ async def ask(app: Any, verb: str, path: str, **body: Any) -> Answer:
 
 
 @pytest.mark.parametrize(('root_path', 'path'), [('/proxy', '/proxy/'), ('/proxy', '/'), ('/', '/'), ('', '/')])
-async def test_requests_behind_a_proxy_are_served(root_path: str, path: str) -> None:
+async def test_requests_with_root_path_of_proxy_are_served(root_path: str, path: str) -> None:
     async with serving(Agent('test')) as client:
         body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': 'SendMessage', 'params': {'message': message()}})
         exchange = Exchange(client.app, 'POST', path, {'Content-Type': 'application/json'}, body.encode())
@@ -60,7 +60,7 @@ async def test_requests_behind_a_proxy_are_served(root_path: str, path: str) -> 
 
 @pytest.mark.parametrize('slashes', ['//', '///'])
 @pytest.mark.parametrize('prefix', ['', '/agents/joker'])
-async def test_a_path_behind_an_interface_url_that_ends_in_a_slash_is_served(slashes: str, prefix: str) -> None:
+async def test_repeated_slashes_after_agent_url_are_accepted(slashes: str, prefix: str) -> None:
     agent: Any = to_a2a(Agent('test'), access=Access(tenants=['acme']))
     app: Any = agent
     if prefix:
@@ -86,7 +86,7 @@ async def test_a_path_behind_an_interface_url_that_ends_in_a_slash_is_served(sla
 
 
 @pytest.mark.parametrize('below', ['', '/acme'])
-async def test_the_card_is_at_its_older_path_too(below: str) -> None:
+async def test_card_is_served_at_older_path(below: str) -> None:
     async with serving(Agent('test'), auth=AUTH, access=Access(tenants=['acme'])) as client:
         card, older = [await client.get(below + path) for path in (CARD, OLDER)]
         heads = [await client.get(below + path, method='HEAD') for path in (CARD, OLDER)]
@@ -96,7 +96,7 @@ async def test_the_card_is_at_its_older_path_too(below: str) -> None:
     assert (card.status, heads[0].body, unchanged[0].status) == (200, b'', 304)
 
 
-async def test_a_route_of_the_users_own_has_the_older_path() -> None:
+async def test_user_route_takes_precedence_at_older_card_path() -> None:
     async with serving(Agent('test'), routes=[Route(OLDER, own('mine'))]) as client:
         assert (await client.get(OLDER)).body == b'mine GET'
         assert (await client.get(CARD)).status == 200
@@ -109,9 +109,7 @@ async def test_a_route_of_the_users_own_has_the_older_path() -> None:
 @pytest.mark.parametrize(
     'options', [{}, {'auth': AUTH}, {'url': 'https://example.com/joker'}], ids=['plain', 'auth', 'url']
 )
-async def test_the_agents_url_says_what_is_there_and_nothing_that_the_card_does_not(
-    prefix: str, options: dict[str, Any]
-) -> None:
+async def test_agent_url_describes_agent_with_card_fields_only(prefix: str, options: dict[str, Any]) -> None:
     agent: Any = to_a2a(Agent('test', name='joker', instructions='Secret.'), **options)
     app: Any = agent
     if prefix:
@@ -140,7 +138,7 @@ async def test_the_agents_url_says_what_is_there_and_nothing_that_the_card_does_
         ('*/*', '/docs', None),
     ],
 )
-async def test_a_browser_is_sent_to_the_playground(
+async def test_agent_url_redirects_browser_to_playground(
     accept: str, docs_url: str | None, target: str | None, prefix: str
 ) -> None:
     app: Any = Starlette()
@@ -155,7 +153,7 @@ async def test_a_browser_is_sent_to_the_playground(
 UNKNOWN_PATHS = ['/nothing', '/nothing/below', '/.well-known/other', '/acme', '/v2/card']
 
 
-async def test_an_unknown_path_is_answered_with_what_is_there(subtests: pytest.Subtests) -> None:
+async def test_unknown_path_is_404_with_agent_description(subtests: pytest.Subtests) -> None:
     async with serving(Agent('test'), auth=AUTH) as client:
         for verb, path in product(['GET', 'POST', 'DELETE', 'HEAD', 'OPTIONS'], UNKNOWN_PATHS):
             with subtests.test(f'{verb} {path}'):
@@ -175,9 +173,7 @@ async def test_an_unknown_path_is_answered_with_what_is_there(subtests: pytest.S
 
 @pytest.mark.parametrize('path', ['/tasks/t/nothing', '/message:nothing', '/acme/tasks/t/nothing', '/v1/card'])
 @pytest.mark.parametrize('url', [None, 'https://example.com/joker/'])
-async def test_a_path_that_looks_like_an_operation_is_refused_with_the_url_of_the_card(
-    path: str, url: str | None
-) -> None:
+async def test_refused_operation_path_names_card_url(path: str, url: str | None) -> None:
     async with serving(Agent('test'), access=Access(tenants=True), url=url) as client:
         answer = await ask(client.app, 'GET', path)
     assert answer.status == (400 if path == '/v1/card' else 404)
@@ -186,14 +182,14 @@ async def test_a_path_that_looks_like_an_operation_is_refused_with_the_url_of_th
 
 
 @pytest.mark.parametrize('verb', ['PUT', 'DELETE', 'PATCH'])
-async def test_the_agents_url_takes_three_methods(verb: str) -> None:
+async def test_agent_url_allows_get_head_and_post_only(verb: str) -> None:
     async with serving(Agent('test')) as client:
         answer = await ask(client.app, verb, '/')
     assert (answer.status, answer.headers['allow']) == (405, 'GET, HEAD, POST')
     assert answer.json['agentCard'] == f'http://testserver{CARD}'
 
 
-async def test_the_users_own_routes_go_before_these_answers() -> None:
+async def test_user_routes_take_precedence_over_default_answers() -> None:
     routes = [Route('/', own('root')), Route('/mine', own('mine')), Mount('/app', Route('/{rest:path}', own('app')))]
     async with serving(Agent('test'), routes=routes) as client:
         bodies = [(await client.get(path)).body for path in ('/', '/mine', '/app/nothing')]
@@ -205,7 +201,7 @@ async def test_the_users_own_routes_go_before_these_answers() -> None:
     assert unknown.json['error']['code'] == 404
 
 
-async def test_so_do_routes_that_the_user_adds_later() -> None:
+async def test_routes_added_later_take_precedence_over_default_answers() -> None:
     app = to_a2a(Agent('test'))
     app.add_route('/', own('root'), methods=['GET'])
     app.add_route(OLDER, own('card'), methods=['GET'])
@@ -217,7 +213,7 @@ async def test_so_do_routes_that_the_user_adds_later() -> None:
 
 
 @pytest.mark.parametrize('key', [404, HTTPException])
-async def test_the_users_own_handler_answers_at_unknown_paths(key: Any) -> None:
+async def test_user_exception_handler_answers_unknown_paths(key: Any) -> None:
     def handler(request: Request, exc: Exception) -> PlainTextResponse:
         return PlainTextResponse('my own', status_code=404)
 
@@ -225,12 +221,12 @@ async def test_the_users_own_handler_answers_at_unknown_paths(key: Any) -> None:
         assert (await client.get('/nothing')).body == b'my own'
 
 
-async def test_the_page_for_people_may_be_at_the_agents_url() -> None:
+async def test_playground_may_be_at_agent_url() -> None:
     async with serving(Agent('test'), docs_url='/') as client:
         assert (await client.get('/')).headers['content-type'].startswith('text/html')
 
 
-def test_a_websocket_is_closed() -> None:
+def test_websocket_connection_is_closed() -> None:
     with TestClient(to_a2a(Agent('test'))) as client:
         for path in ('/', '/nothing', '//nothing'):
             with pytest.raises(WebSocketDisconnect), client.websocket_connect(path):

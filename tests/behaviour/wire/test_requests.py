@@ -32,7 +32,7 @@ from ..stage import serving
     ],
 )
 @json_rpc('HTTP+JSON has no envelope')
-async def test_what_is_not_json_is_a_parse_error_without_id(body: bytes) -> None:
+async def test_invalid_json_is_parse_error_without_id(body: bytes) -> None:
     async with untouched() as client:
         error = refusal(await client.post(body), id=None)
     assert (error.code, error.reason) == (-32700, 'PARSE_ERROR')
@@ -41,7 +41,7 @@ async def test_what_is_not_json_is_a_parse_error_without_id(body: bytes) -> None
 @covers('`42`, `[]` / batch, no `jsonrpc`, wrong id type')
 @pytest.mark.parametrize('body', [b'42', b'null', b'[]', b'"text"'])
 @json_rpc('HTTP+JSON has no envelope')
-async def test_json_that_is_no_object_is_an_invalid_request(body: bytes) -> None:
+async def test_non_object_json_is_invalid_request(body: bytes) -> None:
     async with untouched() as client:
         error = refusal(await client.post(body), id=None)
     assert (error.code, error.reason) == (-32600, 'INVALID_REQUEST')
@@ -71,7 +71,7 @@ NO_REQUESTS: dict[str, tuple[dict[str, Any], object]] = {
 
 @covers('`42`, `[]` / batch, no `jsonrpc`, wrong id type')
 @json_rpc('HTTP+JSON has no envelope')
-async def test_an_object_that_is_no_request_is_an_invalid_request(subtests: pytest.Subtests) -> None:
+async def test_malformed_envelope_is_invalid_request(subtests: pytest.Subtests) -> None:
     """Fields that are `...` are left out."""
     for case, (fields, id) in NO_REQUESTS.items():
         with subtests.test(case):
@@ -83,7 +83,7 @@ async def test_an_object_that_is_no_request_is_an_invalid_request(subtests: pyte
 
 
 @json_rpc('HTTP+JSON has no envelope')
-async def test_an_object_that_is_no_request_is_one_also_for_a_capability_that_the_agent_lacks() -> None:
+async def test_envelope_is_checked_before_capability() -> None:
     request = json.loads(rpc('CreateTaskPushNotificationConfig', {'taskId': 't', 'url': 'https://a.example/'}))
     async with untouched() as client:
         error = refusal(await client.post(json.dumps({**request, 'jsonrpc': '1.0'}).encode()))
@@ -93,7 +93,7 @@ async def test_an_object_that_is_no_request_is_one_also_for_a_capability_that_th
 REQUEST_IDS: list[object] = ['text', '', 0, -7, 2**63, None]
 
 
-async def test_an_answer_has_the_id_of_its_request(subtests: pytest.Subtests) -> None:
+async def test_response_has_id_of_request(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
         for id in REQUEST_IDS:
             with subtests.test(id=id):
@@ -110,9 +110,7 @@ UNKNOWN_METHODS = {
 
 @covers('unknown method')
 @pytest.mark.parametrize('version', UNKNOWN_METHODS, indirect=True)
-async def test_a_method_that_the_version_does_not_have_is_not_found(
-    version: Dialect, subtests: pytest.Subtests
-) -> None:
+async def test_method_unknown_to_version_is_not_found(version: Dialect, subtests: pytest.Subtests) -> None:
     async with untouched() as client:
         for method in UNKNOWN_METHODS[version.version]:
             with subtests.test(method):
@@ -189,7 +187,7 @@ ONLY_1_0: dict[str, tuple[tuple[str, Any], list[str]]] = {
 
 @WRONG_PARAMS
 @pytest.mark.parametrize('version', DIALECTS, indirect=True)
-async def test_wrong_params_are_refused_by_their_names(version: Dialect, subtests: pytest.Subtests) -> None:
+async def test_wrong_params_are_named_in_error(version: Dialect, subtests: pytest.Subtests) -> None:
     cases = WRONG | ONLY_1_0 if version.version == '1.0' else WRONG
     async with untouched() as client:
         for case, (request, fields) in cases.items():
@@ -202,7 +200,7 @@ async def test_wrong_params_are_refused_by_their_names(version: Dialect, subtest
 
 
 @WRONG_PARAMS
-async def test_a_bad_id_in_a_message_is_refused(subtests: pytest.Subtests) -> None:
+async def test_invalid_id_in_message_is_refused(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
         for field, (case, bad) in product(['messageId', 'taskId', 'contextId'], BAD_IDS.items()):
             with subtests.test(f'{field}: {case}'):
@@ -212,7 +210,7 @@ async def test_a_bad_id_in_a_message_is_refused(subtests: pytest.Subtests) -> No
 
 @WRONG_PARAMS
 @json_rpc('a path has ids that are text')
-async def test_a_bad_task_id_is_refused(subtests: pytest.Subtests) -> None:
+async def test_invalid_task_id_is_refused(subtests: pytest.Subtests) -> None:
     async with untouched() as client:
         for method, (case, bad) in product(['GetTask', 'CancelTask', 'SubscribeToTask'], BAD_IDS.items()):
             with subtests.test(f'{method}: {case}'):
@@ -222,7 +220,7 @@ async def test_a_bad_task_id_is_refused(subtests: pytest.Subtests) -> None:
 
 @only('1.0', '0.3 has no details')
 @WRONG_PARAMS
-async def test_the_refusal_of_wrong_params_says_what_would_be_right_and_repeats_nothing() -> None:
+async def test_invalid_params_error_does_not_echo_input() -> None:
     async with untouched() as client:
         answer = await client.post(send(role='ROLE_SECRET', parts=[{'text': 'hidden', 'url': 'hidden'}]))
     error = refusal(answer)
@@ -240,7 +238,7 @@ async def test_the_refusal_of_wrong_params_says_what_would_be_right_and_repeats_
 
 
 @only('1.0', '0.3 has no lists')
-async def test_a_page_token_serves_only_the_list_that_gave_it() -> None:
+async def test_page_token_is_valid_for_same_list_only() -> None:
     async with serving(Agent('test')) as client:
         for _ in range(2):
             await client.send(message(contextId='c'))

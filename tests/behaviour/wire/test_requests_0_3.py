@@ -69,7 +69,7 @@ def scrubbed(value: Any) -> Any:
 
 
 @HEADERS
-async def test_a_message_is_answered_with_a_bare_task(headers: dict[str, str]) -> None:
+async def test_message_send_returns_unwrapped_task(headers: dict[str, str]) -> None:
     async with serving(Agent(TestModel(custom_output_text='It is sunny.'))) as client:
         answer = await post(client.app, request('message/send', message=said()), **headers)
         task = strictly(types.SendMessageSuccessResponse, answer.json).result
@@ -111,7 +111,7 @@ async def three_words(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterat
 
 
 @HEADERS
-async def test_a_stream_is_a_task_and_bare_updates_and_its_last_event_says_so(headers: dict[str, str]) -> None:
+async def test_stream_has_unwrapped_events_and_final_flag(headers: dict[str, str]) -> None:
     async with serving(
         Agent(FunctionModel(stream_function=three_words)), results=Results(stream='replace', interval=0)
     ) as client:
@@ -133,7 +133,7 @@ async def test_a_stream_is_a_task_and_bare_updates_and_its_last_event_says_so(he
 
 
 @HEADERS
-async def test_a_task_is_followed_from_the_middle_of_its_run(headers: dict[str, str]) -> None:
+async def test_resubscribe_joins_running_task(headers: dict[str, str]) -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         task = await client.send('hi', returnImmediately=True)
@@ -153,7 +153,7 @@ BLOCKING = 'blocking (1.0 default) / `returnImmediately` / 0.3 `blocking`'
 @HEADERS
 @covers(BLOCKING)
 @pytest.mark.parametrize('configuration', [{'blocking': True}, {'blocking': None}, {}, None])
-async def test_a_send_waits_unless_it_is_told_not_to_block(headers: dict[str, str], configuration: Any) -> None:
+async def test_message_send_blocks_by_default(headers: dict[str, str], configuration: Any) -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         body = request('message/send', message=said(), configuration=configuration)
@@ -166,7 +166,7 @@ async def test_a_send_waits_unless_it_is_told_not_to_block(headers: dict[str, st
 
 @HEADERS
 @covers(BLOCKING)
-async def test_a_send_that_is_not_to_block_is_answered_at_once(headers: dict[str, str]) -> None:
+async def test_nonblocking_message_send_returns_at_once(headers: dict[str, str]) -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         body = request('message/send', message=said(), configuration={'blocking': False})
@@ -176,7 +176,7 @@ async def test_a_send_that_is_not_to_block_is_answered_at_once(headers: dict[str
         await ended(client, task['id'])
 
 
-async def test_files_and_data_go_both_ways() -> None:
+async def test_file_and_data_parts_round_trip() -> None:
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         chart = BinaryContent(b'a,b\n', media_type='text/csv', identifier='chart')
         return ModelResponse(parts=[TextPart('Here.'), FilePart(chart)])
@@ -198,7 +198,7 @@ async def test_files_and_data_go_both_ways() -> None:
     )
 
 
-async def test_an_image_is_a_file_and_a_result_is_data() -> None:
+async def test_outputs_are_0_3_file_and_data_parts() -> None:
     async def image(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[FilePart(BinaryImage(PNG, media_type='image/png', identifier='sun'))])
 
@@ -224,9 +224,7 @@ async def test_an_image_is_a_file_and_a_result_is_data() -> None:
 
 @HEADERS
 @pytest.mark.parametrize('method', ['tasks/get', 'tasks/cancel', 'tasks/resubscribe'])
-async def test_an_error_is_a_code_and_a_message_and_its_correlation_id_is_in_a_header(
-    method: str, headers: dict[str, str]
-) -> None:
+async def test_error_has_code_message_and_correlation_id_header(method: str, headers: dict[str, str]) -> None:
     async with untouched() as client:
         answer = await post(client.app, request(method, id='no-such-task'), **headers)
     assert answer.json == {'jsonrpc': '2.0', 'id': 'r-1', 'error': {'code': -32001, 'message': 'Task not found'}}
@@ -237,14 +235,14 @@ async def test_an_error_is_a_code_and_a_message_and_its_correlation_id_is_in_a_h
 
 @HEADERS
 @pytest.mark.parametrize('method', [method for method in METHODS.values() if 'push' in method])
-async def test_push_notifications_are_refused_by_their_own_names(method: str, headers: dict[str, str]) -> None:
+async def test_push_config_methods_are_unsupported_by_default(method: str, headers: dict[str, str]) -> None:
     async with untouched() as client:
         error = refusal(await post(client.app, request(method, id='t'), **headers))
     assert error.code == -32003
 
 
 @HEADERS
-async def test_a_message_that_asks_for_push_notifications_is_refused(headers: dict[str, str]) -> None:
+async def test_send_with_webhook_is_unsupported_by_default(headers: dict[str, str]) -> None:
     configuration = {'pushNotificationConfig': {'url': 'https://example.com'}}
     async with untouched() as client:
         body = request('message/send', message=said(), configuration=configuration)
@@ -253,7 +251,7 @@ async def test_a_message_that_asks_for_push_notifications_is_refused(headers: di
 
 
 @HEADERS
-async def test_there_is_no_extended_card(headers: dict[str, str]) -> None:
+async def test_extended_card_is_unavailable_by_default(headers: dict[str, str]) -> None:
     async with untouched() as client:
         error = refusal(await post(client.app, request('agent/getAuthenticatedExtendedCard'), **headers))
     assert error.code == -32007
@@ -264,7 +262,7 @@ EXTENSION = 'https://example.com/a'
 
 @HEADERS
 @pytest.mark.parametrize('method', ['message/send', 'message/stream'])
-async def test_extensions_have_a_header_of_their_own_name_both_ways(method: str, headers: dict[str, str]) -> None:
+async def test_extensions_use_x_a2a_extensions_header(method: str, headers: dict[str, str]) -> None:
     async with serving(Agent('test'), extensions=[AgentExtension(uri=EXTENSION)]) as client:
         body = request(method, message=said())
         active = await post(client.app, body, X_A2A_Extensions=f'{EXTENSION}, https://example.com/other', **headers)
@@ -274,7 +272,7 @@ async def test_extensions_have_a_header_of_their_own_name_both_ways(method: str,
     assert 'x-a2a-extensions' not in other.headers
 
 
-async def test_a_message_without_an_extension_that_the_agent_requires_is_an_invalid_request() -> None:
+async def test_message_without_required_extension_is_invalid_request() -> None:
     async with untouched(extensions=[AgentExtension(uri=EXTENSION, required=True)]) as client:
         refused = refusal(await post(client.app, request('message/send', message=said())))
         reads = refusal(await post(client.app, request('tasks/get', id='no-such-task')))
@@ -301,9 +299,7 @@ WRONG: list[tuple[Any, Any, str]] = [
 
 
 @HEADERS
-async def test_wrong_params_are_refused_by_the_names_that_they_have_here(
-    subtests: pytest.Subtests, headers: dict[str, str]
-) -> None:
+async def test_wrong_params_are_named_in_0_3_spelling(subtests: pytest.Subtests, headers: dict[str, str]) -> None:
     async with untouched() as client:
         for message, configuration, named in WRONG:
             with subtests.test(message=message, configuration=configuration):
@@ -313,7 +309,7 @@ async def test_wrong_params_are_refused_by_the_names_that_they_have_here(
                 assert error.message.startswith(f'Invalid parameters: {named}')
 
 
-async def test_a_task_of_one_version_is_the_same_task_in_the_other() -> None:
+async def test_task_is_readable_in_both_versions() -> None:
     async with serving(Agent(TestModel(custom_output_text='It is sunny.'))) as client:
         task = await client.send('hello')
         assert [each['id'] for each in await tasks_of(client)] == [task['id']]

@@ -69,7 +69,7 @@ async def answered(agent: Agent[Any, Any]) -> dict[str, Any]:
 
 
 @covers('str')
-async def test_text_is_a_text_part_and_a_message_of_the_agent() -> None:
+async def test_text_output_is_artifact_and_agent_message() -> None:
     task = await answered(Agent(TestModel(custom_output_text='It is sunny.')))
     [artifact] = task['artifacts']
     assert artifact['parts'] == spoken().parts([{'text': 'It is sunny.', 'mediaType': 'text/plain'}])
@@ -81,7 +81,7 @@ async def test_text_is_a_text_part_and_a_message_of_the_agent() -> None:
 
 @covers('str')
 @pytest.mark.parametrize('streamed', [False, True])
-async def test_every_message_of_either_side_says_what_it_belongs_to(streamed: bool) -> None:
+async def test_history_messages_carry_task_and_context_id(streamed: bool) -> None:
     def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         if len(messages) % 4 == 1:
             return ModelResponse(parts=[TextPart('Let me look.'), ToolCallPart('look')])
@@ -126,7 +126,7 @@ DATA = covers('model, dataclass, tuple, list, dict, int, None, union')
         pytest.param(Literal['a', 'b'], 'b', 'b', "Literal['a', 'b']", id='literal'),
     ],
 )
-async def test_data_is_a_data_part_with_the_schema_of_its_declared_type(
+async def test_typed_output_is_data_part_with_schema(
     output_type: Any, args: Any, result: object, python_type: str
 ) -> None:
     task = await answered(Agent(TestModel(custom_output_args=args), output_type=output_type))
@@ -139,7 +139,7 @@ async def test_data_is_a_data_part_with_the_schema_of_its_declared_type(
 
 
 @DATA
-async def test_the_schema_has_the_names_that_the_data_has() -> None:
+async def test_schema_and_data_use_serialization_aliases() -> None:
     task = await answered(Agent(TestModel(custom_output_args={'place': 'Rome'}), output_type=Weather))
     [part] = task['artifacts'][0]['parts']
     assert part['data'] == {'result': {'placeName': 'Rome', 'celsius': 20.5}}
@@ -160,7 +160,7 @@ async def test_the_schema_has_the_names_that_the_data_has() -> None:
 
 
 @DATA
-async def test_nothing_is_a_result_too() -> None:
+async def test_none_output_is_a_null_data_part() -> None:
     async def nothing() -> None:
         """Do nothing."""
 
@@ -179,7 +179,7 @@ async def test_nothing_is_a_result_too() -> None:
         (TextPart('no idea'), None),
     ],
 )
-async def test_of_a_union_the_member_is_chosen_that_came(said: ToolCallPart | TextPart, part: object) -> None:
+async def test_union_output_is_encoded_as_returned_member(said: ToolCallPart | TextPart, part: object) -> None:
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[said])
 
@@ -195,7 +195,7 @@ async def test_of_a_union_the_member_is_chosen_that_came(said: ToolCallPart | Te
 
 
 @DATA
-async def test_a_subclass_is_sent_as_the_declared_type() -> None:
+async def test_subclass_output_is_sent_as_declared_type() -> None:
     class Secret(Weather):
         password: str = 'hunter2'
 
@@ -208,7 +208,7 @@ async def test_a_subclass_is_sent_as_the_declared_type() -> None:
 
 
 @covers('BinaryImage, files in the response')
-async def test_an_image_is_a_file_part_with_media_type_and_name() -> None:
+async def test_image_output_is_named_and_typed_file_part() -> None:
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[FilePart(BinaryImage(PNG, media_type='image/png', identifier='sun'))])
 
@@ -222,7 +222,7 @@ async def test_an_image_is_a_file_part_with_media_type_and_name() -> None:
 
 
 @covers('BinaryImage, files in the response')
-async def test_files_in_the_response_follow_its_text() -> None:
+async def test_response_files_follow_text_in_artifact() -> None:
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         chart = BinaryContent(b'a,b\n', media_type='text/csv', identifier='chart')
         return ModelResponse(parts=[TextPart('Here it is.'), FilePart(chart)])
@@ -242,7 +242,7 @@ async def test_files_in_the_response_follow_its_text() -> None:
 
 
 @covers('BinaryImage, files in the response')
-async def test_files_in_the_response_follow_its_data() -> None:
+async def test_response_files_follow_data_in_artifact() -> None:
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         map_of_it = FilePart(BinaryImage(PNG, media_type='image/png', identifier='map'))
         return ModelResponse(parts=[map_of_it, ToolCallPart('final_result', {'place': 'Rome'})])
@@ -265,7 +265,7 @@ async def test_files_in_the_response_follow_its_data() -> None:
     ],
     ids=['one', 'list', 'artifacts'],
 )
-async def test_a_file_by_its_url_is_a_url_part(output_type: Any, made: Any) -> None:
+async def test_file_url_output_is_url_part(output_type: Any, made: Any) -> None:
     def draw(_: str) -> Any:
         return made
 
@@ -276,9 +276,7 @@ async def test_a_file_by_its_url_is_a_url_part(output_type: Any, made: Any) -> N
 
 
 @pytest.mark.parametrize('number', [math.nan, math.inf])
-async def test_a_number_that_json_cannot_hold_is_a_failed_validation(
-    number: float, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_nan_or_infinite_output_fails_task(number: float, caplog: pytest.LogCaptureFixture) -> None:
     async with serving(
         Agent(TestModel(custom_output_args={'place': 'Rome', 'celsius': number}), output_type=Weather)
     ) as client:
@@ -312,7 +310,7 @@ def reported(celsius: float) -> Artifacts:
     ],
     ids=['output tool', 'text', 'output function', 'artifacts'],
 )
-async def test_the_model_is_asked_again_for_a_number_that_json_cannot_hold(output_type: Any, result: Any) -> None:
+async def test_model_is_retried_after_nan_output(output_type: Any, result: Any) -> None:
     asked: list[str] = []
 
     async def measure(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -351,9 +349,7 @@ class SpoilingAround(Spoiling):
 
 @pytest.mark.parametrize('output_type', [Reading, PromptedOutput(Reading)], ids=['output tool', 'text'])
 @pytest.mark.parametrize('spoiling', [SpoilingAfterwards, SpoilingAround])
-async def test_the_model_is_asked_again_for_a_number_that_a_capability_has_made(
-    spoiling: type[Spoiling], output_type: Any
-) -> None:
+async def test_model_is_retried_after_capability_returns_nan(spoiling: type[Spoiling], output_type: Any) -> None:
     asked: list[str] = []
 
     async def measure(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -369,7 +365,7 @@ async def test_the_model_is_asked_again_for_a_number_that_a_capability_has_made(
 
 
 @pytest.mark.parametrize('output', [object(), Rejected('Not here.')], ids=['unserializable', 'rejected'])
-async def test_the_model_is_not_asked_again_for_an_output_that_it_cannot_mend(output: Any) -> None:
+async def test_unserializable_or_rejected_output_is_not_retried(output: Any) -> None:
     asked = 0
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -385,7 +381,7 @@ async def test_the_model_is_not_asked_again_for_an_output_that_it_cannot_mend(ou
     assert (state_of(task), asked) == ('REJECTED' if isinstance(output, Rejected) else 'FAILED', 1)
 
 
-async def test_several_results_are_several_artifacts() -> None:
+async def test_each_named_result_is_an_artifact() -> None:
     def report(city: str) -> Artifacts:
         return Artifacts(
             summary=f'All is well in {city}.',
@@ -403,7 +399,7 @@ async def test_several_results_are_several_artifacts() -> None:
 
 
 @covers('thinking, tool calls')
-async def test_neither_thoughts_nor_tool_calls_are_shown() -> None:
+async def test_thinking_and_tool_calls_are_never_exposed() -> None:
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         thought = ThinkingPart('SECRET thought', signature='SECRET signature', provider_name='function')
         if len(messages) == 1:

@@ -50,7 +50,7 @@ def of_run(task: dict[str, Any]) -> dict[str, Any]:
 
 
 @covers('usage, model')
-async def test_a_task_tells_what_its_run_used_to_whom_has_asked() -> None:
+async def test_task_metadata_has_run_id_model_and_usage() -> None:
     async with serving(AGENT) as client:
         sent = (await client.call('SendMessage', {'message': message('use the tool')}, **active()))['task']
         seen = await client.get_task(sent['id'])
@@ -71,7 +71,7 @@ async def test_a_task_tells_what_its_run_used_to_whom_has_asked() -> None:
     assert seen['metadata'] == sent['metadata']
 
 
-async def test_the_last_update_of_a_stream_tells_it() -> None:
+async def test_last_status_update_carries_run_metadata() -> None:
     async with serving(AGENT) as client:
         async with client.stream('SendStreamingMessage', {'message': message('go')}, **active()) as stream:
             assert stream.headers[spoken().extensions_header.lower()] == RUN_METADATA_URI
@@ -83,7 +83,7 @@ async def test_the_last_update_of_a_stream_tells_it() -> None:
 
 
 @pytest.mark.parametrize('names', [None, 'https://example.com/other', f'{RUN_METADATA_URI}0'])
-async def test_nobody_else_is_told(names: str | None) -> None:
+async def test_run_metadata_is_absent_without_extension(names: str | None) -> None:
     async with serving(AGENT) as client:
         header = {} if names is None else {spoken().extensions_header.replace('-', '_'): names}
         said = message('go', metadata={'about': RUN_METADATA_URI})
@@ -91,7 +91,7 @@ async def test_nobody_else_is_told(names: str | None) -> None:
     assert (state_of(sent), 'metadata' in sent) == ('COMPLETED', False)
 
 
-async def test_runs_of_one_task_are_counted_together() -> None:
+async def test_usage_adds_up_over_runs_of_a_task() -> None:
     def ask(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         text = prompts(messages)[-1]
         usage = RequestUsage(input_tokens=3, output_tokens=1)
@@ -110,7 +110,7 @@ async def test_runs_of_one_task_are_counted_together() -> None:
     ]
 
 
-async def test_messages_that_a_task_takes_one_after_the_other_are_counted_together() -> None:
+async def test_usage_adds_up_over_queued_messages() -> None:
     stage = Stage()
     async with serving(stage.agent) as client:
         configuration = {'returnImmediately': True}
@@ -123,14 +123,14 @@ async def test_messages_that_a_task_takes_one_after_the_other_are_counted_togeth
     assert (of_run(task)['runId'], of_run(task)['usage']['requests']) == ('.2', 2)
 
 
-async def test_a_run_that_fails_tells_what_it_used() -> None:
+async def test_failed_task_has_run_metadata_without_model() -> None:
     async with serving(AGENT) as client:
         task = (await client.call('SendMessage', {'message': message('break')}, **active()))['task']
     assert (state_of(task), of_run(task)['runId']) == ('FAILED', '.1')
     assert 'model' not in of_run(task)
 
 
-async def test_an_app_may_keep_it_to_itself() -> None:
+async def test_run_metadata_can_be_disabled() -> None:
     async with serving(AGENT, results=Results(run_metadata=False)) as client:
         sent = (await client.call('SendMessage', {'message': message('go')}, **active()))['task']
         card = (await client.get('/.well-known/agent-card.json')).json
@@ -139,7 +139,7 @@ async def test_an_app_may_keep_it_to_itself() -> None:
 
 
 @unversioned('the card is the same for all')
-async def test_the_card_declares_it_beside_extensions_of_the_users_own() -> None:
+async def test_card_declares_run_metadata_beside_user_extensions() -> None:
     own = AgentExtension(uri='https://example.com/own', required=True)
     card = (await Client(to_a2a(AGENT, extensions=[own])).get('/.well-known/agent-card.json')).json
     assert card['capabilities']['extensions'][:2] == [own, RUN_METADATA]

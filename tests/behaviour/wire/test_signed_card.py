@@ -53,7 +53,7 @@ async def verified(app: Any, card: Any, *algorithms: str) -> None:
 
 @unversioned('there is one signed card')
 @pytest.mark.parametrize(('kind', 'algorithm'), [('P-256', 'ES256'), ('2048', 'RS256'), ('Ed25519', 'EdDSA')])
-async def test_the_official_sdk_verifies_the_card(kind: str, algorithm: str) -> None:
+async def test_official_sdk_verifies_signed_card(kind: str, algorithm: str) -> None:
     app = signing(pem(kind))
     card = await get(app)
     await verified(app, card, algorithm)
@@ -119,7 +119,7 @@ AUTHS: dict[str, tuple[dict[str, Any], list[Any], int]] = {
 
 @unversioned('there is one signed card')
 @each_case('options, requirements, count', AUTHS.values(), ids=AUTHS)
-async def test_a_card_with_security_verifies_in_every_reading_of_the_specification(
+async def test_card_with_security_verifies_in_every_canonical_form(
     options: dict[str, Any], requirements: list[Any], count: int
 ) -> None:
     app = signing(**options)
@@ -142,7 +142,7 @@ async def test_a_card_with_security_verifies_in_every_reading_of_the_specificati
 
 
 @unversioned('there is one signed card')
-async def test_the_official_client_fetches_the_card_and_verifies_it() -> None:
+async def test_official_client_verifies_fetched_card() -> None:
     app = signing()
     keys = {key['kid']: PyJWK(key) for key in (await get(app, KEYS))['keys']}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=URL) as http:
@@ -157,7 +157,7 @@ async def test_the_official_client_fetches_the_card_and_verifies_it() -> None:
 
 
 @unversioned('there is one signed card')
-async def test_keys_rotate_without_a_moment_in_which_no_client_can_verify() -> None:
+async def test_card_stays_verifiable_during_key_rotation() -> None:
     old, new = pem(number=1), pem('2048', number=2)
     for keys, algorithms in (
         ([old, public_pem('2048', number=2)], ['ES256']),
@@ -178,7 +178,7 @@ def schema_of(card: dict[str, Any]) -> dict[str, Any]:
 
 
 @unversioned('there is one signed card')
-async def test_a_signed_card_has_only_fields_of_a2a_1_0_and_clients_of_0_3_have_a_card_of_their_own() -> None:
+async def test_signed_1_0_card_and_0_3_card_are_separate() -> None:
     class Order(BaseModel):
         number: int
 
@@ -198,7 +198,7 @@ async def test_a_signed_card_has_only_fields_of_a2a_1_0_and_clients_of_0_3_have_
 
 
 @unversioned('there is one signed card')
-async def test_one_version_needs_no_choice() -> None:
+async def test_server_of_1_0_alone_has_a_single_signed_card() -> None:
     app = signing(access={'versions': ['1.0']})
     card = await get(app)
     assert await get(app, OLDER) == await get(app, CARD, A2A_Version='0.3') == card
@@ -207,7 +207,7 @@ async def test_one_version_needs_no_choice() -> None:
 
 
 @unversioned('keys have no version')
-async def test_the_public_keys_are_served_and_can_be_cached() -> None:
+async def test_public_keys_are_served_and_cacheable() -> None:
     app = signing(pem('P-384'), public_pem('2048'))
     answer = await Client(app).get(KEYS)
     assert {name: answer.headers[name] for name in ('content-type', 'cache-control')} == {
@@ -224,7 +224,7 @@ async def test_the_public_keys_are_served_and_can_be_cached() -> None:
     assert (await Client(to_a2a(Agent('test'))).get(KEYS)).status == 404
 
 
-async def test_an_extended_card_is_signed_for_clients_of_1_0() -> None:
+async def test_extended_card_is_signed_in_1_0_only() -> None:
     more = Skill(
         id='more', name='More', description='More.', tags=['x'], input_modes=['text/plain'], output_modes=['text/plain']
     )
@@ -243,7 +243,7 @@ async def test_an_extended_card_is_signed_for_clients_of_1_0() -> None:
 
 
 @unversioned('there is one signed card')
-async def test_the_card_of_a_tenant_is_signed_with_the_tenant() -> None:
+async def test_tenant_card_is_signed_with_its_tenant() -> None:
     app = signing(access={'tenants': ['acme']})
     card = await get(app, f'/acme{CARD}')
     assert {interface.get('tenant') for interface in card['supportedInterfaces']} == {'acme', None}
@@ -251,7 +251,7 @@ async def test_the_card_of_a_tenant_is_signed_with_the_tenant() -> None:
 
 
 @unversioned('no request is sent')
-def test_a_card_that_cannot_be_signed_is_refused_when_it_is_built() -> None:
+def test_unsignable_card_is_refused_at_startup() -> None:
     with pytest.raises(TypeError, match=r'Access\.signing needs url=: a signed card has the URL of the agent'):
         to_a2a(Agent('test'), access=Access(signing=[pem()]))
     with pytest.raises(TypeError, match=r"Access\.signing needs '1\.0' among Access\.versions\."):
@@ -267,5 +267,5 @@ def test_a_card_that_cannot_be_signed_is_refused_when_it_is_built() -> None:
 
 
 @unversioned('no request is sent')
-def test_the_settings_do_not_show_the_keys() -> None:
+def test_repr_of_access_hides_signing_keys() -> None:
     assert 'PRIVATE' not in repr(Access(signing=[pem()]))

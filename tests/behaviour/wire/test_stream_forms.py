@@ -49,7 +49,7 @@ FORMS: dict[str, tuple[TextStream, bool, dict[str, str] | None, list[Any]]] = {
 
 
 @each_case('form, notes, headers, expected', FORMS.values(), ids=FORMS)
-async def test_who_gets_pieces_of_the_text(
+async def test_stream_setting_and_extension_decide_text_form(
     form: TextStream, notes: bool, headers: dict[str, str] | None, expected: list[Any]
 ) -> None:
     results = Results(stream=form, interval=0, progress=Progress(notes=notes))
@@ -64,7 +64,7 @@ async def test_who_gets_pieces_of_the_text(
     assert [each['parts'][0]['text'] for each in task['history']] == ['hello', 'Look: ', 'It is sunny.']
 
 
-async def test_readers_of_one_task_get_the_text_in_different_forms() -> None:
+async def test_readers_of_a_task_get_different_text_forms() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
@@ -130,7 +130,7 @@ async def followed(writer: Writer, client: Client, task_id: str) -> tuple[list[s
         return before, shown(await reader.rest())
 
 
-async def test_a_message_that_activates_live_text_gets_it_for_a_reader_who_comes_later() -> None:
+async def test_live_text_message_streams_for_later_reader() -> None:
     writer = Writer()
     async with serving(writer.agent, results=Results(interval=0)) as client:
         task = await client.live.send(returnImmediately=True)
@@ -139,7 +139,7 @@ async def test_a_message_that_activates_live_text_gets_it_for_a_reader_who_comes
 
 
 @pytest.mark.parametrize('live', [False, True], ids=['not activated', 'blocking'])
-async def test_other_messages_write_no_pieces_for_a_reader_who_comes_later(live: bool) -> None:
+async def test_plain_or_blocking_message_streams_no_pieces(live: bool) -> None:
     writer = Writer()
     async with serving(writer.agent, results=Results(interval=0)) as client:
         if live:
@@ -154,7 +154,7 @@ async def test_other_messages_write_no_pieces_for_a_reader_who_comes_later(live:
     assert (writer.streamed, *seen) == ([False], [], [WHOLE, ('COMPLETED',)])
 
 
-async def test_the_message_that_continues_a_task_says_whether_its_run_writes_pieces() -> None:
+async def test_continuing_message_decides_streaming_of_its_run() -> None:
     streamed: list[bool] = []
 
     async def whole(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -185,7 +185,7 @@ async def test_the_message_that_continues_a_task_says_whether_its_run_writes_pie
     assert streamed == [False, True, False, True]
 
 
-async def test_a_message_that_enters_a_run_may_ask_for_the_rest_of_its_text() -> None:
+async def test_steering_message_may_request_live_text() -> None:
     looking, found, streamed = asyncio.Event(), asyncio.Event(), list[bool]()
 
     async def whole(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -213,7 +213,7 @@ async def test_a_message_that_enters_a_run_may_ask_for_the_rest_of_its_text() ->
 
 @unversioned('where tasks are kept is below what versions differ in')
 @each_backend('sqlite', 'postgres')
-async def test_a_queued_task_of_another_process_writes_the_text_that_its_message_has_asked_for(backend: str) -> None:
+async def test_worker_in_second_app_streams_requested_live_text(backend: str) -> None:
     writer, results = Writer(), Results(interval=0)
     server, worker = (to_a2a(writer.agent, backend=backend, results=results) for _ in range(2))
     server.hosting.runs_tasks = False
@@ -225,7 +225,7 @@ async def test_a_queued_task_of_another_process_writes_the_text_that_its_message
     assert (writer.streamed, *seen) == ([True], ['It '], LATER)
 
 
-async def test_an_agent_without_streams_says_so_and_refuses_them() -> None:
+async def test_disabled_streaming_is_declared_and_refused() -> None:
     async with serving(speaker(SUNNY), results=Results(stream='off')) as client:
         card = (await client.get('/.well-known/agent-card.json')).json
         assert not card['capabilities'].get('streaming')
@@ -240,18 +240,18 @@ async def test_an_agent_without_streams_says_so_and_refuses_them() -> None:
 
 
 @pytest.mark.parametrize(('form', 'declared'), [('on-request', True), ('mark', True), ('whole', False), ('off', False)])
-async def test_the_card_offers_live_text(form: TextStream, declared: bool) -> None:
+async def test_card_declares_live_text_if_stream_setting_permits(form: TextStream, declared: bool) -> None:
     card = (await Client(to_a2a(Agent('test'), results=Results(stream=form))).get('/.well-known/agent-card.json')).json
     uris = [extension['uri'] for extension in card['capabilities']['extensions']]
     assert (LIVE['A2A-Extensions'] in uris) == declared
 
 
-def test_the_default_is_the_whole_text_and_pieces_on_request() -> None:
+def test_default_stream_setting_is_on_request() -> None:
     assert Results() == Results(stream='on-request', interval=0.1, data_as_text=False)
 
 
 @pytest.mark.parametrize('form', ['on-request', 'replace', 'mark', 'whole'])
-async def test_a_text_that_nobody_watches_is_stored_like_one_that_was_streamed(form: TextStream) -> None:
+async def test_streamed_and_unstreamed_text_are_stored_alike(form: TextStream) -> None:
     _, streamed = await events_of(speaker(SUNNY), stream=form)
     async with serving(speaker(SUNNY), results=Results(stream=form)) as client:
         sent = await client.send()
@@ -285,7 +285,7 @@ async def read(first: list[str], *rest: list[str], **settings: Any) -> list[Any]
         return shown([*events, *await reader.rest()])
 
 
-async def test_the_first_piece_comes_at_once_and_the_rest_is_gathered() -> None:
+async def test_first_piece_is_immediate_and_rest_buffered() -> None:
     assert await read(['It '], ['is ', 'sunny ', 'in Rome.'], interval=LONG) == snapshot(
         [
             ('WORKING',),
@@ -297,7 +297,7 @@ async def test_the_first_piece_comes_at_once_and_the_rest_is_gathered() -> None:
     )
 
 
-async def test_gathered_text_comes_when_it_is_long_enough() -> None:
+async def test_buffered_text_is_sent_at_size_limit() -> None:
     more = 'very ' * 100
     assert await read(['It '], ['is ', more], ['sunny.'], interval=LONG) == [
         ('WORKING',),
@@ -309,13 +309,13 @@ async def test_gathered_text_comes_when_it_is_long_enough() -> None:
     ]
 
 
-async def test_gathered_text_comes_when_the_time_has_passed() -> None:
+async def test_buffered_text_is_sent_after_interval() -> None:
     seen = await read(['It '], ['is ', 'sunny '], ['in Rome.'], interval=0.01)  # waits for a piece between two rounds
     pieces = [update[1] for update in seen[1:-1] if update[2] is None]
     assert (pieces[0], ''.join(pieces)) == ('It ', 'It is sunny in Rome.')
 
 
-async def test_what_was_gathered_comes_before_a_note() -> None:
+async def test_buffered_text_is_sent_before_progress_note() -> None:
     notes = Progress(notes=True)
     agent = speaker((['Let me ', 'look.'], True), SUNNY)
     events, _ = await events_of(agent, stream='replace', interval=LONG, progress=notes)
@@ -333,7 +333,7 @@ async def test_what_was_gathered_comes_before_a_note() -> None:
 
 
 @pytest.mark.parametrize('interval', [0, LONG])
-async def test_a_cancelled_task_keeps_what_was_gathered(interval: float) -> None:
+async def test_canceled_task_keeps_buffered_text(interval: float) -> None:
     written = asyncio.Event()
 
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
@@ -370,7 +370,7 @@ JSON = '{"city":"Rome","degrees":21}'
     ('modes', 'contents'),
     [([], [DATA, JSON]), (['application/json'], [DATA]), (['text/plain'], [JSON]), (['*/*'], [DATA, JSON])],
 )
-async def test_data_comes_as_text_as_well(modes: list[str], contents: list[Any]) -> None:
+async def test_data_as_text_adds_json_text_part(modes: list[str], contents: list[Any]) -> None:
     async with serving(reporter, results=Results(data_as_text=True)) as client:
         task = await client.send(acceptedOutputModes=modes)
     parts = task['artifacts'][0]['parts']
@@ -378,7 +378,7 @@ async def test_data_comes_as_text_as_well(modes: list[str], contents: list[Any])
     assert len(task['history']) == 1
 
 
-async def test_data_alone_comes_as_it_is_by_default() -> None:
+async def test_data_has_no_text_part_by_default() -> None:
     async with serving(reporter) as client:
         task = await client.send()
     assert [part.get('data') for part in task['artifacts'][0]['parts']] == [DATA]
@@ -387,7 +387,7 @@ async def test_data_alone_comes_as_it_is_by_default() -> None:
 @pytest.mark.parametrize(
     ('output_type', 'modes'), [(Weather, ['text/plain', 'application/json']), (str, ['text/plain'])]
 )
-async def test_the_card_says_that_data_comes_as_text_as_well(output_type: Any, modes: list[str]) -> None:
+async def test_data_as_text_adds_text_output_mode(output_type: Any, modes: list[str]) -> None:
     app = to_a2a(Agent('test', output_type=output_type), results=Results(data_as_text=True))
     card = (await Client(app).get('/.well-known/agent-card.json')).json
     assert card['defaultOutputModes'] == modes
@@ -404,6 +404,6 @@ async def test_the_card_says_that_data_comes_as_text_as_well(output_type: Any, m
         ({'interval': -1}, 'Results.interval must be 0 or more, not -1.0.'),
     ],
 )
-def test_settings_that_mean_nothing_are_refused(settings: dict[str, Any], problem: str) -> None:
+def test_invalid_results_settings_are_refused(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=f'^{re.escape(problem)}$'):
         Results(**settings)

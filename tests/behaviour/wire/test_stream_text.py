@@ -97,7 +97,7 @@ def assembled(events: list[Event]) -> dict[str, list[str]]:
 
 
 @covers('first chunk')
-async def test_the_first_chunk_begins_the_answer_and_the_last_one_says_so() -> None:
+async def test_chunks_append_and_last_chunk_has_whole_text() -> None:
     events, task = await streamed(speaker((['It ', 'is ', 'sunny.'], False)))
     assert shown(events) == snapshot(
         [
@@ -115,7 +115,7 @@ async def test_the_first_chunk_begins_the_answer_and_the_last_one_says_so() -> N
 
 
 @covers('first chunk')
-async def test_a_chunk_is_a_whole_artifact_update() -> None:
+async def test_chunk_is_a_complete_artifact_update() -> None:
     events, task = await streamed(speaker((['Hi'], False)))
     first = updates(events)[0]
     assert (first.pop('taskId'), first.pop('contextId')) == (task['id'], task['contextId'])
@@ -128,7 +128,7 @@ async def test_a_chunk_is_a_whole_artifact_update() -> None:
 
 
 @covers('first chunk')
-async def test_the_stored_task_shows_what_was_assembled_so_far() -> None:
+async def test_stored_task_shows_partial_streamed_text() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> Deltas:
@@ -158,7 +158,7 @@ async def test_the_stored_task_shows_what_was_assembled_so_far() -> None:
 
 
 @covers('text between tool calls')
-async def test_text_before_a_tool_call_is_replaced_and_sent_as_a_status() -> None:
+async def test_text_before_tool_call_becomes_status_message() -> None:
     events, task = await streamed(speaker((['Let me ', 'look.'], True), (['It is ', 'sunny.'], False)))
     assert shown(events) == snapshot(
         [
@@ -180,7 +180,7 @@ async def test_text_before_a_tool_call_is_replaced_and_sent_as_a_status() -> Non
 
 
 @covers('text between tool calls')
-async def test_text_before_data_is_replaced_by_the_data() -> None:
+async def test_text_before_data_is_replaced_by_data() -> None:
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> Deltas:
         yield 'I think it is '
         yield {1: DeltaToolCall(name='final_result', json_args='{"response": 42}')}
@@ -201,7 +201,7 @@ async def test_text_before_data_is_replaced_by_the_data() -> None:
 
 
 @covers('text between tool calls')
-async def test_it_comes_to_the_same_for_a_client_that_does_not_stream() -> None:
+async def test_blocking_send_stores_same_task_as_stream() -> None:
     agent = speaker((['Let me look.'], True), (['Once more.'], True), (['It is sunny.'], False))
     _, task = await streamed(agent)
     async with serving(agent) as client:
@@ -215,7 +215,7 @@ words = st.lists(st.text(st.characters(codec='utf-8', exclude_characters='\0'), 
 
 @covers('first chunk', 'text between tool calls')
 @given(before=st.lists(words, max_size=3), answer=words.filter(lambda deltas: ''.join(deltas).strip() != ''))
-async def test_what_a_client_assembles_is_what_the_task_shows(before: list[list[str]], answer: list[str]) -> None:
+async def test_assembled_chunks_equal_stored_artifact(before: list[list[str]], answer: list[str]) -> None:
     events, task = await streamed(speaker(*((deltas, True) for deltas in before), (answer, False)))
     [artifact] = task['artifacts']
     [(artifact_id, parts)] = assembled(events).items()
@@ -227,7 +227,7 @@ async def test_what_a_client_assembles_is_what_the_task_shows(before: list[list[
     assert notes == [''.join(deltas) for deltas in before if ''.join(deltas).strip()]
 
 
-async def test_an_answer_that_is_changed_in_the_end_replaces_what_was_streamed() -> None:
+async def test_text_changed_by_output_validator_replaces_streamed_text() -> None:
     agent = speaker((['quiet ', 'please'], False))
 
     @agent.output_validator
@@ -247,7 +247,7 @@ async def test_an_answer_that_is_changed_in_the_end_replaces_what_was_streamed()
     assert texts(task) == ['QUIET PLEASE']
 
 
-async def test_an_answer_that_is_refused_is_replaced_by_the_next_one() -> None:
+async def test_retry_replaces_text_refused_by_output_validator() -> None:
     agent = speaker((['wrong'], False), (['right'], False))
 
     @agent.output_validator
@@ -269,7 +269,7 @@ async def test_an_answer_that_is_refused_is_replaced_by_the_next_one() -> None:
     assert texts(task) == ['right']
 
 
-async def test_text_that_a_function_makes_the_output_of_is_not_streamed() -> None:
+async def test_text_for_output_function_is_not_streamed() -> None:
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> Deltas:
         yield 'one '
         yield 'two'
@@ -286,7 +286,7 @@ async def test_text_that_a_function_makes_the_output_of_is_not_streamed() -> Non
     assert (update['artifact']['parts'][0]['data'], update['lastChunk']) == ({'result': 2}, True)
 
 
-async def test_a_model_that_cannot_stream_answers_in_one_chunk() -> None:
+async def test_model_without_streaming_answers_in_a_single_chunk() -> None:
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[TextPart('all at once')])
 
@@ -295,7 +295,7 @@ async def test_a_model_that_cannot_stream_answers_in_one_chunk() -> None:
     assert texts(task) == ['all at once']
 
 
-async def test_a_model_is_streamed_only_while_somebody_wants_the_pieces() -> None:
+async def test_model_streams_only_for_live_text_readers() -> None:
     requests: list[str] = []
 
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -316,6 +316,6 @@ async def test_a_model_is_streamed_only_while_somebody_wants_the_pieces() -> Non
 
 
 @pytest.mark.parametrize('space', ['', ' ', '\n\n'])
-async def test_space_before_a_tool_call_is_no_status(space: str) -> None:
+async def test_whitespace_before_tool_call_sends_no_status_message(space: str) -> None:
     events, _ = await streamed(speaker(([space], True), (['done'], False)))
     assert [each for each in shown(events) if each[0] == 'WORKING'] == [('WORKING',)]

@@ -50,7 +50,7 @@ async def answer_to_subscription(app: ASGIApp, task_id: str, **headers: str) -> 
 
 
 @json_rpc('the request is JSON-RPC')
-async def test_a_stream_is_server_sent_events_that_no_proxy_holds_back() -> None:
+async def test_stream_response_forbids_caching_and_proxy_buffering() -> None:
     async with serving(words(), results=Results(interval=0)) as client:
         headers = {'Content-Type': 'application/json', 'A2A-Version': spoken().version}
         body = rpc('SendStreamingMessage', {'message': message()})
@@ -71,7 +71,7 @@ async def test_a_stream_is_server_sent_events_that_no_proxy_holds_back() -> None
 
 
 @json_rpc('HTTP+JSON has no envelope')
-async def test_every_event_is_a_numbered_json_rpc_answer_to_the_request() -> None:
+async def test_stream_events_are_numbered_json_rpc_responses() -> None:
     async with serving(words(), results=Results(interval=0)) as client:
         headers = {'Content-Type': 'application/json'}
         body = rpc('SendStreamingMessage', {'message': message()})
@@ -88,7 +88,7 @@ async def test_every_event_is_a_numbered_json_rpc_answer_to_the_request() -> Non
     assert ids == list(range(len(frames)))
 
 
-async def test_a_stream_begins_with_the_task_and_ends_with_its_terminal_state() -> None:
+async def test_stream_runs_from_task_to_terminal_state() -> None:
     async with serving(words(), results=Results(interval=0)) as client:
         events = await whole_stream(client.app)
     assert [(event.id, next(iter(event.result))) for event in events] == snapshot(
@@ -106,7 +106,7 @@ async def test_a_stream_begins_with_the_task_and_ends_with_its_terminal_state() 
     assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
-async def test_an_idle_stream_is_kept_alive_by_comments() -> None:
+async def test_idle_stream_sends_keep_alive_comments() -> None:
     release = asyncio.Event()
 
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -129,7 +129,7 @@ async def test_an_idle_stream_is_kept_alive_by_comments() -> None:
     assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
-async def test_a_reader_resumes_after_any_event_with_exactly_the_rest() -> None:
+async def test_last_event_id_resumes_stream_after_any_event() -> None:
     async with serving(words(), results=Results(interval=0)) as client:
         events = await whole_stream(client.app)
         task_id = events[0].result['task']['id']
@@ -141,14 +141,14 @@ async def test_a_reader_resumes_after_any_event_with_exactly_the_rest() -> None:
         ]
 
 
-async def test_a_reader_that_has_everything_gets_an_empty_stream() -> None:
+async def test_resume_after_last_event_gives_empty_stream() -> None:
     async with serving(words(), results=Results(interval=0)) as client:
         events = await whole_stream(client.app)
         assert await resumed(client.app, events[0].result['task']['id'], str(events[-1].id)) == []
 
 
 @pytest.mark.parametrize('unknown', ['1000', '9' * 30])
-async def test_a_reader_with_an_event_id_that_was_never_given_gets_the_task_as_it_is(unknown: str) -> None:
+async def test_resume_after_unknown_event_id_gives_task_snapshot(unknown: str) -> None:
     async with serving(words(), results=Results(interval=0)) as client:
         last = (await whole_stream(client.app))[-1]
         task = await client.get_task(last.result['statusUpdate']['taskId'])
@@ -157,7 +157,7 @@ async def test_a_reader_with_an_event_id_that_was_never_given_gets_the_task_as_i
 
 
 @pytest.mark.parametrize('value', ['-1', '1.5', '0x1', '1e3', 'x', 'ü', '', ' ', '²'])
-async def test_an_event_id_that_is_no_number_counts_as_none(value: str) -> None:
+async def test_malformed_last_event_id_is_ignored(value: str) -> None:
     async with serving(words(), results=Results(interval=0)) as client:
         task_id = (await whole_stream(client.app))[-1].result['statusUpdate']['taskId']
         answers = [
@@ -167,7 +167,7 @@ async def test_an_event_id_that_is_no_number_counts_as_none(value: str) -> None:
 
 
 @only('0.3', '1.0 has an error for it')
-async def test_a_finished_task_that_is_subscribed_to_is_shown() -> None:
+async def test_subscribe_to_finished_task_streams_its_snapshot() -> None:
     async with serving(words(), results=Results(interval=0)) as client:
         task = await client.send()
         async with client.subscribe(task['id']) as stream:
@@ -176,7 +176,7 @@ async def test_a_finished_task_that_is_subscribed_to_is_shown() -> None:
 
 
 @only('1.0', '0.3 has no error for it')
-async def test_a_finished_task_can_be_subscribed_to_only_to_resume() -> None:
+async def test_subscribe_to_finished_task_is_unsupported_operation() -> None:
     async with serving(words(), results=Results(interval=0)) as client:
         task = await client.send()
         with pytest.raises(RpcError) as refused:
@@ -185,7 +185,7 @@ async def test_a_finished_task_can_be_subscribed_to_only_to_resume() -> None:
     assert (refused.value.code, refused.value.reason) == (-32004, 'UNSUPPORTED_OPERATION')
 
 
-async def test_a_client_that_leaves_does_not_stop_its_task() -> None:
+async def test_task_continues_after_client_disconnects() -> None:
     release = asyncio.Event()
 
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -203,7 +203,7 @@ async def test_a_client_that_leaves_does_not_stop_its_task() -> None:
 
 
 @json_rpc('the request is JSON-RPC')
-async def test_a_server_may_say_once_more_that_the_request_is_over() -> None:
+async def test_stream_ignores_repeated_end_of_request_body() -> None:
     said, release = asyncio.Event(), asyncio.Event()
 
     class Repeating(Exchange):

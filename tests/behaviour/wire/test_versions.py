@@ -36,7 +36,7 @@ async def cards(*versions: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @unversioned('it is about the card')
-async def test_a_card_of_1_0_alone_has_no_field_of_0_3() -> None:
+async def test_card_for_1_0_alone_omits_0_3_fields() -> None:
     both, _ = await cards('1.0', '0.3')
     for card in await cards('1.0'):
         read = ParseDict(card, OfficialCard())  # which refuses what it does not know
@@ -52,7 +52,7 @@ async def test_a_card_of_1_0_alone_has_no_field_of_0_3() -> None:
 
 
 @unversioned('it is about the card')
-async def test_a_card_of_0_3_alone_has_no_field_of_1_0() -> None:
+async def test_card_for_0_3_alone_omits_1_0_fields() -> None:
     both, _ = await cards('1.0', '0.3')
     for card in await cards('0.3'):
         read = types.AgentCard.model_validate(card)
@@ -67,7 +67,7 @@ async def test_a_card_of_0_3_alone_has_no_field_of_1_0() -> None:
         assert read.model_dump(mode='json', by_alias=True, exclude_none=True) == card
 
 
-async def test_a_version_that_is_off_is_refused_in_every_operation(subtests: pytest.Subtests) -> None:
+async def test_disabled_version_is_refused_in_every_operation(subtests: pytest.Subtests) -> None:
     methods = ['SendMessage', 'SendStreamingMessage', 'GetTask', 'SubscribeToTask']
     other: Any = '0.3' if spoken().version == '1.0' else '1.0'
     async with untouched(access=Access(versions=[other])) as client:
@@ -84,7 +84,7 @@ async def test_a_version_that_is_off_is_refused_in_every_operation(subtests: pyt
                     assert error.data[0]['metadata']['supportedVersions'] == '0.3'
 
 
-async def test_the_version_that_is_on_is_served() -> None:
+async def test_enabled_version_is_served() -> None:
     mine: Any = spoken().version
     async with serving(Agent('test'), access=Access(versions=[mine])) as client:
         task = await client.send()
@@ -96,7 +96,7 @@ async def test_the_version_that_is_on_is_served() -> None:
 
 
 @only('HTTP+JSON', 'it is about its paths')
-async def test_the_paths_of_http_say_which_version_to_use() -> None:
+async def test_http_json_paths_name_the_enabled_version() -> None:
     async with untouched(access=Access(versions=['0.3'])) as client:
         for path in ('/tasks', '/message:send', '/v1/message:send', '/v1/card'):
             error = refusal(await client.get(path, method='POST' if 'send' in path else 'GET'), status=400)
@@ -114,6 +114,6 @@ async def test_the_paths_of_http_say_which_version_to_use() -> None:
 
 
 @unversioned('it is about an argument')
-def test_a_version_that_there_is_not_is_refused_when_the_app_is_made() -> None:
+def test_unknown_version_setting_is_refused_at_startup() -> None:
     with pytest.raises(ValueError, match=r"versions\[0\] takes '1\.0' or '0\.3', not the string '2\.0'"):
         to_a2a(Agent('test'), access=Access(versions=['2.0']))  # pyright: ignore[reportArgumentType]

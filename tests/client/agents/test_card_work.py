@@ -40,7 +40,7 @@ def of_run() -> RunContext[None]:
 
 
 @pytest.mark.parametrize('include_descriptions', [True, False])
-async def test_the_tools_of_a_card_are_made_once(*, include_descriptions: bool) -> None:
+async def test_tools_of_cached_card_are_built_once(*, include_descriptions: bool) -> None:
     toolset: A2AToolset[None] = A2AToolset(
         large('max-age=300').app, tools='skills', include_descriptions=include_descriptions
     )
@@ -51,14 +51,14 @@ async def test_the_tools_of_a_card_are_made_once(*, include_descriptions: bool) 
         assert await toolset.get_tools(of_run()) == first
 
 
-async def test_the_tools_of_a_card_that_is_never_kept_are_made_once() -> None:
+async def test_tools_of_uncached_card_are_built_once() -> None:
     toolset: A2AToolset[None] = A2AToolset(large('no-store').app, tools='skills')
     async with asyncio.timeout(LIMIT), toolset:
         await toolset.get_tools(of_run())
         assert await own_calls(lambda: toolset.get_tools(of_run())) <= FIRST_CALLS
 
 
-async def test_the_schemas_of_a_card_are_checked_beside_the_event_loop() -> None:
+async def test_card_schemas_are_checked_outside_event_loop() -> None:
     canned = large('max-age=300')
 
     async def read() -> Any:

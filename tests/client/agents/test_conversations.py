@@ -39,7 +39,7 @@ each_kind = pytest.mark.parametrize('kind', ['tool', 'model'])
 
 
 @each_kind
-async def test_an_agent_with_the_name_of_another_gets_none_of_its_conversations(kind: str) -> None:
+async def test_context_id_is_not_sent_to_agent_with_same_name(kind: str) -> None:
     one, other = answering(), answering()
     with ExitStack() as stack:
         first, second = (stack.enter_context(served(canned)).url for canned in (one, other))
@@ -65,7 +65,7 @@ async def test_an_agent_with_the_name_of_another_gets_none_of_its_conversations(
     ],
     ids=['same', 'query', 'path', 'tenant'],
 )
-async def test_an_agent_has_an_origin_a_path_and_a_tenant(
+async def test_conversation_continues_only_at_same_origin_path_and_tenant(
     kind: str, interface: dict[str, str], *, continues: bool
 ) -> None:
     canned = answering()
@@ -79,7 +79,7 @@ async def test_an_agent_has_an_origin_a_path_and_a_tenant(
 
 
 @each_kind
-async def test_a_conversation_goes_on_in_its_tenant(kind: str) -> None:
+async def test_conversation_continues_in_same_tenant(kind: str) -> None:
     canned = answering()
     with served(canned) as server:
         canned.card = card_for(url=server.url, tenant='blue')
@@ -100,7 +100,7 @@ async def test_a_renamed_agent_continues_its_conversation() -> None:
 
 
 @pytest.mark.parametrize('is_served', [True, False])
-async def test_an_id_tells_two_conversations_with_one_agent_apart(*, is_served: bool) -> None:
+async def test_capability_id_separates_conversations_with_same_agent(*, is_served: bool) -> None:
     canned = answering()
     with served(canned) as server:
         target: Any = server.url if is_served else canned.app
@@ -111,7 +111,7 @@ async def test_an_id_tells_two_conversations_with_one_agent_apart(*, is_served: 
     assert contexts(canned) == [None, None, 'secret']
 
 
-async def test_agents_in_one_process_are_told_apart_by_their_names() -> None:
+async def test_in_process_agents_have_separate_conversations_by_name() -> None:
     ended = await RemoteAgent(echo('first')).run('one')
     other = await RemoteAgent(echo('second')).run('two', message_history=ended.all_messages())
     assert other.output.endswith('(0)')
@@ -120,7 +120,7 @@ async def test_agents_in_one_process_are_told_apart_by_their_names() -> None:
     assert (await agent.run('two', message_history=ended.all_messages())).output == 'two (0)'
 
 
-async def test_a_history_of_an_earlier_version_begins_a_remote_conversation() -> None:
+async def test_history_of_earlier_package_version_starts_new_conversation() -> None:
     canned = answering()
     with served(canned) as server:
         agent = asking('tool', server.url)

@@ -58,7 +58,7 @@ UNUSABLE: list[Any] = [
 @in_between
 @pytest.mark.parametrize('is_call', [True, False])
 @pytest.mark.parametrize('schema', UNUSABLE, ids=range(len(UNUSABLE)))
-async def test_a_question_without_a_usable_schema_takes_text(between: Between, schema: Any, *, is_call: bool) -> None:
+async def test_question_with_unusable_schema_takes_text(between: Between, schema: Any, *, is_call: bool) -> None:
     result = {'properties': {'decision': {'const': 'result'}, 'result': schema}}
     asked = waits(pending=[call(answerSchema={'oneOf': [result]})]) if is_call else waits(schema=schema)
     canned = Canned(stream({'task': asked}), stream({'task': DONE}))
@@ -75,7 +75,7 @@ async def test_a_question_without_a_usable_schema_takes_text(between: Between, s
 @pytest.mark.parametrize(
     'schema', [5, {'oneOf': 5}, {'oneOf': [5]}, {'oneOf': [{'properties': {'args': {'type': 5}}}]}]
 )
-async def test_an_approval_without_a_usable_schema_is_an_approval(between: Between, schema: Any) -> None:
+async def test_approval_with_unusable_schema_can_be_approved(between: Between, schema: Any) -> None:
     asked = waits(pending=[call('approval', args={'path': 'a.txt'}, answerSchema=schema)])
     canned = Canned(stream({'task': asked}), stream({'task': DONE}))
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
@@ -88,7 +88,7 @@ async def test_an_approval_without_a_usable_schema_is_an_approval(between: Betwe
     assert part['data'] == {'callAnswers': [{'id': 'q', 'decision': 'approve'}]}
 
 
-async def test_a_schema_that_cannot_be_used_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unusable_question_schema_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     asked = waits(pending=[call(answerSchema={'properties': {'a_rare_name': {'type': 5}}})])
     async with A2AClient(Canned(stream({'task': asked})).app) as client:
         task: Any = (await client.send('hello')).outcome
@@ -99,7 +99,7 @@ async def test_a_schema_that_cannot_be_used_is_logged(caplog: pytest.LogCaptureF
 
 
 @in_between
-async def test_two_calls_with_one_id_are_refused(between: Between, caplog: pytest.LogCaptureFixture) -> None:
+async def test_pending_calls_with_same_id_are_refused(between: Between, caplog: pytest.LogCaptureFixture) -> None:
     asked = waits(pending=[call('approval', tool='read'), call('approval', tool='delete')])
     async with (
         asyncio.timeout(LIMIT),
@@ -115,7 +115,7 @@ async def test_two_calls_with_one_id_are_refused(between: Between, caplog: pytes
 
 
 @pytest.mark.parametrize('is_served', [True, False])
-async def test_long_questions_leave_no_memory_behind(*, is_served: bool) -> None:
+async def test_memory_of_long_questions_is_released(*, is_served: bool) -> None:
     """The task is canceled or expires, or the caller never comes back."""
     text = {'id': 'q', 'text': 'a' * 1_000_000}
     asked = [waits(pending=[call(**text, args={'b': 'b' * 1_000_000})]) for _ in range(3)]
@@ -146,7 +146,7 @@ async def test_long_questions_leave_no_memory_behind(*, is_served: bool) -> None
 
 
 @pytest.mark.parametrize('length', [10, 1_000_000])
-async def test_a_served_run_answers_its_own_question(length: int) -> None:
+async def test_handler_approves_remote_call_within_served_run(length: int) -> None:
     """A handler approves within the run, in which the question is still known."""
     asked = waits(pending=[call('approval', text='a' * length)])
     canned = Canned(stream({'task': asked}), stream({'task': DONE}))

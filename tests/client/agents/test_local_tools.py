@@ -70,7 +70,7 @@ async def test_a_client_sends_tools_and_answers_their_calls() -> None:
     assert text_of(updates[-1].task) == "search:a + search={'found': 'a'} + tools: look"
 
 
-async def test_the_client_keeps_other_metadata_of_a_message_and_activates_the_extension() -> None:
+async def test_message_with_tools_keeps_metadata_and_activates_extension() -> None:
     app, activated = to_a2a(agent_of(), messages=ALLOWED), ''
 
     async def recorded(scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,20 +89,20 @@ async def test_the_client_keeps_other_metadata_of_a_message_and_activates_the_ex
     assert message['metadata'] == {'mine': 1}
 
 
-async def test_a_client_does_not_send_tools_to_an_agent_that_would_ignore_them() -> None:
+async def test_client_refuses_tools_for_agent_without_extension() -> None:
     async with A2AClient(agent_of()) as client:
         with pytest.raises(UnsupportedOperationError, match=r'card does not declare the extension .*client-tools-v1'):
             await client.send('search:a', tools=[Tool(Desk().search).tool_def])
 
 
-async def test_a_tool_that_the_agent_refuses_is_an_error_of_the_agent() -> None:
+async def test_client_tool_with_name_of_agent_tool_is_refused() -> None:
     async with remote() as client:
         with pytest.raises(InvalidParamsError, match='is the name of a tool of the agent'):
             await client.send('hello', tools=[Tool(Desk().search, name='look').tool_def])
 
 
 @pytest.mark.parametrize('streamed', [False, True])
-async def test_a_remote_agent_calls_the_tools_of_a_run(streamed: bool) -> None:
+async def test_remote_agent_calls_local_tools_of_run(streamed: bool) -> None:
     desk = Desk()
     async with remote() as client:
         agent = RemoteAgent(client)
@@ -117,7 +117,7 @@ async def test_a_remote_agent_calls_the_tools_of_a_run(streamed: bool) -> None:
     )
 
 
-async def test_a_conversation_goes_on_with_other_tools_and_without_tools() -> None:
+async def test_conversation_continues_with_or_without_local_tools() -> None:
     desk = Desk()
     async with remote() as client:
         agent = RemoteAgent(client)
@@ -135,7 +135,7 @@ async def test_a_retry_of_a_local_tool_reaches_the_remote_agent() -> None:
     assert done.output.startswith('fetch:bad + fetch=No such page.')
 
 
-async def test_calls_of_local_tools_stand_beside_calls_that_wait_for_a_decision() -> None:
+async def test_local_tool_runs_beside_call_waiting_for_approval() -> None:
     server, desk = agent_of(), Desk()
     server.tool_plain(requires_approval=True)(pay)
     async with remote(server) as client:
@@ -158,7 +158,7 @@ def pay(q: str) -> str:
     return f'paid {q}'
 
 
-async def test_a_local_tool_that_waits_for_an_approval_answers_later() -> None:
+async def test_local_tool_requiring_approval_is_deferred() -> None:
     desk = Desk()
     async with remote() as client:
         agent = RemoteAgent(client, [str, DeferredToolRequests])
@@ -175,7 +175,7 @@ async def test_a_local_tool_that_waits_for_an_approval_answers_later() -> None:
     assert str(second.output).startswith('search:a + search=The tool call was denied.')
 
 
-async def test_a_server_in_between_passes_the_tools_of_its_client_on() -> None:
+async def test_intermediate_server_passes_client_tools_on() -> None:
     async with remote() as inner, remote(RemoteAgent(inner)) as client:
         task = (await client.send('search:a', tools=[Tool(Desk().search).tool_def])).outcome
         assert 'status' in task
@@ -185,7 +185,7 @@ async def test_a_server_in_between_passes_the_tools_of_its_client_on() -> None:
     assert text_of(done) == 'search:a + search=hit + tools: look,search'
 
 
-async def test_an_agent_that_takes_no_tools_is_not_asked() -> None:
+async def test_model_refuses_local_tools_for_agent_without_extension() -> None:
     async with A2AClient(agent_of()) as client:
         with pytest.raises(UserError, match='cannot call fetch, search'):
             await Agent(A2AModel(client), toolsets=[Desk().tools]).run('hello')

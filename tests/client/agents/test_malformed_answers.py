@@ -43,7 +43,7 @@ NO_ANSWERS: dict[str, Any] = {
 
 @pytest.mark.parametrize('kind', ['client', 'tool', 'model'])
 @each_case('name', NO_ANSWERS)
-async def test_what_is_no_answer_is_a_typed_error(kind: str, name: str) -> None:
+async def test_stream_event_without_valid_task_is_typed_error(kind: str, name: str) -> None:
     with served(Canned(stream(NO_ANSWERS[name]))) as server:
         async with asyncio.timeout(LIMIT):
             if kind == 'client':
@@ -120,7 +120,7 @@ def changed(whole: Any, place: tuple[Any, ...], value: Any) -> Any:
 
 
 @pytest.mark.parametrize('name', WHOLE)
-async def test_one_malformed_value_raises_typed_errors_only(name: str) -> None:
+async def test_malformed_task_value_raises_only_typed_errors(name: str) -> None:
     wires = [changed(WHOLE[name], place, odd) for place in places(WHOLE[name]) for odd in ODD]
     canned = Canned(result(TASK))
     async with asyncio.timeout(LIMIT), A2AClient(canned.app) as client:
@@ -144,7 +144,7 @@ async def read(answered: RemoteResult) -> None:
 
 
 @pytest.mark.parametrize('name', ['question', 'confirmation'])
-async def test_a_malformed_question_of_a_tool_or_a_model_raises_typed_errors_only(name: str) -> None:
+async def test_malformed_remote_question_raises_only_typed_errors(name: str) -> None:
     canned = Canned(result(TASK), card={**CARD, 'capabilities': {}})
     tool = caller(capabilities=[A2A(canned.app)])
     model = RemoteAgent(canned.app, [str, DeferredToolRequests])
@@ -157,7 +157,7 @@ async def test_a_malformed_question_of_a_tool_or_a_model_raises_typed_errors_onl
                     await model.run('hello')
 
 
-async def test_the_text_of_a_result_for_people_never_raises() -> None:
+async def test_repr_of_malformed_result_never_raises() -> None:
     twice = waits(pending=[call('approval', tool='read'), call('approval', tool='delete')])
     canned = Canned(result({'task': twice}), result({'tasks': [{**TASK, 'artifacts': []}]}))
     async with asyncio.timeout(LIMIT), A2AClient(canned.app) as client:
@@ -196,7 +196,7 @@ def deep(depth: int) -> dict[str, dict[str, Any]]:
 @in_between
 @pytest.mark.parametrize('streams', [True, False])
 @each_case('depth', [90, 110, 150, 190, 1_000])
-async def test_no_remote_agent_makes_the_tasks_of_its_caller_unreadable(
+async def test_deeply_nested_answers_leave_tasks_of_caller_readable(
     between: Between, depth: int, *, streams: bool
 ) -> None:
     answers = deep(depth) if depth < 500 else {'too deep for JSON': '@'}
@@ -214,7 +214,7 @@ async def test_no_remote_agent_makes_the_tasks_of_its_caller_unreadable(
 
 
 @pytest.mark.parametrize('streams', [True, False])
-async def test_an_answer_that_is_nested_too_deeply_says_so(*, streams: bool) -> None:
+async def test_too_deeply_nested_answer_is_protocol_error(*, streams: bool) -> None:
     wire = {'task': {**WORKING, 'metadata': nested(160)}}
     canned = Canned(stream(wire) if streams else result(wire), card={**CARD, 'capabilities': {'streaming': streams}})
     async with asyncio.timeout(LIMIT), A2AClient(canned.app) as client:
@@ -222,7 +222,7 @@ async def test_an_answer_that_is_nested_too_deeply_says_so(*, streams: bool) -> 
             await client.send('hello')
 
 
-async def test_a_question_that_is_nested_too_deeply_says_so() -> None:
+async def test_too_deeply_nested_question_is_protocol_error() -> None:
     async with asyncio.timeout(LIMIT), A2AClient(Canned(result({'task': deep(100)['arguments']})).app) as client:
         answered = await client.send('hello')
         with pytest.raises(RemoteProtocolError, match='asks with values nested more than 100 deep'):

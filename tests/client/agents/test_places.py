@@ -72,7 +72,7 @@ ANSWERS: dict[str, tuple[dict[str, Any], Any]] = {
 
 
 @each_case('name', ANSWERS)
-async def test_the_answer_of_a_task(name: str) -> None:
+async def test_answer_is_read_from_artifacts_status_or_history(name: str) -> None:
     wire, expected = ANSWERS[name]
     async with calling(Canned(result({'task': wire}))) as client:
         assert content_of((await client.send('hello')).outcome) == expected
@@ -87,7 +87,7 @@ async def test_a_text_beside_files_is_kept(history: Any) -> None:
         assert (await RemoteAgent(client).run('hello')).output == 'Here.'
 
 
-async def test_separate_artifacts_are_on_lines_of_their_own() -> None:
+async def test_texts_of_artifacts_are_joined_by_line_breaks() -> None:
     canned = Canned(result({'task': task([{'text': 'One.'}], [THOUGHT], [{'text': 'Two.'}])}))
     assert (await RemoteAgent(canned.app).run('hello')).output == 'One.\nTwo.'
 
@@ -104,7 +104,7 @@ PDF = {'raw': 'aGVsbG8=', 'mediaType': 'application/pdf', 'filename': 'a.pdf'}
         ([PDF], [str, BinaryImage], '[a.pdf: application/pdf]'),
     ],
 )
-async def test_an_answer_of_files_only_has_their_names_as_text(parts: Any, output_type: Any, output: Any) -> None:
+async def test_text_of_answer_with_only_files_is_file_names(parts: Any, output_type: Any, output: Any) -> None:
     wire = {'task': task(parts)}
     ended = await RemoteAgent(Canned(result(wire)).app, output_type).run('hello')
     assert ended.output == output
@@ -113,7 +113,7 @@ async def test_an_answer_of_files_only_has_their_names_as_text(parts: Any, outpu
         assert await streamed.get_output() == output
 
 
-async def test_a_server_in_between_passes_an_answer_of_files_on() -> None:
+async def test_intermediate_server_passes_files_on() -> None:
     canned = Canned(result({'task': task([PDF])}))
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(RemoteAgent(canned.app))) as client:
         answer: Any = content_of((await client.send('hello')).outcome)
@@ -121,7 +121,7 @@ async def test_a_server_in_between_passes_an_answer_of_files_on() -> None:
 
 
 @each_case('artifacts', [[], [[THOUGHT]]])
-async def test_the_demand_of_pydantic_ai_for_text_is_not_sent_as_words_of_the_user(artifacts: Any) -> None:
+async def test_empty_answer_is_model_error_without_second_message(artifacts: Any) -> None:
     canned = Canned(result({'task': task(*artifacts)}))
     with pytest.raises(ModelAPIError, match='The remote agent has answered without text or other output'):
         await RemoteAgent(canned.app).run('hello')
@@ -129,7 +129,7 @@ async def test_the_demand_of_pydantic_ai_for_text_is_not_sent_as_words_of_the_us
     assert (await RemoteAgent(canned.app, str | None).run('hello')).output is None
 
 
-async def test_a_tool_gets_the_answer_from_the_history() -> None:
+async def test_tool_result_is_read_from_task_history() -> None:
     async def ask(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         if len(messages) > 1:
             return ModelResponse([TextPart(str(messages[-1].parts[0].content))])  # pyright: ignore
@@ -169,7 +169,7 @@ QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @each_case('name', QUESTIONS)
-async def test_the_question_of_a_task(name: str) -> None:
+async def test_question_is_read_from_status_artifacts_or_history(name: str) -> None:
     wire, expected = QUESTIONS[name]
     async with calling(Canned(result({'task': wire}))) as client:
         assert waiting_of((await client.send('hello')).outcome)['text'] == expected
@@ -181,7 +181,7 @@ async def test_the_question_of_a_task(name: str) -> None:
 
 @in_between
 @each_case('name', ['draft in an artifact', 'file in an artifact', 'data', 'history'])
-async def test_a_server_in_between_shows_the_question(between: Between, name: str) -> None:
+async def test_intermediate_server_passes_question_on(between: Between, name: str) -> None:
     wire, expected = QUESTIONS[name]
     canned = Canned(stream({'task': wire}), stream({'task': DONE}))
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
@@ -248,7 +248,7 @@ APPROVALS: list[tuple[Any, Any, dict[str, Any]]] = [
 
 @each_case('prefix', ['adk', 'kagent'])
 @each_case(('fields', 'answer', 'expected'), APPROVALS)
-async def test_a_confirmation_is_an_approval(prefix: str, fields: Any, answer: Any, expected: Any) -> None:
+async def test_adk_confirmation_is_pending_approval(prefix: str, fields: Any, answer: Any, expected: Any) -> None:
     canned = Canned(result({'task': confirming(confirmation(prefix, **fields))}))
     async with calling(canned) as client:
         waiting = waiting_of((await client.send('hello')).outcome)
@@ -259,7 +259,7 @@ async def test_a_confirmation_is_an_approval(prefix: str, fields: Any, answer: A
     assert sent(canned) == [response(prefix, **expected)]
 
 
-async def test_several_confirmations_have_several_answers() -> None:
+async def test_each_adk_confirmation_gets_its_own_answer() -> None:
     canned = Canned(result({'task': confirming(confirmation(), confirmation(call_id='other'))}))
     async with calling(canned) as client:
         waiting = waiting_of((await client.send('hello')).outcome)
@@ -292,7 +292,7 @@ OTHERS: list[tuple[dict[str, Any], str, Any, Any]] = [
 
 
 @each_case(('part', 'text', 'answer', 'expected'), OTHERS)
-async def test_another_function_call_waits_for_a_result(part: Any, text: str, answer: Any, expected: Any) -> None:
+async def test_long_running_function_call_waits_for_result(part: Any, text: str, answer: Any, expected: Any) -> None:
     canned = Canned(result({'task': asked(status=message(part))}))
     async with calling(canned) as client:
         waiting = waiting_of((await client.send('hello')).outcome)
@@ -311,12 +311,12 @@ async def test_another_function_call_waits_for_a_result(part: Any, text: str, an
         {'data': 'text', 'metadata': {'adk_type': 'function_call', 'adk_is_long_running': True}},
     ],
 )
-async def test_another_part_is_no_call_that_waits(part: Any) -> None:
+async def test_only_valid_long_running_function_call_is_pending(part: Any) -> None:
     async with calling(Canned(result({'task': asked(status=message(part))}))) as client:
         assert waiting_of((await client.send('hello')).outcome)['pending'] == []
 
 
-async def test_a_confirmation_without_details_is_shown_and_answered() -> None:
+async def test_adk_confirmation_without_details_has_default_text() -> None:
     canned = Canned(result({'task': asked(status=message(function_call()))}))
     async with calling(canned) as client:
         waiting = waiting_of((await client.send('hello')).outcome)
@@ -324,7 +324,7 @@ async def test_a_confirmation_without_details_is_shown_and_answered() -> None:
 
 
 @each_case('is_bare', [True, False])
-async def test_a_tool_passes_an_approval_on(is_bare: bool) -> None:
+async def test_toolset_sends_approval_as_function_response(is_bare: bool) -> None:
     canned = Canned(result({'task': confirming(confirmation(payload=1))}), result({'task': DONE}))
     agent = caller(toolsets=[A2AToolset(canned.app)])
     first = await agent.run('hello')
@@ -336,7 +336,7 @@ async def test_a_tool_passes_an_approval_on(is_bare: bool) -> None:
     assert (again.output, sent(canned)) == ('Done.', [response(confirmed=True, payload=1)])
 
 
-async def test_a_remote_agent_passes_a_denial_on() -> None:
+async def test_remote_agent_sends_denial_as_function_response() -> None:
     canned = Canned(result({'task': confirming(confirmation())}), result({'task': DONE}))
     agent = RemoteAgent(canned.app, [str, DeferredToolRequests])
     first = await agent.run('hello')
@@ -351,7 +351,7 @@ async def test_a_remote_agent_passes_a_denial_on() -> None:
 
 @in_between
 @each_case('decision', [{'decision': 'approve'}, {'decision': 'deny', 'reason': 'Never.'}])
-async def test_a_server_in_between_asks_for_the_approval(between: Between, decision: Any) -> None:
+async def test_intermediate_server_asks_for_kagent_approval(between: Between, decision: Any) -> None:
     canned = Canned(stream({'task': confirming(confirmation('kagent'))}), stream({'task': DONE}))
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
         waits: Any = (await client.send('hello')).outcome
@@ -366,7 +366,7 @@ async def test_a_server_in_between_asks_for_the_approval(between: Between, decis
 
 
 @in_between
-async def test_a_server_in_between_asks_for_a_result(between: Between) -> None:
+async def test_intermediate_server_asks_for_function_call_result(between: Between) -> None:
     canned = Canned(stream({'task': asked(status=message(OTHERS[0][0]))}), stream({'task': DONE}))
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
         waits: Any = (await client.send('hello')).outcome

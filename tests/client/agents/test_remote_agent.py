@@ -94,7 +94,7 @@ def echoing() -> Agent[None, str]:
 
 
 @pytest.mark.parametrize('peer', [pytest.param(peer, id=name) for name, peer in PEERS.items()])
-async def test_every_kind_of_server_answers_with_text(peer: Peer) -> None:
+async def test_run_and_stream_return_text_of_each_server(peer: Peer) -> None:
     async with asyncio.timeout(LIMIT):
         client = A2AClient(peer.app(Talker()), timeout=LIMIT, **peer.options)
         async with RemoteAgent(client) as remote:
@@ -105,7 +105,7 @@ async def test_every_kind_of_server_answers_with_text(peer: Peer) -> None:
             assert all(ANSWER.startswith(text) for text in texts)
 
 
-async def test_a_conversation_goes_on_by_its_messages_on_another_object() -> None:
+async def test_message_history_continues_conversation_in_new_remote_agent() -> None:
     app = to_a2a(echoing())
     async with asyncio.timeout(LIMIT), A2AClient(app):
         first = await RemoteAgent(app).run('one')
@@ -122,7 +122,7 @@ async def test_a_conversation_goes_on_by_its_messages_on_another_object() -> Non
     assert details['state'] == 'completed'
 
 
-async def test_a_remote_agent_takes_the_credentials_of_its_client() -> None:
+async def test_credentials_are_accepted_unless_target_is_client() -> None:
     app = to_a2a(Agent('test', name='safe'), auth=BearerAuth({'a-token-of-ann-1234': 'ann'}))
     async with asyncio.timeout(LIMIT), lifespan(app):
         by_token = RemoteAgent(app, auth='a-token-of-ann-1234', timeout=LIMIT)
@@ -138,7 +138,7 @@ async def test_a_remote_agent_takes_the_credentials_of_its_client() -> None:
             RemoteAgent(A2AClient(app), **{option: value})
 
 
-async def test_a_history_of_another_model_is_told() -> None:
+async def test_history_of_local_model_is_sent_as_text() -> None:
     local = await Agent(TestModel(custom_output_text='I am local.')).run('hello')
     remote = RemoteAgent(echoing())
     result = await remote.run('go on', message_history=local.all_messages())
@@ -176,7 +176,7 @@ def typed(output_type: Any, args: dict[str, Any], tool: str = '') -> Agent[None,
     ],
     ids=['model', 'list', 'int', 'union', 'model-or-text', 'tool', 'data-as-text', 'text'],
 )
-async def test_typed_output(inner: Any, outer: Any, output: Any, streamed: bool) -> None:
+async def test_run_and_stream_return_requested_output_type(inner: Any, outer: Any, output: Any, streamed: bool) -> None:
     found = await _output(RemoteAgent(inner, outer), streamed)
     assert (found.strip() if isinstance(found, str) else found) == output
 
@@ -189,7 +189,7 @@ async def _output(remote: RemoteAgent[Any], streamed: bool) -> Any:
     return outputs[-1]
 
 
-async def test_typed_output_of_an_agent_that_writes_text() -> None:
+async def test_invalid_json_text_is_retried_until_output_type_fits() -> None:
     prompts: list[str] = []
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -203,7 +203,7 @@ async def test_typed_output_of_an_agent_that_writes_text() -> None:
     assert 'Field required' in prompts[1]
 
 
-async def test_text_that_the_server_replaces_is_not_in_the_output() -> None:
+async def test_text_replaced_by_server_is_not_in_output() -> None:
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
         if len(messages) == 1:
             yield 'Let me look. '
@@ -265,7 +265,7 @@ def keeper() -> Agent[None, Any]:
         (True, ModelRetry('Ask otherwise.'), 'a is deleted / Ask otherwise.'),
     ],
 )
-async def test_an_approval_and_a_question_are_deferred_calls(approval: Any, answer: Any, output: str) -> None:
+async def test_approvals_and_questions_become_deferred_calls(approval: Any, answer: Any, output: str) -> None:
     app = to_a2a(keeper())
     remote = RemoteAgent(app, [str, DeferredToolRequests])
     async with asyncio.timeout(LIMIT), A2AClient(app):
@@ -289,7 +289,7 @@ async def test_an_approval_and_a_question_are_deferred_calls(approval: Any, answ
         assert output in done.output
 
 
-async def test_a_question_without_a_call_is_answered_by_the_next_prompt() -> None:
+async def test_next_prompt_answers_question_of_agent() -> None:
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         if len(said(messages)) == 1:
             [tool] = info.output_tools
@@ -309,7 +309,7 @@ async def test_a_question_without_a_call_is_answered_by_the_next_prompt() -> Non
         assert first['taskId'] == second['taskId']
 
 
-async def test_a_question_for_a_typed_run_is_a_deferred_call() -> None:
+async def test_question_in_typed_run_is_deferred_call() -> None:
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         name = 'InputRequired' if len(said(messages)) == 1 else 'Weather'
         [tool] = [tool.name for tool in info.output_tools if tool.name.endswith(name)]
@@ -350,7 +350,7 @@ class Watched(A2AClient):
                 self.taken.set()
 
 
-async def test_a_cancelled_run_cancels_the_remote_task() -> None:
+async def test_canceled_run_cancels_remote_task() -> None:
     talker = Talker()
     app = to_a2a(talker.agent)
     async with asyncio.timeout(LIMIT), A2AClient(app) as client:
@@ -376,7 +376,7 @@ async def _run_stream(remote: RemoteAgent[str]) -> str:
         return await run.get_output()
 
 
-async def test_a_stream_that_is_left_early_cancels_the_remote_task() -> None:
+async def test_stream_canceled_early_cancels_remote_task() -> None:
     talker = Talker()
     app = to_a2a(talker.agent)
     async with asyncio.timeout(LIMIT), A2AClient(app) as client:
@@ -389,7 +389,7 @@ async def test_a_stream_that_is_left_early_cancels_the_remote_task() -> None:
     assert listed.state == 'canceled'
 
 
-async def test_a_failed_task_is_a_model_error_with_its_correlation_id() -> None:
+async def test_failed_task_is_model_error_without_internal_text() -> None:
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         raise ValueError('secret')
 
@@ -399,25 +399,25 @@ async def test_a_failed_task_is_a_model_error_with_its_correlation_id() -> None:
 
 
 @pytest.mark.parametrize('state', ['failed', 'rejected', 'canceled'])
-async def test_a_task_that_ends_without_a_result_is_a_model_error(state: str) -> None:
+async def test_failed_rejected_or_canceled_task_is_model_error(state: str) -> None:
     ended = {**TASK, 'status': {'state': f'TASK_STATE_{state.upper()}'}}
     with pytest.raises(ModelAPIError, match=f'The remote task t is {state}'):
         await canned(stream({'task': ended})).run('go')
 
 
-async def test_an_agent_that_cannot_be_reached_is_a_model_error() -> None:
+async def test_unreachable_agent_is_model_error() -> None:
     with pytest.raises(ModelAPIError) as caught:
         await RemoteAgent(A2AClient('http://127.0.0.1:9/', timeout=0.1)).run('go')
     assert isinstance(caught.value.__cause__, RemoteUnavailable)
 
 
-async def test_local_tools_are_refused() -> None:
+async def test_local_tools_are_refused_without_client_tools_extension() -> None:
     agent = Agent(A2AModel(A2AClient(echoing())), tools=[len])
     with pytest.raises(UserError, match='cannot call len'):
         await agent.run('go')
 
 
-async def test_files_go_out_and_come_back() -> None:
+async def test_files_are_sent_and_returned() -> None:
     image = BinaryImage(b'\x89PNG\r\n\x1a\n', media_type='image/png')
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -434,7 +434,7 @@ def files(messages: list[ModelMessage]) -> list[BinaryContent]:
     return [item for item in part.content if isinstance(item, BinaryContent)]
 
 
-async def test_the_content_of_a_prompt() -> None:
+async def test_prompt_content_is_sent_and_uploaded_file_is_refused() -> None:
     content = [
         'one',
         TextContent('two'),
@@ -459,13 +459,13 @@ async def test_the_content_of_a_prompt() -> None:
         await A2AModel(A2AClient(echoing())).request([ModelRequest([])], None, ModelRequestParameters())
 
 
-async def test_a_system_prompt_goes_before_the_prompt() -> None:
+async def test_system_prompt_is_sent_with_prompt() -> None:
     result = await Agent(A2AModel(A2AClient(echoing())), system_prompt='Be brief.').run('go')
     assert 'Be brief.' in result.output
     assert 'go' in result.output
 
 
-async def test_the_model_can_be_overridden() -> None:
+async def test_model_of_remote_agent_can_be_overridden() -> None:
     remote = RemoteAgent('http://127.0.0.1:9/')
     with remote.override(model=TestModel(custom_output_text='offline', call_tools=[])):
         assert (await remote.run('go')).output == 'offline'
@@ -476,7 +476,7 @@ def canned(*answers: Any, card: Any = None) -> RemoteAgent[str]:
     return RemoteAgent(A2AClient(server.app, timeout=LIMIT, trusted_origins=['http://agent.example']))
 
 
-async def test_a_message_in_place_of_a_task_is_the_output() -> None:
+async def test_message_answer_without_task_is_output() -> None:
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'hi'}]}
     answers = stream({'message': message}), stream({'message': {**message, 'contextId': 'c'}})
     first = await canned(*answers[:1]).run('hello')
@@ -486,7 +486,7 @@ async def test_a_message_in_place_of_a_task_is_the_output() -> None:
     assert second.response.provider_details == {'agent': 'canned', 'contextId': 'c'}
 
 
-async def test_a_history_of_two_remote_agents() -> None:
+async def test_history_of_another_remote_agent_is_sent_as_text() -> None:
     first = await RemoteAgent(echoing()).run('one')
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'two'}]}
     second = await canned(stream({'message': message})).run('go', message_history=first.all_messages())
@@ -495,7 +495,7 @@ async def test_a_history_of_two_remote_agents() -> None:
     assert 'three' in third.output
 
 
-async def test_a_response_without_text_is_not_told() -> None:
+async def test_history_response_without_text_is_not_sent() -> None:
     history = [ModelRequest([UserPromptPart('one')]), ModelResponse([ToolCallPart('look', {}, 'c1')])]
     result = await A2AModel(A2AClient(echoing())).request([*history], None, ModelRequestParameters())
     assert (result.text or '').strip() == 'one'
@@ -512,7 +512,7 @@ async def test_a_card_without_interfaces_is_a_model_error() -> None:
         await RemoteAgent(card).run('go')
 
 
-async def test_text_that_is_replaced_in_the_stream() -> None:
+async def test_replaced_text_is_separated_by_builtin_tool_parts() -> None:
     def chunk(text: str) -> Any:
         artifact = {'artifactId': 'a', 'parts': [{'text': text}]}
         return {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact}}
@@ -528,7 +528,7 @@ async def test_text_that_is_replaced_in_the_stream() -> None:
     ]
 
 
-async def test_an_output_tool_is_asked_for_again() -> None:
+async def test_answer_not_matching_output_tool_is_retried() -> None:
     texts = iter(['prose', '{"city": 1}', '{"city": "a", "celsius": 3, "wind": 4}'])
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -549,7 +549,7 @@ class Even(BaseModel):
         return value
 
 
-async def test_an_output_tool_with_a_validator_is_asked_for_again() -> None:
+async def test_output_validator_error_is_sent_only_with_retry() -> None:
     numbers = iter([1, 2, 4])
     prompts: list[str] = []
 
@@ -568,7 +568,7 @@ async def test_an_output_tool_with_a_validator_is_asked_for_again() -> None:
     assert 'even' not in prompts[2]
 
 
-async def test_an_output_that_fits_no_member_of_a_union_is_asked_for_again() -> None:
+async def test_output_matching_no_union_member_is_retried() -> None:
     texts = iter(['{"city": 1}', '{"city": "a", "celsius": 3}'])
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -578,7 +578,7 @@ async def test_an_output_that_fits_no_member_of_a_union_is_asked_for_again() -> 
     assert result.output == Weather(**WEATHER)
 
 
-async def test_a_repeated_request_of_a_run_has_the_same_message_id() -> None:
+async def test_run_with_same_run_id_repeats_message_id() -> None:
     done = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Hi.'}]}]}
     canned = Canned(*(stream({'task': done}) for _ in range(5)))
     remote = RemoteAgent(canned.app)
@@ -589,7 +589,7 @@ async def test_a_repeated_request_of_a_run_has_the_same_message_id() -> None:
     assert len({*ids}) == 4
 
 
-async def test_an_output_beside_a_file() -> None:
+async def test_file_beside_typed_output_is_used_only_if_requested() -> None:
     image = BinaryImage(b'\x89PNG\r\n\x1a\n', media_type='image/png')
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -605,26 +605,26 @@ async def test_an_output_beside_a_file() -> None:
     assert result.output.data == image.data
 
 
-async def test_the_use_of_the_remote_agent_is_a_detail_of_the_use_of_the_run() -> None:
+async def test_remote_usage_is_counted_only_in_usage_details() -> None:
     result = await RemoteAgent(echoing()).run('one two three')
     assert result.usage.details['remote_output_tokens'] > 0
     assert result.usage.output_tokens == 0
 
 
-async def test_side_by_side_runs_share_the_client() -> None:
+async def test_concurrent_runs_get_their_own_answers() -> None:
     async with asyncio.timeout(LIMIT):
         remote = RemoteAgent(echoing())
         results = await asyncio.gather(*(remote.run(f'n{n}') for n in range(4)))
     assert [result.output.strip() for result in results] == ['n0', 'n1', 'n2', 'n3']
 
 
-async def test_a_file_that_is_not_base64_is_an_error_of_the_model() -> None:
+async def test_file_with_broken_base64_is_model_error() -> None:
     task = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'raw': 'A', 'mediaType': 'image/png'}]}]}
     with pytest.raises(ModelAPIError, match='is not base64'):
         await RemoteAgent(Canned(stream({'task': task})).app).run('hello')
 
 
-async def test_a_question_after_a_text_is_the_output() -> None:
+async def test_question_replaces_earlier_text_as_output() -> None:
     question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which one?'}]}
     waits = {'contextId': 'c', 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}}
     text = {'taskId': 't', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'Which'}]}}
@@ -634,7 +634,7 @@ async def test_a_question_after_a_text_is_the_output() -> None:
 
 
 @pytest.mark.parametrize('prompt', ['I am in.', None])
-async def test_a_sign_in_of_a_typed_run_goes_on_with_any_message(prompt: str | None) -> None:
+async def test_typed_run_continues_after_sign_in_with_any_prompt(prompt: str | None) -> None:
     sign_in = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Please sign in.'}]}
     waits = {**TASK, 'status': {'state': 'TASK_STATE_AUTH_REQUIRED', 'message': sign_in}}
     done = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'data': WEATHER}]}]}

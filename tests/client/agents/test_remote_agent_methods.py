@@ -23,7 +23,7 @@ from ...bounds import LIMIT
 from .agents import caller, echo, returned_to
 
 
-async def test_the_nodes_of_a_run() -> None:
+async def test_iter_yields_nodes_of_run() -> None:
     async with asyncio.timeout(LIMIT), RemoteAgent(echo()).iter('hello') as run:
         nodes = [type(node).__name__ async for node in run]
     assert nodes == ['UserPromptNode', 'ModelRequestNode', 'CallToolsNode', 'End']
@@ -31,7 +31,7 @@ async def test_the_nodes_of_a_run() -> None:
     assert run.result.output == 'hello (0)'
 
 
-async def test_the_events_of_a_run() -> None:
+async def test_run_stream_events_yields_text_and_result() -> None:
     async with asyncio.timeout(LIMIT), RemoteAgent(echo()).run_stream_events('hello') as stream:
         events = [event async for event in stream]
     assert ''.join(
@@ -41,7 +41,7 @@ async def test_the_events_of_a_run() -> None:
     assert events[-1].result.output == 'hello (0)'
 
 
-async def test_a_chat_in_a_terminal_is_one_conversation(
+async def test_terminal_chat_keeps_conversation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr('pydantic_ai._cli.PYDANTIC_AI_HOME', tmp_path)
@@ -55,7 +55,7 @@ async def test_a_chat_in_a_terminal_is_one_conversation(
     assert 'again (2)' in written
 
 
-async def test_the_name_the_model_and_the_instructions_can_be_overridden() -> None:
+async def test_override_replaces_name_model_and_instructions() -> None:
     remote = RemoteAgent(echo(), name='far')
     assert remote.name == 'far'
     with remote.override(name='near', instructions='Be brief.'):
@@ -68,7 +68,7 @@ async def test_the_name_the_model_and_the_instructions_can_be_overridden() -> No
 
 @pytest.mark.parametrize('http', [True, False])
 @pytest.mark.parametrize('as_tool', [True, False])
-def test_one_agent_runs_in_several_event_loops(http: bool, as_tool: bool) -> None:
+def test_agent_runs_in_several_event_loops(http: bool, as_tool: bool) -> None:
     def ask(target: Any) -> list[Any]:
         agent: Any = caller(capabilities=[A2A(target)]) if as_tool else RemoteAgent(target)
 
@@ -96,7 +96,7 @@ def test_one_agent_runs_in_several_event_loops(http: bool, as_tool: bool) -> Non
 @pytest.mark.parametrize(
     ('answer', 'told'), [(7, 'weighs 7'), ({'kg': 7}, "weighs {'kg': 7}"), (ModelRetry('Ask another.'), 'Ask another.')]
 )
-async def test_the_result_of_an_external_call_is_the_answer_of_the_next_run(answer: Any, told: str) -> None:
+async def test_external_call_result_is_sent_with_next_run(answer: Any, told: str) -> None:
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         if returned := returned_to(messages):
             return ModelResponse(parts=[TextPart(f'It weighs {returned[0].content}')])
@@ -121,7 +121,7 @@ async def test_the_result_of_an_external_call_is_the_answer_of_the_next_run(answ
         assert told in str(second.output)
 
 
-async def test_a_sign_in_is_the_output_with_schemes_and_url() -> None:
+async def test_sign_in_is_output_with_schemes_and_url() -> None:
     prompts: list[str] = []
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

@@ -61,7 +61,7 @@ def answers_to(canned: Canned) -> list[Any]:
 
 
 @in_between
-async def test_of_two_approvers_each_decides_about_the_call_that_it_has_seen(between: Between) -> None:
+async def test_approval_of_earlier_call_does_not_approve_next_call(between: Between) -> None:
     asked = [stream({'task': waits(pending=[pay(cents)])}) for cents in (5, 1_000_000)]
     canned = Canned(*asked, stream({'task': DONE}))
     async with served(between(canned.app, 'middle')) as (ann, bob, eve):
@@ -84,7 +84,7 @@ async def test_of_two_approvers_each_decides_about_the_call_that_it_has_seen(bet
 
 
 @in_between
-async def test_the_words_of_the_second_approver_decide_about_no_other_call(between: Between) -> None:
+async def test_plain_text_cannot_approve_next_call(between: Between) -> None:
     asked = [stream({'task': waits(pending=[pay(cents)])}) for cents in (5, 1_000_000)]
     canned = Canned(*asked, stream({'task': DONE}))
     async with served(between(canned.app, 'middle'), 'all') as (ann, bob, eve):
@@ -102,7 +102,7 @@ async def test_the_words_of_the_second_approver_decide_about_no_other_call(betwe
 
 
 @in_between
-async def test_several_remote_calls_behind_one_have_new_ids_in_each_pause(between: Between) -> None:
+async def test_remote_calls_get_new_ids_in_each_pause(between: Between) -> None:
     asked = [waits(pending=[pay(cents, 'a'), pay(cents + 1, 'b')]) for cents in (5, 1_000_000)]
     canned = Canned(*[stream({'task': task}) for task in asked], stream({'task': DONE}))
     async with served(between(canned.app, 'middle')) as (ann, bob, eve):
@@ -124,7 +124,7 @@ async def test_several_remote_calls_behind_one_have_new_ids_in_each_pause(betwee
     assert answers_to(canned) == [{'callAnswers': [approved[0], denied]}, {'callAnswers': approved}]
 
 
-async def test_no_call_of_the_model_has_the_id_of_a_remote_call() -> None:
+async def test_model_call_with_id_of_remote_call_fails_task() -> None:
     """Else an approval of the small payment would approve the large one, of another agent, too."""
     several = waits(pending=[pay(5, '1'), pay(6, '2')])
     one, two = (Canned(stream({'task': task}), stream({'task': DONE})) for task in (several, waits(pending=[pay(7)])))
@@ -148,7 +148,7 @@ async def test_no_call_of_the_model_has_the_id_of_a_remote_call() -> None:
 
 @in_between
 @each_case('prefix', ['adk', 'kagent'])
-async def test_a_function_response_keeps_the_id_of_the_function_call(between: Between, prefix: str) -> None:
+async def test_function_response_keeps_id_of_function_call(between: Between, prefix: str) -> None:
     asked = [confirming(confirmation(prefix, hint=hint)) for hint in ('One.', 'Two.')]
     canned = Canned(*[stream({'task': task}) for task in asked], stream({'task': DONE}))
     async with served(between(canned.app, 'middle')) as (ann, bob, eve):
@@ -164,7 +164,7 @@ async def test_a_function_response_keeps_the_id_of_the_function_call(between: Be
 
 
 @in_between
-async def test_an_answer_that_is_late_at_the_outer_server_reaches_no_inner_one(between: Between) -> None:
+async def test_stale_approval_does_not_reach_inner_server(between: Between) -> None:
     paid: list[int] = []
 
     def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -195,7 +195,7 @@ async def test_an_answer_that_is_late_at_the_outer_server_reaches_no_inner_one(b
     assert (done.state, paid) == ('completed', [5, 1_000_000])
 
 
-async def test_a_conversation_of_a_client_answers_what_waits_now() -> None:
+async def test_conversation_answers_only_current_call() -> None:
     asked = [stream({'task': waits(pending=[pay(cents)])}) for cents in (5, 1_000_000)]
     canned = Canned(*asked, stream({'task': DONE}))
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(by_a_tool(canned.app, 'middle'))) as client:

@@ -119,7 +119,7 @@ async def test_approvals_and_questions_wait_across_restarts(between: Between, re
 
 
 @in_between
-async def test_the_spans_of_three_servers_are_one_trace(between: Between, spans: Spans) -> None:
+async def test_spans_of_three_servers_share_trace(between: Between, spans: Spans) -> None:
     innermost = to_a2a(echo())
     middle = to_a2a(between(innermost, 'middle'))
     outer = to_a2a(between(middle, 'outer'))
@@ -135,7 +135,7 @@ async def test_the_spans_of_three_servers_are_one_trace(between: Between, spans:
 
 
 @in_between
-async def test_users_side_by_side_have_their_own_tasks(between: Between) -> None:
+async def test_concurrent_users_have_their_own_tasks(between: Between) -> None:
     """One tool serves all users with a token of each run. A remote agent has a client for each user."""
     users = {user: f'the-secret-token-of-{user}' for user in ('ann', 'bob')}
     with serve(to_a2a(echo(), auth=BearerAuth({token: user for user, token in users.items()}))) as server:
@@ -155,7 +155,7 @@ async def test_users_side_by_side_have_their_own_tasks(between: Between) -> None
 
 
 @in_between
-async def test_the_cancel_of_the_outermost_task_stops_the_innermost_run(between: Between) -> None:
+async def test_cancel_of_outermost_task_stops_innermost_run(between: Between) -> None:
     stuck = Stuck()
     innermost = to_a2a(stuck.agent)
     outer = to_a2a(between(to_a2a(between(innermost, 'middle')), 'outer'))

@@ -82,7 +82,7 @@ def weather_agent(seen: list[object]) -> Agent[None, str]:
     return agent
 
 
-async def test_a_chain_of_agents_over_http_is_one_tree_with_the_baggage_of_the_user(
+async def test_agent_chain_is_single_trace_with_user_baggage(
     spans: Spans,
 ) -> None:
     seen: list[object] = []
@@ -116,7 +116,7 @@ async def test_a_chain_of_agents_over_http_is_one_tree_with_the_baggage_of_the_u
     )
 
 
-async def test_each_call_of_a_client_is_a_span(spans: Spans) -> None:
+async def test_each_client_call_has_span_with_attributes(spans: Spans) -> None:
     with serve(to_a2a(Agent(TestModel(custom_output_text='sunny'), name='weather'))) as server:
         async with asyncio.timeout(LIMIT), A2AClient(server.url) as client:
             first: Any = (await client.send(hello('the-first-message'))).outcome
@@ -159,7 +159,7 @@ async def test_each_call_of_a_client_is_a_span(spans: Spans) -> None:
     ]
 
 
-async def test_a_client_polls_with_a_span_for_each_look(spans: Spans) -> None:
+async def test_polling_client_has_get_task_spans(spans: Spans) -> None:
     app = to_a2a(Agent(TestModel(), name='weather'), results=Results(stream='off'))
     async with asyncio.timeout(LIMIT), A2AClient(app) as client:
         with trace.get_tracer('test').start_as_current_span('user'):
@@ -169,7 +169,7 @@ async def test_a_client_polls_with_a_span_for_each_look(spans: Spans) -> None:
     assert (first, {*looks}) == ('  SendMessage CLIENT', {'  GetTask CLIENT'})
 
 
-async def test_the_span_of_a_stream_is_not_current_between_the_events_and_ends_with_the_reader(
+async def test_stream_span_is_not_current_and_ends_with_reader(
     spans: Spans,
 ) -> None:
     app = to_a2a(Agent(TestModel(custom_output_text='sunny'), name='weather'))
@@ -181,7 +181,7 @@ async def test_the_span_of_a_stream_is_not_current_between_the_events_and_ends_w
     assert (span.name, span.status.status_code) == ('SendStreamingMessage', StatusCode.UNSET)
 
 
-async def test_a_stream_that_cannot_be_opened_is_a_failed_span(spans: Spans) -> None:
+async def test_stream_to_unreachable_server_has_error_span(spans: Spans) -> None:
     with serve(to_a2a(Agent(TestModel(), name='weather'))) as server:
         async with asyncio.timeout(LIMIT), A2AClient(server.url) as client:
             card = await client.card()
@@ -197,7 +197,7 @@ async def test_a_stream_that_cannot_be_opened_is_a_failed_span(spans: Spans) -> 
     }
 
 
-async def test_without_an_sdk_a_client_has_no_spans() -> None:
+async def test_client_without_opentelemetry_sdk_has_no_spans() -> None:
     inside: list[bool] = []
 
     async def note(request: httpx2.Request) -> None:

@@ -80,7 +80,7 @@ async def decided(client: A2AClient, task: Any, *answers: dict[str, Any]) -> Any
         ({'the id': True}, 'deleted a.txt', ['a.txt']),
     ],
 )
-async def test_an_approval_travels_to_the_remote_agent(answer: Any, told: str, gone: list[str]) -> None:
+async def test_approval_or_denial_reaches_remote_agent(answer: Any, told: str, gone: list[str]) -> None:
     deleted: list[str] = []
     app = to_a2a(deleting(deleted))
     async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
@@ -117,7 +117,7 @@ async def test_an_approval_survives_a_restart_of_the_caller() -> None:
     assert deleted == ['a.txt']
 
 
-async def test_an_approval_within_the_run() -> None:
+async def test_input_handler_approves_remote_call_within_run() -> None:
     def ask(ctx: RunContext[Any], requests: DeferredToolRequests, token: str) -> DeferredToolResults:
         return remote_results(requests, {call.tool_call_id: True for call in requests.approvals})
 
@@ -126,7 +126,7 @@ async def test_an_approval_within_the_run() -> None:
     assert ended.output == 'deleted a.txt'
 
 
-async def test_a_bare_approval_and_a_bare_denial_reach_the_task_in_this_process() -> None:
+async def test_decision_without_remote_results_reaches_task_in_same_process() -> None:
     deleted: list[str] = []
     app = to_a2a(deleting(deleted))
     async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
@@ -139,7 +139,7 @@ async def test_a_bare_approval_and_a_bare_denial_reach_the_task_in_this_process(
         assert sorted(await states(app)) == ['canceled', 'completed']
 
 
-async def test_the_denial_of_a_local_call_and_of_a_forgotten_task_cancel_nothing(
+async def test_denial_of_forgotten_task_cancels_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(toolset, 'MOST_WAITING', 0)
@@ -152,7 +152,7 @@ async def test_the_denial_of_a_local_call_and_of_a_forgotten_task_cancel_nothing
         assert await states(app) == ['input-required']
 
 
-async def test_answers_of_two_users_with_equal_call_ids_reach_their_own_tasks() -> None:
+async def test_decisions_with_equal_call_ids_reach_their_own_tasks() -> None:
     deleted: list[str] = []
     app = to_a2a(deleting(deleted))
     async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
@@ -167,7 +167,7 @@ async def test_answers_of_two_users_with_equal_call_ids_reach_their_own_tasks() 
         assert sorted(await states(app)) == ['canceled', 'completed']
 
 
-async def test_a_denied_task_is_canceled_with_the_credentials_of_its_run() -> None:
+async def test_denied_task_is_canceled_with_credentials_of_run() -> None:
     canned = Canned(stream({'task': WAITS}), result({**TASK, 'status': {'state': 'TASK_STATE_CANCELED'}}))
     with served(canned) as server:
         agent = caller(capabilities=[A2A[str](server.url, auth=lambda ctx: f'token-of-{ctx.deps}')], deps_type=str)
@@ -209,7 +209,7 @@ def asking(question: Any) -> Agent[None, Any]:
         (AuthRequired('Please sign in.', schemes=['sso'], url='https://sso.example.com/'), True, ': signed in'),
     ],
 )
-async def test_a_question_is_answered(question: Any, answer: Any, told: str) -> None:
+async def test_question_or_sign_in_of_remote_tool_is_answered(question: Any, answer: Any, told: str) -> None:
     agent = caller(toolsets=[A2AToolset(app := to_a2a(asking(question)))])
     async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
         ended = await agent.run('pizza')
@@ -219,7 +219,7 @@ async def test_a_question_is_answered(question: Any, answer: Any, told: str) -> 
         assert told in str(again.output)
 
 
-async def test_a_sign_in_that_is_denied_cancels_the_remote_task() -> None:
+async def test_denied_sign_in_cancels_remote_task() -> None:
     app = to_a2a(asking(AuthRequired('Please sign in.', schemes=['sso'], url='https://sso.example.com/')))
     async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
         agent = caller(toolsets=[A2AToolset(app)])
@@ -230,7 +230,7 @@ async def test_a_sign_in_that_is_denied_cancels_the_remote_task() -> None:
         assert await states(app) == ['canceled']
 
 
-async def test_an_answer_to_an_ended_task_says_so() -> None:
+async def test_answer_to_ended_task_is_refused_with_reason() -> None:
     app = to_a2a(deleting([]))
     async with asyncio.timeout(LIMIT), A2AClient(app) as client:
         agent = caller(toolsets=[A2AToolset(app)])
@@ -248,7 +248,7 @@ async def test_an_answer_to_an_ended_task_says_so() -> None:
             await answered(remote, waits, approvals)
 
 
-async def test_an_approval_without_remote_results_answers_no_question() -> None:
+async def test_approval_without_remote_results_is_refused_for_question() -> None:
     app = to_a2a(asking(InputRequired('Which pizza?')))
     async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
         agent = caller(toolsets=[A2AToolset(app)])
@@ -261,14 +261,14 @@ async def test_an_approval_without_remote_results_answers_no_question() -> None:
         assert again.output == 'pizza: salami'
 
 
-async def test_a_model_without_tools_for_answers_says_so() -> None:
+async def test_a2a_model_without_remote_agent_refuses_questions() -> None:
     typed = Agent(A2AModel(A2AClient(pizzeria(InputRequired('Which kind?')))), output_type=int)
     for agent in (Agent(A2AModel(A2AClient(deleting([])))), typed):
         with pytest.raises(UserError, match='Use RemoteAgent'):
             await agent.run('a.txt')
 
 
-async def test_arguments_that_the_remote_server_holds_fast_cannot_be_changed() -> None:
+async def test_arguments_locked_by_remote_server_cannot_be_changed() -> None:
     innermost = to_a2a(deleting([]), approvals=Approvals(change_arguments=False))
     for between in (asked_by_a_tool, asked_as_an_agent):
         async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(innermost, 'middle'))) as client:
@@ -279,7 +279,7 @@ async def test_arguments_that_the_remote_server_holds_fast_cannot_be_changed() -
                 await decided(client, task, {'id': call['id'], 'decision': 'approve', 'args': {'path': 'b.txt'}})
 
 
-async def test_an_agent_that_only_writes_its_question_gets_text() -> None:
+async def test_plain_question_is_answered_with_text_or_data() -> None:
     for answer, parts in (('the red one', [{'text': 'the red one'}]), ({'n': 1}, [{'data': {'n': 1}}])):
         canned = Canned(stream({'task': WAITS}), stream({'task': DONE}))
         agent = caller(toolsets=[A2AToolset(canned.app)])
@@ -291,7 +291,7 @@ async def test_an_agent_that_only_writes_its_question_gets_text() -> None:
         assert (message['taskId'], message['contextId'], message['parts']) == ('t', 'c', parts)
 
 
-def test_answers_that_do_not_suit_the_pending_calls_are_refused() -> None:
+def test_answers_not_matching_pending_calls_are_refused() -> None:
     call: Any = {'id': 'a', 'kind': 'approval', 'tool': 'x', 'text': 'May I?'}
     waiting: Any = {'agent': 'a', 'task': 't', 'context': 'c', 'state': 'input-required', 'text': '', 'pending': [call]}
     with pytest.raises(UserError, match='waits for an approval'):
@@ -305,7 +305,7 @@ def test_answers_that_do_not_suit_the_pending_calls_are_refused() -> None:
         remote_results(DeferredToolRequests(), {'c': True})
 
 
-def test_pending_calls_that_are_none_are_passed_over() -> None:
+def test_malformed_pending_calls_are_ignored() -> None:
     kind = 'application/vnd.pydantic-ai.pending-calls+json'
     parts: list[Any] = [
         {'data': {'pending': 3, 'authorization': {'url': 'https://x.example'}}, 'media_type': kind},
@@ -347,7 +347,7 @@ def asked_as_an_agent(target: Any, name: str) -> RemoteAgent[Any]:
         (which, {'decision': 'retry', 'reason': 'Guess.'}, 'ask', 'Guess.'),
     ],
 )
-async def test_an_answer_travels_through_three_servers(
+async def test_decision_reaches_innermost_of_three_servers(
     *, inner: Any, answer: Any, shown: str, told: str, between: Any, outside: Any
 ) -> None:
     innermost = to_a2a(inner([]))
@@ -366,7 +366,7 @@ async def test_an_answer_travels_through_three_servers(
 
 
 @pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
-async def test_arguments_that_a_server_hides_are_hidden_for_remote_calls_too(between: Any) -> None:
+async def test_hidden_arguments_of_remote_calls_are_not_shown(between: Any) -> None:
     middle = to_a2a(
         between(deleting([]), 'middle'),
         approvals=Approvals(hide_arguments=['delete_file', 'files']),
@@ -392,7 +392,7 @@ def pending_ids(task: Any) -> list[str]:
 
 @pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
 @pytest.mark.parametrize('outside', [asked_by_a_tool, asked_as_an_agent])
-async def test_several_remote_calls_have_answers_of_their_own(between: Any, outside: Any) -> None:
+async def test_each_remote_call_gets_its_own_decision(between: Any, outside: Any) -> None:
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         if returned := returned_to(messages):
             return ModelResponse(parts=[TextPart(' | '.join(str(part.content) for part in returned))])
@@ -461,7 +461,7 @@ def pizzeria(question: InputRequired | AuthRequired) -> Agent[None, Any]:
     ],
     ids=['words', 'schema', 'sign-in'],
 )
-async def test_a_question_of_the_agent_itself_travels_through_three_servers(
+async def test_question_of_agent_passes_through_three_servers(
     *,
     question: InputRequired | AuthRequired,
     state: str,
@@ -501,7 +501,7 @@ async def test_a_question_of_the_agent_itself_travels_through_three_servers(
         (AuthRequired('Please sign in.'), None),
     ],
 )
-async def test_a_question_travels_through_a_server_of_a_typed_remote_agent(question: Any, answer: Any) -> None:
+async def test_question_passes_through_server_of_typed_remote_agent(question: Any, answer: Any) -> None:
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         ask, give = sorted((tool.name for tool in info.output_tools), key=len)
         if len(messages) == 1:
@@ -532,7 +532,7 @@ async def test_a_question_travels_through_a_server_of_a_typed_remote_agent(quest
         ({'decision': 'retry', 'reason': 'Nobody knows.'}, 'completed', 'Nobody knows.'),
     ],
 )
-async def test_a_question_of_a_foreign_agent_is_shown_and_answered(answer: Any, state: str, told: str) -> None:
+async def test_question_of_foreign_agent_is_answered_through_server(answer: Any, state: str, told: str) -> None:
     follow = result(TASK) if answer['decision'] == 'retry' else stream({'task': DONE})
     app = to_a2a(caller(capabilities=[A2A(Canned(stream({'task': WAITS}), follow).app)]))
     async with asyncio.timeout(LIMIT), A2AClient(app) as client:
@@ -544,7 +544,7 @@ async def test_a_question_of_a_foreign_agent_is_shown_and_answered(answer: Any, 
         assert told in str(ended['artifacts'])
 
 
-async def test_a_sign_in_for_a_remote_agent_is_shown() -> None:
+async def test_sign_in_of_remote_agent_makes_task_auth_required() -> None:
     inner = asking(AuthRequired('Please sign in.', schemes=['sso'], url='https://sso.example.com/'))
     app = to_a2a(caller(capabilities=[A2A(inner)]))
     async with asyncio.timeout(LIMIT), A2AClient(app) as client:
@@ -554,7 +554,7 @@ async def test_a_sign_in_for_a_remote_agent_is_shown() -> None:
         assert 'signed in' in str(ended['artifacts'])
 
 
-def test_schemas_of_remote_answers_may_be_odd() -> None:
+def test_malformed_answer_schema_of_remote_call_is_tolerated() -> None:
     call = PendingCall(id='c', kind='approval', tool='x', text='')
 
     def schema(answer: Any) -> Any:

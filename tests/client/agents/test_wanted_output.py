@@ -44,7 +44,7 @@ def data_of(task: Any) -> Any:
 @pytest.mark.parametrize(
     ('wanted', 'output'), [(Weather, Weather(**PARIS)), (StructuredDict(Weather.model_json_schema()), PARIS)]
 )
-async def test_a_client_asks_for_an_answer_by_a_type(wanted: Any, output: Any) -> None:
+async def test_client_requests_output_by_output_type(wanted: Any, output: Any) -> None:
     async with A2AClient(forecaster()) as client:
         result = await client.send('How is Paris?', output_type=wanted)
         assert (result.output, result.data) == (output, PARIS)
@@ -53,7 +53,7 @@ async def test_a_client_asks_for_an_answer_by_a_type(wanted: Any, output: Any) -
 
 
 @pytest.mark.parametrize(('takes_schemas', 'wanted'), [(True, Coded), (False, Weather)])
-async def test_an_agent_is_not_asked_by_a_type_that_it_cannot_take(takes_schemas: bool, wanted: Any) -> None:
+async def test_output_type_unsupported_by_agent_is_only_checked_locally(takes_schemas: bool, wanted: Any) -> None:
     app = to_a2a(Agent('test', name='plain'), results=Results(client_schemas=takes_schemas))
     async with A2AClient(app) as client:
         result = await client.send('How is Paris?', output_type=wanted)
@@ -62,7 +62,7 @@ async def test_an_agent_is_not_asked_by_a_type_that_it_cannot_take(takes_schemas
             print(result.output)
 
 
-async def test_a_remote_agent_asks_by_the_extension() -> None:
+async def test_remote_agent_requests_output_by_output_type() -> None:
     remote = RemoteAgent(forecaster(), Weather)
     ended = await remote.run('How is Paris?')
     assert ended.output == Weather(**PARIS)
@@ -82,14 +82,14 @@ def asked(prompts: list[str]) -> Any:
     return to_a2a(Agent(FunctionModel(answer), name='coder'), results=Results(client_schemas=True))
 
 
-async def test_a_schema_that_the_extension_does_not_support_is_told_in_words() -> None:
+async def test_schema_unsupported_by_extension_is_sent_as_text() -> None:
     prompts: list[str] = []
     ended = await RemoteAgent(asked(prompts), Coded).run('A code, please.')
     assert ended.output == Coded(code='ABC')
     assert 'Answer with JSON' in prompts[0]
 
 
-async def test_the_schema_holds_after_an_approval() -> None:
+async def test_output_schema_applies_after_approval() -> None:
     agent = Agent(TestModel(custom_output_args=PARIS), name='forecaster')
     agent.tool_plain(requires_approval=True)(look)
     async with A2AClient(to_a2a(agent, results=Results(client_schemas=True))) as client:

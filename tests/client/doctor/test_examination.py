@@ -69,7 +69,7 @@ def mounted() -> Any:
 
 
 @pytest.mark.parametrize(('make', 'path'), [(plain, ''), (mounted, 'agent')])
-async def test_a_server_of_this_package_has_no_fault(make: Callable[[], Any], path: str) -> None:
+async def test_doctor_finds_no_fault_in_own_server(make: Callable[[], Any], path: str) -> None:
     with serve(make(), anonymous=True) as server:
         found = await findings(f'{server.url}{path}')
     assert {*bad(found)} == {'hint security'}
@@ -78,7 +78,7 @@ async def test_a_server_of_this_package_has_no_fault(make: Callable[[], Any], pa
     assert steps.count('repeated message') == steps.count('stream') == steps.count('ended task') == 3
 
 
-async def test_a_server_with_credentials_is_examined_with_and_without_them() -> None:
+async def test_doctor_warns_only_if_token_is_missing() -> None:
     app = to_a2a(Agent(TestModel(), name='secret'), auth=BearerAuth({TOKEN: 'ann'}))
     with serve(app) as server:
         with_token = await findings(server.url, TOKEN)
@@ -108,7 +108,7 @@ class Collecting:
 
 
 @pytest.mark.parametrize('is_collected', [True, False])
-async def test_a_proxy_that_collects_events_is_named(is_collected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxy_buffering_stream_is_reported(is_collected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, arrived = SetClock(), Event()
 
     def arrive() -> float:
@@ -163,7 +163,7 @@ async def examined(canned: Canned, card: Callable[[str], Any] = card_at) -> list
         return await findings(server.url)
 
 
-async def test_each_request_names_the_tenant_of_the_interface() -> None:
+async def test_each_request_has_tenant_of_interface() -> None:
     canned = Canned(*answers())
     await examined(canned, lambda url: card_at(url, supportedInterfaces=[{**interface(url), 'tenant': 'acme'}]))
     params = [body['params'] for _, _, _, body in canned.requests if body and body['params']]
@@ -203,7 +203,7 @@ WORKING = {**TASK, 'status': {'state': 'TASK_STATE_WORKING'}}
         ({'stream': stream({'task': TASK})}, 'hint event ids', 'cannot resume'),
     ],
 )
-async def test_each_fault_is_named(changed: dict[str, Response], finding: str, text: str) -> None:
+async def test_each_fault_of_server_is_reported(changed: dict[str, Response], finding: str, text: str) -> None:
     found = await examined(Canned(*answers(**changed)))
     named = [one for one in found if f'{one.level} {one.step}' == finding]
     assert named, bad(found)
@@ -221,7 +221,7 @@ ENDLESS: dict[str, str] = {
 
 
 @pytest.mark.parametrize('name', ENDLESS)
-async def test_a_stream_without_an_end_is_left(name: str) -> None:
+async def test_endless_stream_is_left_with_warning(name: str) -> None:
     sent = 0
 
     async def pieces() -> AsyncIterator[str]:
@@ -239,7 +239,7 @@ async def test_a_stream_without_an_end_is_left(name: str) -> None:
     assert sent < 50_000_000
 
 
-async def test_a_stream_that_takes_too_long_is_left() -> None:
+async def test_stream_longer_than_timeout_is_left() -> None:
     async def pieces() -> AsyncIterator[str]:
         while True:
             yield ':\n'
@@ -256,7 +256,7 @@ async def test_a_stream_that_takes_too_long_is_left() -> None:
     assert isinstance(answer.error, RemoteUnavailable)
 
 
-async def test_a_stream_that_is_cut_is_named() -> None:
+async def test_cut_stream_is_reported() -> None:
     async def pieces() -> AsyncIterator[str]:
         yield EVENT
         raise ConnectionError
@@ -266,7 +266,7 @@ async def test_a_stream_that_is_cut_is_named() -> None:
     assert (named.level, 'has cut the connection' in named.text) == ('warning', True)
 
 
-def test_only_so_many_interfaces_are_examined() -> None:
+def test_at_most_20_interfaces_are_examined() -> None:
     entries = [interface(f'http://agent.example/{n}') for n in range(1_000)]
     card = read_card(card_at('http://agent.example/', supportedInterfaces=entries))
     *examined, rest = interfaces(card, 'http://agent.example/')
@@ -322,14 +322,14 @@ CARDS: list[tuple[Callable[[str], Any], str, str]] = [
 
 
 @pytest.mark.parametrize(('change', 'finding', 'text'), CARDS)
-async def test_each_fault_of_a_card_is_named(change: Callable[[str], Any], finding: str, text: str) -> None:
+async def test_each_fault_of_card_is_reported(change: Callable[[str], Any], finding: str, text: str) -> None:
     found = await examined(Canned(*answers()), change)
     named = [one for one in found if f'{one.level} {one.step}' == finding]
     assert named, found
     assert text in named[0].text
 
 
-def test_an_address_of_the_machine_of_the_agent_is_named() -> None:
+def test_loopback_url_on_remote_card_is_reported() -> None:
     card = read_card(card_at('http://localhost:8000/'))
     [finding] = interfaces(card, 'https://agent.example/.well-known/agent-card.json')
     assert isinstance(finding, Finding)
@@ -347,14 +347,14 @@ def test_an_address_of_the_machine_of_the_agent_is_named() -> None:
     ],
     ids=['events in place of an answer', 'a long event'],
 )
-async def test_an_answer_that_cannot_be_read_is_shown(step: str, answer: Response, came: str) -> None:
+async def test_unreadable_answer_is_shown_in_finding(step: str, answer: Response, came: str) -> None:
     found = await examined(Canned(*answers(**{step: answer})))
     [finding] = [finding for finding in found if finding.step == step]
     assert finding.level == 'fault'
     assert came in finding.came
 
 
-async def test_an_agent_that_is_away_and_one_that_is_silent() -> None:
+async def test_unreachable_or_silent_agent_is_reported() -> None:
     assert bad(await findings('http://127.0.0.1:9')) == ['fault card']
     canned = Canned()
 
@@ -375,7 +375,7 @@ async def test_an_agent_that_is_away_and_one_that_is_silent() -> None:
     assert finding.text == 'JSONRPC 1.0 is declared and cannot be reached.'
 
 
-async def test_tasks_that_go_on_are_canceled() -> None:
+async def test_running_tasks_of_examination_are_canceled() -> None:
     message = {'message': {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}}
     working = result({'task': {**WORKING, 'id': 'first'}})
     second = result({'task': {**WORKING, 'id': 'second'}})
@@ -391,7 +391,7 @@ async def test_tasks_that_go_on_are_canceled() -> None:
     assert bad(await examined(streamed)) == ['hint security', 'hint event ids']
 
 
-async def test_a_card_at_the_older_path() -> None:
+async def test_card_at_older_path_is_warning() -> None:
     canned = Canned(*answers())
 
     async def older(scope: Scope, receive: Receive, send: Send) -> None:
@@ -425,20 +425,20 @@ class At:
         await Response(card, media_type='application/json')(scope, receive, send)
 
 
-async def test_what_is_said_of_the_official_server() -> None:
+async def test_official_sdk_server_has_hints_but_no_faults() -> None:
     with serve(At(official(Talker(), 'JSONRPC', '1.0')), anonymous=True) as server:
         found = await findings(server.url)
     assert [one.text for one in found if one.level == 'fault'] == []
     assert {'hint security', 'hint repeated message', 'hint event ids'} <= {*bad(found)}
 
 
-async def test_what_is_said_of_fasta2a() -> None:
+async def test_fasta2a_has_faults_in_bad_params_and_unknown_method() -> None:
     with serve(At(agent_to_a2a(Agent(TestModel()), url='http://localhost:8000')), anonymous=True) as server:
         found = await findings(server.url)
     assert [one for one in bad(found) if one.startswith('fault')] == ['fault bad params', 'fault unknown method']
 
 
-def test_the_command_writes_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_command_prints_steps_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     with serve(plain()) as server:
         written = command(capsys, 'doctor', server.url)
         assert written.code == 0

@@ -51,11 +51,11 @@ async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator
         (FallbackModel(TestModel(), FunctionModel(answer)), False),
     ],
 )
-def test_whether_a_model_streams_is_known_without_a_request(model: Model, streams: bool) -> None:
+def test_model_streaming_support_is_detected_without_a_request(model: Model, streams: bool) -> None:
     assert can_stream(model) is streams
 
 
-async def test_a_state_that_an_agent_chooses_is_an_error_where_nobody_can_give_it_to_the_task() -> None:
+async def test_agent_rejection_is_raised_if_the_run_cannot_wait() -> None:
     def decline(reason: str) -> str:
         raise Rejected(reason)
 
@@ -110,13 +110,13 @@ NONE = RunOptions()
         (Agent('test'), RunOptions(spec={}), True),
     ],
 )
-def test_whether_messages_of_the_history_may_be_changed_is_known_by_what_the_agent_has(
+def test_agents_with_history_changing_capabilities_are_detected(
     agent: AbstractAgent[Any, Any], options: RunOptions, changes: bool
 ) -> None:
     assert may_change_history(agent, options) is changes
 
 
-def test_an_output_type_is_refused_for_an_agent_with_output_validators() -> None:
+def test_output_type_option_is_refused_with_output_validators() -> None:
     agent = Agent('test')
     agent.output_validator(lambda output: output)
     with pytest.raises(TypeError, match='output_type= cannot be combined with output validators'):
@@ -144,7 +144,7 @@ DRAWN = [ModelResponse(parts=[FilePart(BinaryContent(b'png', media_type='image/p
 @pytest.mark.parametrize('may_wait', [False, True])
 @pytest.mark.parametrize('history', [[], DRAWN])
 @pytest.mark.parametrize('capability', [Cached(), Replaced()])
-async def test_a_run_without_a_response_has_no_files_and_no_questions_of_earlier_runs(
+async def test_run_without_response_returns_no_earlier_files(
     capability: AbstractCapability[object], history: list[ModelMessage], may_wait: bool
 ) -> None:
     arguments = RunArguments(
@@ -173,19 +173,19 @@ def step(work: Coroutine[Any, Any, Any]) -> None:
 
 
 @pytest.mark.parametrize('error', [SystemExit(1), GeneratorExit()], ids=['SystemExit', 'GeneratorExit'])
-async def test_what_code_raises_to_end_the_process_becomes_an_error(error: BaseException) -> None:
+async def test_system_exit_and_generator_exit_become_an_error(error: BaseException) -> None:
     with pytest.raises(Exited, match=type(error).__name__) as raised:
         await contained(leave(error))
     assert raised.value.__cause__ is error
 
 
-async def test_ctrl_c_is_left_as_it_is() -> None:
+async def test_keyboard_interrupt_is_passed_through() -> None:
     work = contained(leave(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         step(work)
 
 
-async def test_a_coroutine_can_be_closed_while_a_loop_runs() -> None:
+async def test_contained_coroutine_closes_in_a_running_event_loop() -> None:
     work = contained(asyncio.sleep(0))
     await asyncio.create_task(_step_in_a_task(work))
     work.close()
@@ -195,7 +195,7 @@ async def _step_in_a_task(work: Coroutine[Any, Any, Any]) -> None:
     step(work)
 
 
-def test_a_coroutine_can_be_closed_after_its_loop() -> None:
+def test_contained_coroutine_closes_after_its_event_loop() -> None:
     async def begin() -> Coroutine[Any, Any, Any]:
         work = contained(asyncio.sleep(0))
         step(work)

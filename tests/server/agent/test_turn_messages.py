@@ -43,7 +43,7 @@ async def step(turn: Turn, *new: ModelMessage, unsent: ModelRequest | None = Non
     return await turn.step(new, unsent, RunUsage(), None)
 
 
-async def test_a_step_stores_what_is_new_and_a_request_again_once_it_was_sent() -> None:
+async def test_step_stores_new_messages_and_repeats_a_sent_request() -> None:
     stored = Stored()
     turn = stored.turn()
     assert await step(turn, PROMPT, CALL)
@@ -52,7 +52,7 @@ async def test_a_step_stores_what_is_new_and_a_request_again_once_it_was_sent() 
     assert stored == [(0, [PROMPT, CALL]), (2, [RETURN]), (2, [RETURN, ANSWER])]
 
 
-async def test_results_of_calls_that_the_conversation_ends_with_are_stored_before_the_model_is_asked() -> None:
+async def test_answered_call_results_are_stored_before_the_model_request() -> None:
     stored = Stored()
     turn = Turn('t.2', None, stored.save, answers=True)
     assert not await step(turn)
@@ -61,7 +61,7 @@ async def test_results_of_calls_that_the_conversation_ends_with_are_stored_befor
     assert stored == [(0, [RETURN]), (0, [RETURN, ANSWER, PROMPT])]
 
 
-async def test_results_of_answered_calls_stay_apart_from_those_that_the_conversation_has_of_the_same_response() -> None:
+async def test_answered_call_results_are_kept_apart_from_earlier_results() -> None:
     stored = Stored()
     turn = stored.turn(RETURN)
     earlier = ModelRequest(parts=[ToolReturnPart('look', 'seen', 'other call')])
@@ -70,7 +70,7 @@ async def test_results_of_answered_calls_stay_apart_from_those_that_the_conversa
     assert turn.all([ANSWER]) == [replace(RETURN, instructions='Be brief.'), ANSWER]
 
 
-async def test_what_waits_after_a_step_is_stored_beside_the_metadata_of_its_last_message() -> None:
+async def test_enqueued_messages_are_stored_beside_request_metadata() -> None:
     stored = Stored()
     returned = replace(RETURN, metadata={'cost': 3})
     assert await stored.turn().step([PROMPT, CALL], returned, RunUsage(), None, enqueued='[]')
@@ -80,7 +80,7 @@ async def test_what_waits_after_a_step_is_stored_beside_the_metadata_of_its_last
     assert (again.enqueued, again.before) == ('[]', [PROMPT, CALL, returned])
 
 
-async def test_nothing_is_stored_before_the_model_has_answered_or_of_one_answer_alone() -> None:
+async def test_prompt_or_final_answer_alone_is_not_stored() -> None:
     stored = Stored()
     turn = stored.turn()
     for new in ([], [PROMPT], [PROMPT, ANSWER]):
@@ -89,13 +89,13 @@ async def test_nothing_is_stored_before_the_model_has_answered_or_of_one_answer_
     assert stored == []
 
 
-async def test_an_answer_that_is_to_be_made_again_is_stored_with_what_is_said_against_it() -> None:
+async def test_rejected_answer_is_stored_with_its_retry_request() -> None:
     stored = Stored()
     assert await step(stored.turn(), PROMPT, ANSWER, unsent=RETURN)
     assert stored == [(0, [PROMPT, ANSWER, RETURN])]
 
 
-async def test_what_a_history_processor_changes_is_stored_again() -> None:
+async def test_messages_changed_by_a_history_processor_are_stored_again() -> None:
     stored = Stored()
     turn = stored.turn()
     await step(turn, PROMPT, CALL, RETURN, CALL)
@@ -105,7 +105,7 @@ async def test_what_a_history_processor_changes_is_stored_again() -> None:
     assert stored[1:] == [(1, [changed, RETURN, ANSWER]), (2, [RETURN])]
 
 
-async def test_a_response_is_stored_again_with_the_workspace_that_its_tools_have_made() -> None:
+async def test_response_is_stored_again_with_its_new_workspace() -> None:
     stored = Stored()
     turn = stored.turn()
     response = replace(CALL)
@@ -115,7 +115,7 @@ async def test_a_response_is_stored_again_with_the_workspace_that_its_tools_have
     assert stored[1:] == [(1, [response, RETURN])]
 
 
-async def test_a_later_attempt_adds_to_what_those_before_it_have_left() -> None:
+async def test_later_attempt_adds_to_the_stored_messages() -> None:
     stored = Stored()
     turn = stored.turn(PROMPT, CALL, RETURN)
     sent = replace(RETURN, instructions='Be brief.')
@@ -125,13 +125,13 @@ async def test_a_later_attempt_adds_to_what_those_before_it_have_left() -> None:
     assert turn.all([ANSWER]) == [PROMPT, CALL, sent, ANSWER]
 
 
-def test_a_cancelled_turn_can_be_continued_with_another_prompt() -> None:
+def test_cancelled_turn_marks_open_tool_calls_as_interrupted() -> None:
     assert closed_turn([]) == []
     assert closed_turn([PROMPT, CALL]) == [PROMPT, replace(CALL, state='interrupted')]
     assert closed_turn([PROMPT, CALL, RETURN, ANSWER]) == [PROMPT, CALL, RETURN, ANSWER]
 
 
-def test_each_turn_is_appended_to_the_one_before() -> None:
+def test_next_turn_is_appended_to_the_previous_turn() -> None:
     first, entries = appended(
         None, [PROMPT, ANSWER], conversation_id='c', owner='o', run_id='t.1', usage=RunUsage(requests=1), at=1000
     )

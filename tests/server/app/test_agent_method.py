@@ -20,7 +20,7 @@ from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from ...bounds import LIMIT
 
 
-def test_every_agent_has_the_method_once_the_package_is_imported() -> None:
+def test_importing_the_package_adds_to_a2a_to_every_agent() -> None:
     method: Any = AbstractAgent
     assert method.to_a2a is to_a2a
     wrapped: Any = WrapperAgent(Agent(TestModel(), name='wrapped'))
@@ -30,7 +30,7 @@ def test_every_agent_has_the_method_once_the_package_is_imported() -> None:
 
 
 @pytest.mark.parametrize('first', ['pydantic_ai', 'pydantic_ai_a2a'])
-def test_agents_have_the_method_whichever_package_is_imported_first(first: str) -> None:
+def test_to_a2a_method_does_not_depend_on_import_order(first: str) -> None:
     code = f"""
 import sys
 import {first}
@@ -46,7 +46,7 @@ print(app.name, ours, module.__loader__ is module.__spec__.loader, module.__load
     assert ran.stdout.startswith('joker [] True <bound method')
 
 
-def test_agents_have_the_method_although_another_finder_of_modules_goes_first() -> None:
+def test_to_a2a_is_added_despite_another_meta_path_finder() -> None:
     code = """
 import sys
 from importlib.machinery import PathFinder
@@ -60,20 +60,20 @@ print(pydantic_ai.Agent('test', name='joker').to_a2a().name)
     assert ran.stdout == 'joker\n'
 
 
-def test_a_method_that_is_there_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_to_a2a_method_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AbstractAgent, 'to_a2a', 'their own')
     attach()
     assert vars(AbstractAgent)['to_a2a'] == 'their own'
 
 
-def test_the_public_names_are_there() -> None:
+def test_all_public_names_are_importable() -> None:
     public = vars(pydantic_ai_a2a)['__all__']
     assert [name for name in public if not hasattr(pydantic_ai_a2a, name)] == []
     assert set(public) <= set(dir(pydantic_ai_a2a))
     assert not hasattr(pydantic_ai_a2a, 'to_a3a')
 
 
-def test_type_checkers_and_the_interpreter_see_the_same_public_names() -> None:
+def test_typing_imports_match_the_runtime_public_names() -> None:
     [block] = [node for node in ast.parse(Path(pydantic_ai_a2a.__file__).read_text()).body if isinstance(node, ast.If)]
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
     modules = {name.asname: f'.{node.module}' for node in imports for name in node.names}
@@ -83,19 +83,19 @@ def test_type_checkers_and_the_interpreter_see_the_same_public_names() -> None:
 
 
 @pytest.mark.parametrize('option', ['message_history', 'run_id', 'timout'])
-def test_a_run_option_that_is_none_is_refused(option: str) -> None:
+def test_unknown_run_option_is_refused(option: str) -> None:
     options: dict[str, Any] = {option: None}
     with pytest.raises(TypeError, match=f"to_a2a\\(\\) takes no '{option}'"):
         to_a2a(Agent(TestModel()), **options)
 
 
-def test_a_backend_that_is_none_is_refused() -> None:
+def test_backend_url_of_unknown_scheme_is_refused() -> None:
     backend: Any = 'mysql://localhost/agents'
     with pytest.raises(ValueError, match=r"or a Backend, not a URL that begins with 'mysql'"):
         to_a2a(Agent(TestModel()), backend=backend)
 
 
-def test_a_namespace_is_not_ignored_where_the_backend_has_one() -> None:
+def test_namespace_option_is_refused_with_a_backend_object() -> None:
     backend = MemoryBackend('theirs', reader_lag=1_000_000)
     with pytest.raises(TypeError, match='cannot be combined with a Backend'):
         to_a2a(Agent(TestModel()), backend=backend, retention=Retention(namespace='mine'))

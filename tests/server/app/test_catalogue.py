@@ -74,7 +74,7 @@ class Broken:
         await self.app(scope, receive, send)
 
 
-async def test_the_list_of_agents_is_an_api_catalog() -> None:
+async def test_agents_are_listed_as_an_api_catalog() -> None:
     app = catalogue([agent('Translator 2'), agent('übersetzer', docs_url=None)])
     answer = await Client(app).get(CATALOGUE)
     assert (answer.status, answer.json) == snapshot(
@@ -124,7 +124,7 @@ async def test_the_list_of_agents_is_an_api_catalog() -> None:
     assert (again.status, again.body) == (304, b'')
 
 
-async def test_each_agent_that_is_listed_can_be_called() -> None:
+async def test_each_listed_agent_can_be_called() -> None:
     app = catalogue([agent('translator'), agent('summarizer')])
     async with lifespan(app):
         for entry in (await Client(app).get(CATALOGUE)).json['linkset'][1:]:
@@ -136,7 +136,7 @@ async def test_each_agent_that_is_listed_can_be_called() -> None:
             assert task['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
-async def test_the_page_lists_the_agents_for_people_and_runs_no_script() -> None:
+async def test_html_page_lists_agents_with_escaped_text() -> None:
     app = catalogue([agent('<script>', '<img src=x onerror=alert(1)>'), agent('summarizer', docs_url=None)])
     answer = await Client(app).get('/')
     assert answer.headers['content-type'] == 'text/html; charset=utf-8'
@@ -150,7 +150,7 @@ async def test_the_page_lists_the_agents_for_people_and_runs_no_script() -> None
     assert (await Client(catalogue([agent('a')], docs_url='/list')).get('/list')).status == 200
 
 
-async def test_each_agent_has_its_own_callers_and_a_protected_card_stays_protected() -> None:
+async def test_agents_keep_their_own_auth_and_protected_cards_stay_hidden() -> None:
     app = catalogue(
         {
             '/open': agent('translator'),
@@ -172,7 +172,7 @@ async def test_each_agent_has_its_own_callers_and_a_protected_card_stays_protect
     assert [item.get('title') for item in items] == ['translator', 'closed', None]
 
 
-async def test_all_agents_are_ready_or_the_server_is_not() -> None:
+async def test_catalogue_is_ready_only_if_every_agent_is_ready() -> None:
     summarizer = agent('summarizer')
     app = catalogue([agent('translator'), summarizer])
     async with lifespan(app):
@@ -190,7 +190,7 @@ async def test_all_agents_are_ready_or_the_server_is_not() -> None:
     }
 
 
-async def test_an_agent_that_fails_is_not_ready_and_the_others_are_listed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_agent_is_not_ready_but_still_listed(caplog: pytest.LogCaptureFixture) -> None:
     app = catalogue([agent('translator'), agent('broken', middleware=[Middleware(Broken)])])
     async with lifespan(app):
         ready = await Client(app).get('/health/ready')
@@ -200,14 +200,14 @@ async def test_an_agent_that_fails_is_not_ready_and_the_others_are_listed(caplog
     assert 'The agent at /broken has failed a request for /health/ready.' in caplog.messages
 
 
-async def test_an_agent_may_answer_in_pieces() -> None:
+async def test_card_sent_in_chunks_is_listed() -> None:
     app = catalogue([agent('translator', middleware=[Middleware(Streamed)])])
     async with lifespan(app), asyncio.timeout(LIMIT):
         listed = await Client(app).get(CATALOGUE)
     assert [item['title'] for item in listed.json['linkset'][0]['item']] == ['streamed']
 
 
-async def test_the_list_works_below_another_app_and_agents_keep_their_own_url() -> None:
+async def test_mounted_catalogue_lists_agents_below_its_mount_path() -> None:
     inner = catalogue([agent('translator', url='https://public.example.com/t/', access=Access(versions=['1.0']))])
     parent = Starlette()
     mount(parent, '/agents', inner)
@@ -219,7 +219,7 @@ async def test_the_list_works_below_another_app_and_agents_keep_their_own_url() 
     assert ready.status == 200
 
 
-async def test_routes_can_be_added() -> None:
+async def test_routes_can_be_added_to_the_catalogue() -> None:
     app = catalogue([agent('translator')])
     app.router.routes.append(Route('/about', PlainTextResponse('About.')))
     assert (await Client(app).get('/about')).body == b'About.'
@@ -239,12 +239,12 @@ async def test_routes_can_be_added() -> None:
         (lambda: {'/.well-known': agent('a')}, 'the path /.well-known is used'),
     ],
 )
-def test_paths_that_cannot_be_used_are_refused(apps: Any, text: str) -> None:
+def test_unusable_agent_paths_are_refused(apps: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text.replace('.', r'\.').replace('{', r'\{')):
         catalogue(apps())
 
 
-def test_other_arguments_are_refused() -> None:
+def test_invalid_catalogue_arguments_are_refused() -> None:
     other: Any = Starlette()
     with pytest.raises(TypeError, match=r'apps\[0\] takes an A2AApp, not a Starlette'):
         catalogue([other])

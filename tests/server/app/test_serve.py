@@ -28,7 +28,7 @@ from ...bounds import LIMIT
 from ...fixed import fixed
 
 
-def test_an_app_that_does_not_start_says_so() -> None:
+def test_serve_raises_if_the_app_fails_to_start() -> None:
     @asynccontextmanager
     async def broken(app: Any) -> AsyncGenerator[None]:
         raise ValueError('no database')
@@ -38,7 +38,7 @@ def test_an_app_that_does_not_start_says_so() -> None:
         serve(to_a2a(Agent(TestModel()), lifespan=broken))
 
 
-def test_a_port_that_is_taken_is_refused() -> None:
+def test_serve_refuses_a_port_in_use() -> None:
     with socket.socket() as taken:
         taken.bind(('127.0.0.1', 0))
         taken.listen()
@@ -67,7 +67,7 @@ asyncio.run(cell())
 
 
 @pytest.mark.parametrize('module', PATCHES)
-def test_a_notebook_with_nested_event_loops_serves(module: str) -> None:
+def test_serve_works_with_patched_nested_event_loops(module: str) -> None:
     if find_spec(module) is None:
         pytest.skip(f'{module} is not installed')
     ran = subprocess.run(
@@ -81,7 +81,7 @@ def test_a_notebook_with_nested_event_loops_serves(module: str) -> None:
 
 
 @pytest.mark.parametrize('path', ['', 'message:send'], ids=['JSON-RPC', 'HTTP+JSON'])
-def test_requests_that_offer_http_2_are_served_as_java_clients_send_them(path: str) -> None:
+def test_http_2_upgrade_offer_is_served_except_by_httptools(path: str) -> None:
     params = {'message': {'messageId': 'm', 'role': 'ROLE_USER', 'parts': [{'text': 'hello'}]}}
     body = params if path else {'jsonrpc': '2.0', 'id': 1, 'method': 'SendMessage', 'params': params}
     offer = {'A2A-Version': '1.0', 'Connection': 'Upgrade, HTTP2-Settings', 'Upgrade': 'h2c', 'HTTP2-Settings': 'AAE'}
@@ -96,7 +96,7 @@ def test_requests_that_offer_http_2_are_served_as_java_clients_send_them(path: s
 
 
 @pytest.mark.parametrize('own', [False, True], ids=['by run', 'by the program'])
-def test_run_leaves_the_objects_from_before_the_start_out_of_garbage_collections(own: bool) -> None:
+def test_run_excludes_startup_objects_from_garbage_collection(own: bool) -> None:
     frozen: list[int] = []
 
     @asynccontextmanager
@@ -118,26 +118,26 @@ def test_run_leaves_the_objects_from_before_the_start_out_of_garbage_collections
     assert (frozen[1] > 10_000) is own
 
 
-async def test_an_app_that_has_not_begun_has_nothing_to_drain() -> None:
+async def test_drain_before_start_does_nothing() -> None:
     app = to_a2a(Agent(TestModel()))
     app.hosting.drain(asyncio.get_running_loop())
     assert app.hosting.accepting()
 
 
 @pytest.mark.parametrize('app', [Agent(TestModel(custom_output_text='Hi')), to_a2a(Agent(TestModel()))])
-def test_an_agent_is_served_as_its_app_is(app: Any) -> None:
+def test_serve_accepts_an_agent_or_an_app(app: Any) -> None:
     with serve(app) as server:
         card = httpx.get(f'{server.url}.well-known/agent-card.json', timeout=LIMIT).json()
         assert repr(server) == f'<Server {server.url}>'
     assert card['supportedInterfaces'][0]['url'] == server.url
 
 
-async def test_run_in_a_running_loop_says_to_use_serve() -> None:
+async def test_run_in_a_running_event_loop_suggests_serve() -> None:
     with pytest.raises(RuntimeError, match=r'run\(\) cannot be called in a running event loop, .* use serve\(\)'):
         run(Agent(TestModel()))
 
 
-def test_run_takes_an_agent_as_well() -> None:
+def test_run_and_serve_refuse_invalid_options() -> None:
     with pytest.raises(ValueError, match=r'does not authenticate callers, and other machines can reach 0\.0\.0\.0'):
         run(Agent(TestModel()), host='0.0.0.0')
     with pytest.raises(TypeError, match=r'run\(\): port takes an integer, not the string'):
@@ -150,7 +150,7 @@ def test_run_takes_an_agent_as_well() -> None:
         serve('joker:app')  # pyright: ignore[reportArgumentType]
 
 
-def test_the_kernel_ends_connections_whose_clients_take_nothing(
+def test_answer_time_limit_sets_tcp_user_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     app = to_a2a(Agent(TestModel()), limits=fixed(Limits, answer_time=7))
@@ -167,7 +167,7 @@ def test_the_kernel_ends_connections_whose_clients_take_nothing(
 
 
 @pytest.mark.parametrize('mounted', [False, True])
-def test_closing_a_server_ends_the_open_streams_of_the_app_and_of_what_is_mounted_in_it(mounted: bool) -> None:
+def test_closing_the_server_fails_running_tasks_and_ends_streams(mounted: bool) -> None:
     async def never_answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return await asyncio.get_running_loop().create_future()
 

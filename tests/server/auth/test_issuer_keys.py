@@ -57,7 +57,7 @@ async def fetched(server: Issuer, times: int) -> None:
         await server.waiting.wait()
 
 
-async def test_keys_are_fetched_once_for_all_who_wait_for_them() -> None:
+async def test_concurrent_lookups_fetch_the_keys_once() -> None:
     async with keys(ONE) as (server, jwks, _):
         server.held.clear()
         asking = [asyncio.ensure_future(jwks.find('one', 'ES256')) for _ in range(20)]
@@ -69,7 +69,7 @@ async def test_keys_are_fetched_once_for_all_who_wait_for_them() -> None:
     assert server.asked == ['/keys']
 
 
-async def test_unknown_keys_are_looked_for_once_in_a_while_however_many_there_are() -> None:
+async def test_unknown_keys_are_refetched_at_most_once_per_interval() -> None:
     async with keys(ONE) as (server, jwks, clock):
         assert all([await unknown(jwks, f'made-up-{n}') for n in range(100)])
         clock.now += REFETCH - 1
@@ -80,7 +80,7 @@ async def test_unknown_keys_are_looked_for_once_in_a_while_however_many_there_ar
         assert len(server.asked) == 2
 
 
-async def test_a_new_key_is_found_and_an_old_one_goes() -> None:
+async def test_rotated_keys_replace_the_old_keys() -> None:
     async with keys(ONE) as (server, jwks, clock):
         await jwks.find('one', 'ES256')
         server.has(TWO)
@@ -90,7 +90,7 @@ async def test_a_new_key_is_found_and_an_old_one_goes() -> None:
         assert await unknown(jwks, 'one')
 
 
-async def test_old_keys_serve_while_newer_ones_are_fetched_behind_them() -> None:
+async def test_cached_keys_serve_while_new_keys_are_fetched() -> None:
     async with keys(ONE) as (server, jwks, clock):
         await jwks.find('one', 'ES256')
         server.has(TWO)
@@ -103,7 +103,7 @@ async def test_old_keys_serve_while_newer_ones_are_fetched_behind_them() -> None
     assert len(server.asked) == 2
 
 
-async def test_while_the_issuer_is_down_its_keys_serve_on_but_not_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+async def test_keys_of_a_failing_issuer_serve_until_stale(caplog: pytest.LogCaptureFixture) -> None:
     async with keys(ONE) as (server, jwks, clock):
         await jwks.find('one', 'ES256')
         server.status = b'500 Oops'
@@ -120,7 +120,7 @@ async def test_while_the_issuer_is_down_its_keys_serve_on_but_not_for_ever(caplo
     assert record.getMessage() == f'The keys of the issuer {ISSUER} could not be fetched (ValueError: HTTP 500).'
 
 
-async def test_an_issuer_that_never_answered_says_nothing_about_a_token() -> None:
+async def test_failed_first_fetch_gives_retry_after_without_refetching() -> None:
     async with keys(ONE) as (server, jwks, clock):
         server.status = b'302 Found'
         assert await retry_after(jwks, 'one') == '30'
@@ -140,7 +140,7 @@ async def test_an_issuer_that_never_answered_says_nothing_about_a_token() -> Non
     ],
     ids=['text', 'list', 'none', 'object', 'huge'],
 )
-async def test_what_is_no_set_of_keys_is_no_answer(
+async def test_invalid_key_set_gives_retry_after(
     answer: object, complaint: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with keys() as (server, jwks, _):
@@ -149,14 +149,14 @@ async def test_what_is_no_set_of_keys_is_no_answer(
     assert complaint in caplog.text
 
 
-async def test_nobody_is_there_is_no_answer_either(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unreachable_issuer_gives_retry_after(caplog: pytest.LogCaptureFixture) -> None:
     async with issuer() as server:
         url = f'{server.url}/keys'
     await retry_after(IssuerKeys(ISSUER, url, ['ES256'], (CACHE, STALE, REFETCH), discovery=False), 'one')
     assert 'ConnectError' in caplog.text
 
 
-async def test_who_cannot_wait_for_another_event_loop_is_told_to_come_again() -> None:
+async def test_fetch_in_another_event_loop_gives_retry_after() -> None:
     async with keys(ONE) as (server, jwks, _):
         server.held.clear()
         elsewhere = asyncio.create_task(asyncio.to_thread(asyncio.run, jwks.find('one', 'ES256')))
@@ -182,12 +182,12 @@ async def test_who_cannot_wait_for_another_event_loop_is_told_to_come_again() ->
     ],
     ids=range(9),
 )
-def test_keys_that_cannot_be_used_are_passed_over(changes: dict[str, Any]) -> None:
+def test_unusable_keys_are_skipped(changes: dict[str, Any]) -> None:
     table = read_key_set({'keys': [ONE.public | changes, 'no key', TWO.public]}, ['ES256'])
     assert table.keys() == {('two', 'ES256'), (None, 'ES256')}
 
 
-def test_a_token_without_a_key_id_has_the_only_key_that_fits() -> None:
+def test_token_without_key_id_uses_the_only_fitting_key() -> None:
     unnamed = Key(None)
     assert read_key_set({'keys': [ONE.public]}, ['ES256']).keys() == {('one', 'ES256'), (None, 'ES256')}
     assert read_key_set({'keys': [unnamed.public]}, ['ES256']).keys() == {(None, 'ES256')}

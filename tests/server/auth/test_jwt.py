@@ -62,14 +62,14 @@ def by_hand(header: dict[str, Any], payload: dict[str, Any], key: bytes = b'') -
     return f'{text}.{base64.urlsafe_b64encode(digest).rstrip(b"=").decode()}'
 
 
-async def test_a_token_that_the_issuer_has_signed_is_its_subject() -> None:
+async def test_signed_token_authenticates_its_subject() -> None:
     async with trusting(KEY) as (_, auth):
         assert await caller(auth, KEY.sign()) == Caller(id='ann')
         assert await auth.authenticate(request()) is None
         assert await auth.authenticate(request(authorization='Basic YW5uOmFubg==')) is None
 
 
-async def test_an_rsa_key_without_an_algorithm_serves_each_of_its_algorithms() -> None:
+async def test_rsa_key_without_alg_verifies_every_rsa_algorithm() -> None:
     async with trusting() as (server, auth):
         server.keys = {'keys': [RSA_JWK]}
         for algorithm in ('RS256', 'RS512', 'PS384'):
@@ -78,20 +78,20 @@ async def test_an_rsa_key_without_an_algorithm_serves_each_of_its_algorithms() -
 
 
 @pytest.mark.parametrize('alg', ['none', 'None', 'NONE', '', None, 7, ['ES256'], 'HS256', 'ES512K'])
-async def test_a_token_that_names_another_algorithm_is_refused_before_any_key_is_fetched(alg: object) -> None:
+async def test_unaccepted_algorithm_is_refused_before_keys_are_fetched(alg: object) -> None:
     async with trusting(KEY) as (server, auth):
         token = by_hand({'alg': alg, 'kid': 'key-1'}, claims())
         assert await refused(auth, token) == 'algorithm'
     assert server.asked == []
 
 
-async def test_a_token_without_its_signature_is_refused() -> None:
+async def test_token_without_signature_is_refused() -> None:
     async with trusting(KEY) as (_, auth):
         assert await refused(auth, KEY.sign().rpartition('.')[0] + '.') == 'signature'
 
 
 @pytest.mark.parametrize('secret', [PEM, PEM.strip(), json.dumps(RSA_JWK).encode()], ids=['pem', 'stripped', 'jwk'])
-async def test_the_public_key_is_no_secret_that_tokens_can_be_signed_with(secret: bytes) -> None:
+async def test_public_key_cannot_be_used_as_a_shared_secret(secret: bytes) -> None:
     async with trusting() as (server, auth):
         server.keys = {'keys': [RSA_JWK]}
         forged = by_hand({'alg': 'HS256', 'kid': 'rsa'}, claims(), secret)
@@ -100,14 +100,14 @@ async def test_the_public_key_is_no_secret_that_tokens_can_be_signed_with(secret
         assert await refused(auth, relabelled) == 'signature'
 
 
-async def test_a_shared_key_among_the_issuers_is_not_used() -> None:
+async def test_symmetric_key_of_an_issuer_is_ignored() -> None:
     oct_key = {'kty': 'oct', 'k': encoded('x' * 40), 'kid': 'key-1', 'alg': 'HS256'}
     async with trusting() as (server, auth):
         server.keys = {'keys': [oct_key, {**oct_key, 'alg': 'ES256'}]}
         assert await refused(auth, KEY.sign()) == 'key'
 
 
-async def test_a_shared_secret_takes_no_other_signatures() -> None:
+async def test_shared_secret_accepts_only_its_algorithm() -> None:
     assert await caller(SHARED, shared()) == Caller(id='ann')
     assert await refused(SHARED, shared('another secret of the same sort and length')) == 'signature'
     assert await refused(SHARED, KEY.sign()) == 'algorithm'
@@ -141,7 +141,7 @@ async def test_a_shared_secret_takes_no_other_signatures() -> None:
         ({'sub': 'ann\udcff'}, 'claim sub'),
     ],
 )
-async def test_claims_that_do_not_hold_are_refused_though_they_are_signed(changes: dict[str, Any], reason: str) -> None:
+async def test_signed_token_with_invalid_claims_is_refused(changes: dict[str, Any], reason: str) -> None:
     assert await refused(SHARED, by_hand({'alg': 'HS256'}, claims(**changes), SECRET.encode())) == reason
 
 
@@ -167,20 +167,20 @@ async def test_claims_that_do_not_hold_are_refused_though_they_are_signed(change
     ],
     ids=range(16),
 )
-async def test_what_is_no_token_is_refused_and_nothing_is_fetched_for_it(token: str) -> None:
+async def test_malformed_token_is_refused_without_fetching_keys(token: str) -> None:
     async with trusting(KEY) as (server, auth):
         assert await refused(auth, token) in ('malformed', 'oversized', 'algorithm')
     assert server.asked == []
 
 
-async def test_two_credentials_in_one_place_are_refused() -> None:
+async def test_two_authorization_headers_are_refused() -> None:
     once = request(authorization=f'Bearer {shared()}')
     twice = replace(once, headers=[*once.headers, *once.headers])
     with pytest.raises(InvalidCredentials, match='several'):
         await SHARED.authenticate(twice)
 
 
-async def test_a_changed_token_is_refused() -> None:
+async def test_token_with_changed_claims_or_foreign_signature_is_refused() -> None:
     async with trusting(KEY) as (_, auth):
         header, _, signature = KEY.sign().split('.')
         assert await refused(auth, f'{header}.{encoded(claims(sub="bob"))}.{signature}') == 'signature'
@@ -188,14 +188,14 @@ async def test_a_changed_token_is_refused() -> None:
 
 
 @pytest.mark.parametrize('header', ['jku', 'x5u', 'jwk', 'x5c'])
-async def test_a_token_does_not_bring_its_own_key(header: str) -> None:
+async def test_keys_named_in_the_token_header_are_ignored(header: str) -> None:
     async with trusting(KEY) as (server, auth), issuer(OTHER) as evil:
         own = {'jku': f'{evil.url}/keys', 'x5u': f'{evil.url}/keys', 'jwk': OTHER.public, 'x5c': ['MII']}[header]
         assert await refused(auth, OTHER.sign(headers={header: own})) == 'signature'
         assert (server.asked, evil.asked) == (['/keys'], [])
 
 
-async def test_clocks_may_differ_by_the_leeway_only() -> None:
+async def test_leeway_bounds_expiry_and_not_before() -> None:
     soon, late = int(time.time()) + 200, int(time.time()) - 20
     lenient, strict = (JWTAuth(ISSUER, AUDIENCE, secret=SECRET, leeway=leeway) for leeway in (300, 0))
     assert await caller(lenient, shared(exp=late, nbf=soon)) == Caller(id='ann')
@@ -205,7 +205,7 @@ async def test_clocks_may_differ_by_the_leeway_only() -> None:
     assert await caller(default, shared(nbf=int(time.time()) + 20)) == Caller(id='ann')
 
 
-async def test_one_of_several_audiences_is_enough() -> None:
+async def test_token_with_any_accepted_audience_is_valid() -> None:
     auth = JWTAuth(ISSUER, ['a', 'b'], secret=SECRET)
     assert await caller(auth, shared(aud=['x', 'b'])) == Caller(id='ann')
     assert await refused(auth, shared(aud='x')) == 'audience'
@@ -221,13 +221,13 @@ async def test_one_of_several_audiences_is_enough() -> None:
         ({'roles': ['read']}, []),
     ],
 )
-async def test_scopes_are_text_or_a_list(given: dict[str, Any], scopes: list[str]) -> None:
+async def test_scopes_are_read_from_text_or_list(given: dict[str, Any], scopes: list[str]) -> None:
     found = await caller(SHARED, shared(**given))
     assert found is not None
     assert sorted(found.scopes) == scopes
 
 
-async def test_claims_are_read_as_the_settings_say() -> None:
+async def test_claim_options_select_id_tenant_and_scopes() -> None:
     auth = JWTAuth(
         ISSUER,
         AUDIENCE,
@@ -243,7 +243,7 @@ async def test_claims_are_read_as_the_settings_say() -> None:
     assert await refused(auth, shared(email='ann@example.com')) == 'claim org'
 
 
-async def test_chosen_claims_stay_with_the_caller() -> None:
+async def test_selected_claims_are_kept_with_the_caller() -> None:
     auth = JWTAuth(ISSUER, AUDIENCE, secret=SECRET, claims=['email', 'groups', 'absent'])
     found = await caller(auth, shared(email='ann@example.com', groups=['a'], salary=7))
     assert found is not None
@@ -251,7 +251,7 @@ async def test_chosen_claims_stay_with_the_caller() -> None:
     assert await refused(auth, shared(email='\ud800')) == 'claims'
 
 
-async def test_a_function_may_say_whom_claims_stand_for() -> None:
+async def test_caller_function_maps_claims_to_a_caller() -> None:
     def staff(found: Any) -> Caller | None:
         return Caller(id=f'staff-{found["sub"]}') if found['sub'] == 'ann' else None
 
@@ -260,7 +260,7 @@ async def test_a_function_may_say_whom_claims_stand_for() -> None:
     assert await refused(auth, shared(sub='bob')) == 'claims'
 
 
-async def test_keys_are_discovered_at_an_issuer_that_says_who_it_is() -> None:
+async def test_keys_are_found_by_issuer_discovery() -> None:
     async with issuer(KEY) as server:
         auth = JWTAuth(server.url, AUDIENCE)
         assert server.asked == []
@@ -278,7 +278,7 @@ async def test_keys_are_discovered_at_an_issuer_that_says_who_it_is() -> None:
         ({'jwks_uri': None}, 'not an https URL'),
     ],
 )
-async def test_an_issuer_that_cannot_be_trusted_is_one_that_does_not_answer(
+async def test_untrusted_discovery_document_makes_keys_unavailable(
     changes: dict[str, Any], complaint: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with issuer(KEY) as server:
@@ -310,18 +310,18 @@ async def test_an_issuer_that_cannot_be_trusted_is_one_that_does_not_answer(
         ({'secret': b'x' * 47, 'algorithms': ['HS256', 'HS384']}, 'at least 48 bytes'),
     ],
 )
-def test_settings_that_cannot_be_right_are_refused(options: dict[str, Any], complaint: str) -> None:
+def test_invalid_jwt_options_are_rejected(options: dict[str, Any], complaint: str) -> None:
     given: dict[str, Any] = {'issuer': ISSUER, 'audience': AUDIENCE, **options}
     with pytest.raises(ValueError, match=complaint):
         JWTAuth(**given)
 
 
 @pytest.mark.parametrize('host', ['localhost', '127.0.0.1', '[::1]'])
-def test_keys_of_this_machine_need_no_https(host: str) -> None:
+def test_local_jwks_url_may_use_http(host: str) -> None:
     JWTAuth(ISSUER, AUDIENCE, jwks_url=f'http://{host}:8080/keys')
 
 
-def test_the_card_says_how_to_get_a_token() -> None:
+def test_security_scheme_tells_how_to_get_a_token() -> None:
     flows = OAuthFlows(client_credentials=ClientCredentialsOAuthFlow(token_url=f'{ISSUER}/token', scopes={'a': 'A'}))
     discovered = JWTAuth(ISSUER, AUDIENCE, name='login')
     assert discovered.schemes == {
@@ -340,7 +340,7 @@ def test_the_card_says_how_to_get_a_token() -> None:
     }
 
 
-def test_without_the_extra_it_says_what_to_install() -> None:
+def test_missing_jwt_extra_is_named_in_the_error() -> None:
     program = """
 import sys
 sys.modules['jwt'] = None

@@ -17,18 +17,18 @@ def ann(request: Request) -> Caller | None:
     return Caller(id=request.headers['X-User'], tenant=request.client.host)
 
 
-async def test_a_function_gets_a_request_of_starlette_from_any_transport() -> None:
+async def test_auth_function_gets_a_starlette_request_over_any_transport() -> None:
     assert await CallableAuth(ann, {}).authenticate(REQUEST) == Caller(id='ann', tenant='10.0.0.1')
 
 
-async def test_a_transport_without_addresses_leaves_the_client_out() -> None:
+async def test_request_without_address_has_no_client() -> None:
     assert RequestInfo(correlation_id='test').starlette().client is None
 
 
-async def test_middleware_of_starlette_is_found_over_http_only() -> None:
+async def test_starlette_auth_without_http_is_an_error() -> None:
     with pytest.raises(RuntimeError, match='AuthenticationMiddleware'):
         await StarletteAuth().authenticate(REQUEST)
 
 
-def test_credentials_do_not_show_in_the_text_of_a_request() -> None:
+def test_request_info_repr_hides_credentials() -> None:
     assert repr(REQUEST) == "RequestInfo(correlation_id='test', address='10.0.0.1')"

@@ -22,11 +22,11 @@ async def refused(auth: Authenticator, asking: RequestInfo) -> str:
     return error.value.reason
 
 
-def test_a_hash_is_that_of_the_random_key() -> None:
+def test_hash_key_is_the_sha256_of_the_key() -> None:
     assert hash_key(ANN) == f'sha256:{sha256(ANN.encode()).hexdigest()}'
 
 
-async def test_a_token_is_whose_it_is_be_it_given_as_it_is_or_as_a_hash() -> None:
+async def test_plain_and_hashed_tokens_authenticate_their_caller() -> None:
     auth = BearerAuth(CALLERS)
     assert await auth.authenticate(request(authorization=f'Bearer {ANN}')) == Caller(id='ann')
     bob = await auth.authenticate(request(authorization=f'bEARER  {BOB}'))
@@ -35,13 +35,13 @@ async def test_a_token_is_whose_it_is_be_it_given_as_it_is_or_as_a_hash() -> Non
 
 
 @pytest.mark.parametrize('token', ['the-token-of-ann-1235', ANN + ANN, ANN[:-1], hash_key(ANN), hash_key(BOB)[7:]])
-async def test_another_token_is_nobodys_and_neither_is_a_hash(token: str) -> None:
+async def test_unknown_token_or_hash_is_refused(token: str) -> None:
     assert await refused(BearerAuth(CALLERS), request(authorization=f'Bearer {token}')) in ('unknown', 'malformed')
     assert await refused(APIKeyAuth(CALLERS), request(x_api_key=token)) == 'unknown'
 
 
 @pytest.mark.parametrize('header', ['', 'Bearer', 'Basic YW5uOmFubg==', f'Digest {ANN}', ANN])
-async def test_what_is_no_bearer_token_is_left_to_others(header: str) -> None:
+async def test_non_bearer_authorization_is_ignored(header: str) -> None:
     auth = BearerAuth(CALLERS)
     if header == 'Bearer':
         assert await refused(auth, request(authorization=header)) == 'malformed'
@@ -59,7 +59,7 @@ async def test_what_is_no_bearer_token_is_left_to_others(header: str) -> None:
     ],
     ids=['default', 'header', 'query', 'cookie'],
 )
-async def test_a_key_is_read_where_the_server_says(auth: APIKeyAuth, asking: RequestInfo) -> None:
+async def test_api_key_is_read_from_the_configured_place(auth: APIKeyAuth, asking: RequestInfo) -> None:
     assert await auth.authenticate(asking) == Caller(id='ann')
     assert await auth.authenticate(request()) is None
 
@@ -76,13 +76,13 @@ async def test_a_key_is_read_where_the_server_says(auth: APIKeyAuth, asking: Req
     ],
     ids=['twice', 'empty', 'bytes', 'octal', 'latin', 'huge'],
 )
-async def test_a_key_that_nobody_has_is_refused(auth: APIKeyAuth, asking: RequestInfo, reason: str) -> None:
+async def test_repeated_empty_or_unknown_key_is_refused(auth: APIKeyAuth, asking: RequestInfo, reason: str) -> None:
     assert await refused(auth, asking) == reason
 
 
 @pytest.mark.parametrize('kind', [BearerAuth, APIKeyAuth])
 @pytest.mark.parametrize('form', [str, hash_key])
-def test_neither_secrets_nor_their_hashes_are_kept(kind: Any, form: Any) -> None:
+def test_neither_secrets_nor_hashes_are_kept(kind: Any, form: Any) -> None:
     auth = kind({form(ANN): 'whose it is'})
     all_of_it = pickle.dumps(auth)
     digest = sha256(ANN.encode())
@@ -105,7 +105,7 @@ def test_neither_secrets_nor_their_hashes_are_kept(kind: Any, form: Any) -> None
     ],
     ids=range(8),
 )
-def test_tokens_and_keys_that_are_none_are_refused(kind: Any, callers: dict[str, Any], complaint: str) -> None:
+def test_invalid_tokens_and_keys_are_rejected(kind: Any, callers: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint) as refusal:
         kind(callers)
     assert not any(secret in str(refusal.value) for secret in callers)
@@ -121,12 +121,12 @@ def test_tokens_and_keys_that_are_none_are_refused(kind: Any, callers: dict[str,
         ({'cookie': 'a="b"'}, 'cannot be the name of a cookie'),
     ],
 )
-def test_a_place_for_keys_needs_a_name_that_it_can_have(places: dict[str, str], complaint: str) -> None:
+def test_invalid_key_location_is_rejected(places: dict[str, str], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         APIKeyAuth(CALLERS, **places)
 
 
-def test_the_card_says_where_credentials_go() -> None:
+def test_security_scheme_declares_name_and_location() -> None:
     assert BearerAuth(CALLERS, name='token', description='Ask us.').schemes == {
         'token': {'http_auth_security_scheme': {'scheme': 'Bearer', 'description': 'Ask us.'}}
     }

@@ -70,7 +70,7 @@ def scripted(*responses: Sequence[str | DeltaToolCall]) -> FunctionModel:
     return FunctionModel(stream_function=stream)
 
 
-async def test_the_answers_text_comes_in_deltas_of_which_the_first_begins_it() -> None:
+async def test_streamed_answer_begins_with_a_first_delta() -> None:
     assert await watched(Agent(scripted(['Hel', 'lo', '!']))) == snapshot(
         (
             [TextDelta(text='Hel', first=True), TextDelta(text='lo', first=False), TextDelta(text='!', first=False)],
@@ -80,7 +80,7 @@ async def test_the_answers_text_comes_in_deltas_of_which_the_first_begins_it() -
     )
 
 
-async def test_text_beside_a_tool_call_is_a_note_and_the_next_response_begins_anew() -> None:
+async def test_text_beside_a_tool_call_becomes_a_note() -> None:
     def look() -> str:
         return 'sun'
 
@@ -100,19 +100,19 @@ async def test_text_beside_a_tool_call_is_a_note_and_the_next_response_begins_an
     )
 
 
-async def test_text_beside_an_output_tool_is_a_note_too() -> None:
+async def test_text_beside_an_output_tool_becomes_a_note() -> None:
     agent = Agent(scripted(['The sum:', DeltaToolCall('final_result', '{"response": 3}')]), output_type=[int, str])
     assert await watched(agent) == snapshot(
         ([TextDelta(text='The sum:', first=True), Note(text='The sum:', of_model=True)], 'The sum:', 3)
     )
 
 
-async def test_an_agent_that_does_not_answer_in_text_streams_none() -> None:
+async def test_agent_without_text_output_streams_no_text() -> None:
     agent = Agent(scripted(['The sum:', DeltaToolCall('final_result', '{"response": 3}')]), output_type=int)
     assert await watched(agent, text_output=False) == snapshot(([Note(text='The sum:', of_model=True)], None, 3))
 
 
-def test_text_parts_of_one_response_are_one_text() -> None:
+def test_text_parts_of_a_response_are_joined() -> None:
     stream = AnswerStream(True)
     events = [
         starts(ThinkingPart('Hm')),
@@ -136,7 +136,7 @@ def test_text_parts_of_one_response_are_one_text() -> None:
     )
 
 
-def test_text_after_a_native_tool_begins_anew_as_only_it_is_the_output() -> None:
+def test_text_after_a_native_tool_restarts_the_answer() -> None:
     stream = AnswerStream(True)
     events = [
         starts(TextPart('I search.')),
@@ -148,7 +148,7 @@ def test_text_after_a_native_tool_begins_anew_as_only_it_is_the_output() -> None
     )
 
 
-def test_what_was_streamed_stays_until_other_text_replaces_it() -> None:
+def test_streamed_text_is_kept_until_new_text_starts() -> None:
     stream = AnswerStream(True)
     seen = [stream.streamed]
     stream.feed(starts(TextPart('One')))
@@ -160,7 +160,7 @@ def test_what_was_streamed_stays_until_other_text_replaces_it() -> None:
     assert seen == [None, 'One', 'One', 'Two']
 
 
-def test_a_response_is_a_note_only_with_text_and_a_tool_call() -> None:
+def test_only_text_with_a_tool_call_is_a_note() -> None:
     call = ToolCallPart('f')
     responses = {
         'text': [TextPart('Hi')],
@@ -191,7 +191,7 @@ there\
 
 
 @given(st.lists(st.lists(st.text())))
-def test_a_client_that_follows_the_deltas_has_what_was_streamed(responses: list[list[str]]) -> None:
+def test_joined_deltas_equal_the_streamed_text(responses: list[list[str]]) -> None:
     stream, client = AnswerStream(True), None
     for chunks in responses:
         for delta in fed(stream, starts(TextPart('')), *map(adds, chunks)):

@@ -47,7 +47,7 @@ SECRET = 'sk-secret'
         (KeyboardInterrupt(SECRET), 'internal'),
     ],
 )
-def test_a_failure_has_a_class_and_a_sentence_without_the_error_text(error: BaseException, kind: str) -> None:
+def test_failure_has_kind_and_sentence_without_the_error_text(error: BaseException, kind: str) -> None:
     failure = classify(error)
     assert failure.kind == kind
     assert SECRET not in failure.sentence
@@ -77,11 +77,11 @@ def test_a_failure_has_a_class_and_a_sentence_without_the_error_text(error: Base
         (ValueError(''), False),
     ],
 )
-def test_errors_that_pass_are_worth_another_try(error: Exception, transient: bool) -> None:
+def test_temporary_model_errors_are_transient(error: Exception, transient: bool) -> None:
     assert is_transient(error) == transient
 
 
-def test_the_provider_that_is_back_first_decides_how_long_to_wait() -> None:
+def test_retry_after_is_the_shortest_provider_delay() -> None:
     short, long = (ModelRateLimitError('model', '', retry_after=seconds) for seconds in (3.0, 9.0))
     never = ModelHTTPError(401, 'model')
     assert retry_after(short) == 3

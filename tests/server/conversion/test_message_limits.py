@@ -37,7 +37,7 @@ AT_THE_LIMIT = [
 
 
 @pytest.mark.parametrize('parts', AT_THE_LIMIT)
-def test_what_is_at_a_limit_is_taken(parts: list[Part]) -> None:
+def test_message_at_a_limit_is_accepted(parts: list[Part]) -> None:
     check(*parts)
     check(*parts, limits=Limits())
 
@@ -74,14 +74,14 @@ OVER = [
 
 
 @pytest.mark.parametrize(('parts', 'problem'), OVER)
-def test_what_is_over_a_limit_is_refused_by_its_field(parts: list[Part], problem: str) -> None:
+def test_message_over_a_limit_is_refused_with_its_field(parts: list[Part], problem: str) -> None:
     with pytest.raises(InvalidParamsError) as refused:
         check(*parts)
     assert refused.value.message == f'Invalid parameters: {problem}'
     assert refused.value.violations[0].field == problem.partition(': ')[0]
 
 
-def test_the_metadata_of_a_message_and_of_a_request_are_measured() -> None:
+def test_message_and_request_metadata_are_limited() -> None:
     check(Part(text=''), metadata={'a': '12'})
     check_metadata({'a': '12'}, 'metadata', LIMITS)
     with pytest.raises(InvalidParamsError, match=r'message\.metadata: must not have more than 10 bytes'):

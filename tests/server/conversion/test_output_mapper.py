@@ -44,11 +44,11 @@ def result(*parts: Any) -> list[Any]:
     return [{'artifact_id': 't.result', 'name': 'result', 'parts': [*parts]}]
 
 
-def test_a_string_is_a_text_part() -> None:
+def test_string_output_is_a_text_part() -> None:
     assert artifacts(str, 'Hello') == result({'text': 'Hello', 'media_type': 'text/plain'})
 
 
-def test_a_model_is_a_data_part_with_the_schema_of_what_is_sent() -> None:
+def test_pydantic_model_output_is_a_data_part_with_schema() -> None:
     assert only_part([Weather, str], WEATHER) == snapshot(
         {
             'data': {'result': {'city': 'Utrecht', 'tempC': 21.5, 'warm': True}},
@@ -70,13 +70,13 @@ def test_a_model_is_a_data_part_with_the_schema_of_what_is_sent() -> None:
     )
 
 
-def test_a_file_is_a_file_part_with_type_and_name() -> None:
+def test_file_output_is_a_raw_part_with_type_and_filename() -> None:
     assert artifacts(BinaryImage, BinaryImage(PNG, media_type='image/png', identifier='chart')) == result(
         {'raw': 'iVBORw0KGgo=', 'media_type': 'image/png', 'filename': 'chart.png'}
     )
 
 
-def test_a_list_of_files_is_as_many_file_parts() -> None:
+def test_list_of_files_becomes_raw_parts_of_an_artifact() -> None:
     files = [BinaryContent(b'a', media_type='text/plain', identifier='a'), BinaryImage(PNG, media_type='image/png')]
     assert artifacts(list[BinaryContent], files) == result(
         {'raw': 'YQ==', 'media_type': 'text/plain', 'filename': 'a.txt'},
@@ -97,12 +97,12 @@ def test_a_list_of_files_is_as_many_file_parts() -> None:
         (None, 'image/png', 'a9993e.png'),
     ],
 )
-def test_a_file_name_says_the_type(identifier: str | None, media_type: str, filename: str) -> None:
+def test_filename_gets_the_extension_of_its_media_type(identifier: str | None, media_type: str, filename: str) -> None:
     part = only_part(BinaryContent, BinaryContent(b'abc', media_type=media_type, identifier=identifier))
     assert part.get('filename') == filename
 
 
-def test_files_of_the_response_follow_the_answer() -> None:
+def test_response_files_follow_the_output() -> None:
     image = BinaryImage(PNG, media_type='image/png', identifier='chart')
     assert artifacts(str, 'See the chart', image) == result(
         {'text': 'See the chart', 'media_type': 'text/plain'},
@@ -110,14 +110,14 @@ def test_files_of_the_response_follow_the_answer() -> None:
     )
 
 
-def test_a_file_that_is_the_answer_is_not_repeated() -> None:
+def test_output_file_is_not_repeated_as_response_file() -> None:
     image = BinaryImage(PNG, media_type='image/png')
     other = BinaryContent(b'other', media_type='image/png')
     (artifact,) = artifacts(BinaryImage, image, BinaryContent(PNG, media_type='image/png'), other)
     assert [part.get('raw') for part in artifact['parts']] == [image.base64, other.base64]
 
 
-def test_several_artifacts_have_names_and_ids_of_their_own() -> None:
+def test_each_named_artifact_has_its_own_id() -> None:
     output = Artifacts(
         {'raw data': [1, 2]}, summary='Fine', weather=WEATHER, chart=BinaryImage(PNG, media_type='image/png')
     )
@@ -144,7 +144,7 @@ def test_several_artifacts_have_names_and_ids_of_their_own() -> None:
     ]
 
 
-def test_artifacts_are_a_mapping_and_never_empty() -> None:
+def test_artifacts_mapping_cannot_be_empty_or_unnamed() -> None:
     output = Artifacts({'raw data': [1]}, summary='Fine')
     assert (dict(output), len(output), output['summary'], repr(output)) == snapshot(
         ({'raw data': [1], 'summary': 'Fine'}, 2, 'Fine', "Artifacts({'raw data': [1], 'summary': 'Fine'})")
@@ -154,7 +154,7 @@ def test_artifacts_are_a_mapping_and_never_empty() -> None:
             nothing()
 
 
-async def test_an_output_function_may_return_artifacts() -> None:
+async def test_output_function_can_return_artifacts() -> None:
     def make(city: str) -> Artifacts:
         return Artifacts(summary=f'All is well in {city}.', inhabitants=12)
 
@@ -185,13 +185,13 @@ async def test_an_output_function_may_return_artifacts() -> None:
     )
 
 
-async def test_a_model_may_fill_artifacts_itself() -> None:
+async def test_model_can_produce_artifacts_output() -> None:
     agent = Agent(TestModel(custom_output_args={'a': 1, 'b': 'text'}), output_type=Artifacts)
     result = await agent.run('Go')
     assert result.output == Artifacts(a=1, b='text')
 
 
-async def test_an_image_of_the_model_is_one_file_part() -> None:
+async def test_generated_image_is_sent_only_once() -> None:
     def draw(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return ModelResponse([FilePart(BinaryImage(PNG, media_type='image/png'))])
 
@@ -216,7 +216,7 @@ def fail(value: int) -> int:
         (Annotated[float, AfterValidator(abs)], complex),
     ],
 )
-def test_an_output_that_cannot_be_written_is_a_clear_error(output_type: Any, output: Any) -> None:
+def test_unserializable_output_is_refused_without_the_error_text(output_type: Any, output: Any) -> None:
     with pytest.raises(UnserializableOutput) as refused:
         artifacts(output_type, output)
     assert 'secret' not in str(refused.value)
@@ -242,12 +242,12 @@ class Measured(BaseModel):
         (Artifacts, Artifacts(good=1.0, bad=nan), 'result'),
     ],
 )
-def test_a_number_that_json_cannot_hold_is_refused_with_its_place(output_type: Any, output: Any, where: str) -> None:
+def test_nan_or_infinity_in_output_is_refused_by_path(output_type: Any, output: Any, where: str) -> None:
     with pytest.raises(NotFinite, match=rf'^{re.escape(where)} of the output is NaN or infinite'):
         artifacts(output_type, output)
 
 
-def test_null_and_numbers_that_a_serializer_writes_otherwise_are_kept() -> None:
+def test_null_and_custom_serialized_nan_are_allowed() -> None:
     output = Measured(values={'a': None, 'b': 1.5}, note={1, 2})
     [(written, _)] = described(Measured, output)
     assert written == {'values': {'a': None, 'b': 1.5}, 'note': [1, 2], 'safe': 'nan'}
@@ -268,7 +268,7 @@ def test_null_and_numbers_that_a_serializer_writes_otherwise_are_kept() -> None:
         (DocumentUrl('https://x.io/a'), {'url': 'https://x.io/a'}),
     ],
 )
-def test_a_file_by_its_url_is_a_url_part(file: FileUrl, part: Part) -> None:
+def test_file_url_output_is_a_url_part(file: FileUrl, part: Part) -> None:
     assert only_part(type(file), file) == part
     assert [each['parts'] for each in artifacts(Artifacts, Artifacts(a=file, b=[file, file]))] == [[part], [part] * 2]
 
@@ -284,11 +284,11 @@ def test_a_file_by_its_url_is_a_url_part(file: FileUrl, part: Part) -> None:
         (list[VideoUrl | str], ['application/json']),
     ],
 )
-def test_files_by_their_urls_have_their_media_types_on_the_card(output_type: Any, modes: list[str]) -> None:
+def test_file_url_output_types_decide_output_modes(output_type: Any, modes: list[str]) -> None:
     assert OutputMapper(output_type).modes == modes
 
 
-def test_output_of_an_undeclared_type_is_written_by_its_own() -> None:
+def test_output_of_undeclared_type_is_serialized_as_itself() -> None:
     def untyped(text: str):
         return text
 
@@ -296,11 +296,11 @@ def test_output_of_an_undeclared_type_is_written_by_its_own() -> None:
     assert only_part(BinaryImage, 'no image').get('text') == 'no image'
 
 
-def test_an_empty_list_is_data() -> None:
+def test_empty_list_of_files_is_a_data_part() -> None:
     assert described(list[BinaryImage], []) == [([], 'list')]
 
 
-def test_text_is_a_string_that_is_no_enumeration() -> None:
+def test_only_plain_strings_count_as_text_output() -> None:
     assert [text_of(output) for output in ('Hi', '', Color.RED, 1, None, WEATHER)] == ['Hi', '', None, None, None, None]
 
 
@@ -310,7 +310,7 @@ def back(artifact: Artifact) -> Any:
 
 
 @given(st.text())
-def test_text_that_goes_out_comes_in(text: str) -> None:
+def test_text_artifact_is_read_back_unchanged(text: str) -> None:
     assert back(artifacts(str, text)[0]) == text
 
 
@@ -321,7 +321,7 @@ def test_text_that_goes_out_comes_in(text: str) -> None:
         max_leaves=20,
     )
 )
-def test_data_that_goes_out_comes_in(value: Any) -> None:
+def test_data_artifact_is_read_back_unchanged(value: Any) -> None:
     (content,) = back(artifacts(Any, value)[0])
     assert isinstance(content, StructuredContent)
     assert content.value == {'result': value}
@@ -332,7 +332,7 @@ def test_data_that_goes_out_comes_in(value: Any) -> None:
     st.sampled_from(['image/png', 'application/pdf', 'audio/wav', 'video/mp4']),
     st.from_regex('[a-z]+', fullmatch=True),
 )
-def test_files_that_go_out_come_in(data: bytes, media_type: str, name: str) -> None:
+def test_file_artifact_is_read_back_unchanged(data: bytes, media_type: str, name: str) -> None:
     file = BinaryContent.narrow_type(BinaryContent(data, media_type=media_type, identifier=name))
     (content,) = back(artifacts(BinaryContent, file)[0])
     assert content == file

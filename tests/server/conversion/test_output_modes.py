@@ -58,19 +58,19 @@ def kinds(made: list[Artifact]) -> list[tuple[str, list[str]]]:
         ('nonsense', []),
     ],
 )
-def test_a_mode_is_a_media_type_or_a_range_of_them(name: str, taken: list[str]) -> None:
+def test_accepted_output_mode_is_a_media_type_or_range(name: str, taken: list[str]) -> None:
     all_types = ['text/plain', 'text/csv', 'application/json', 'application/pdf', 'image/jpeg']
     modes = output_modes([name])
     assert [each for each in all_types if modes.takes(each)] == taken
     assert (modes.text, modes.json) == ('text/plain' in taken, 'application/json' in taken)
 
 
-def test_a_client_that_names_no_mode_takes_everything() -> None:
+def test_client_without_output_modes_accepts_everything() -> None:
     assert OutputMapper(str).accepted([]) is EVERYTHING
     assert EVERYTHING.takes('application/x-anything')
 
 
-def test_data_is_json_text_where_only_text_is_taken() -> None:
+def test_data_becomes_json_text_if_only_text_is_accepted() -> None:
     assert artifacts(City, City(), 'text/plain') == snapshot(
         [
             {
@@ -95,7 +95,7 @@ def test_data_is_json_text_where_only_text_is_taken() -> None:
     )
 
 
-def test_text_is_data_where_only_json_is_taken() -> None:
+def test_text_becomes_data_if_only_json_is_accepted() -> None:
     assert artifacts(str, 'Hello', 'application/json')[0]['parts'] == snapshot(
         [
             {
@@ -107,14 +107,14 @@ def test_text_is_data_where_only_json_is_taken() -> None:
     )
 
 
-def test_what_is_taken_as_it_is_is_not_converted() -> None:
+def test_accepted_output_is_not_converted() -> None:
     taken = ('text/plain', 'application/json')
     assert artifacts(str, 'Hello', *taken) == artifacts(str, 'Hello')
     assert artifacts(City, City(), *taken) == artifacts(City, City())
     assert artifacts(BinaryImage, PNG, 'image/*') == artifacts(BinaryImage, PNG)
 
 
-def test_files_beside_the_output_that_are_not_taken_are_left_out() -> None:
+def test_files_of_unaccepted_types_are_dropped_beside_the_output() -> None:
     assert kinds(artifacts(str, 'Hi', 'text/plain', 'image/png', files=(PNG, CSV))) == [
         ('r', ['text text/plain', 'raw image/png'])
     ]
@@ -123,7 +123,7 @@ def test_files_beside_the_output_that_are_not_taken_are_left_out() -> None:
     ]
 
 
-def test_of_several_files_and_artifacts_those_stay_that_are_taken() -> None:
+def test_unaccepted_files_and_artifacts_are_dropped() -> None:
     assert kinds(artifacts(list[BinaryContent], [CSV, PNG], 'image/png')) == [('r', ['raw image/png'])]
     several = Artifacts(map=PNG, table=CSV, summary='Fine.', figures=[1])
     assert kinds(artifacts(Artifacts, several, 'text/csv', 'application/json')) == [
@@ -136,7 +136,7 @@ def test_of_several_files_and_artifacts_those_stay_that_are_taken() -> None:
 @pytest.mark.parametrize(
     ('output_type', 'output'), [(str, 'Hello'), (City, City()), (BinaryImage, PNG), (Artifacts, Artifacts(map=PNG))]
 )
-def test_an_output_of_which_nothing_is_taken_is_no_usable_answer(output_type: Any, output: Any) -> None:
+def test_output_without_accepted_type_fails_as_bad_output(output_type: Any, output: Any) -> None:
     with pytest.raises(UnacceptableOutput) as failed:
         artifacts(output_type, output, 'video/mp4', files=(BinaryContent(b'', media_type='video/mp4'),))
     assert classify(failed.value).kind == 'bad-output'
@@ -162,7 +162,7 @@ def test_an_output_of_which_nothing_is_taken_is_no_usable_answer(output_type: An
         (TextOutput(lambda text: text), ['image/png'], False),
     ],
 )
-def test_it_is_known_before_whether_anything_can_fit(output_type: Any, names: list[str], fits: bool) -> None:
+def test_unmatchable_output_modes_are_refused_before_the_run(output_type: Any, names: list[str], fits: bool) -> None:
     mapper = OutputMapper(output_type)
     mapper.check([])
     if fits:
@@ -172,7 +172,7 @@ def test_it_is_known_before_whether_anything_can_fit(output_type: Any, names: li
             mapper.check(names)
 
 
-def test_a_refusal_names_the_field_and_what_the_agent_returns() -> None:
+def test_refusal_of_output_modes_names_field_and_returned_types() -> None:
     with pytest.raises(ContentTypeNotSupportedError) as refused:
         OutputMapper(City, ['application/json', 'audio/wav']).check(['video/mp4'])
     assert refused.value.message == snapshot(
@@ -186,7 +186,7 @@ def test_a_refusal_names_the_field_and_what_the_agent_returns() -> None:
     ('called', 'output_type', 'output'),
     [('text/markdown', str, '*Hello*'), ('application/vnd.city+json', City, City())],
 )
-def test_what_the_card_calls_the_output_is_taken_as_that(called: str, output_type: Any, output: Any) -> None:
+def test_output_modes_set_on_the_card_are_accepted(called: str, output_type: Any, output: Any) -> None:
     mapper = OutputMapper(output_type, [called])
     mapper.check([called])
     assert mapper.modes == [called]

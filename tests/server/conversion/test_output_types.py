@@ -44,13 +44,13 @@ class Handle:
     """No type that Pydantic knows."""
 
 
-def test_a_subclass_is_sent_as_the_declared_model() -> None:
+def test_subclass_output_is_serialized_as_its_declared_model() -> None:
     assert described([Point, Weather], Forecast(city='Ede', tempC=1)) == snapshot(
         [({'city': 'Ede', 'tempC': 1.0, 'warm': False}, 'Weather')]
     )
 
 
-def test_data_is_written_by_its_declared_type() -> None:
+def test_output_is_serialized_by_its_declared_type() -> None:
     outputs = [
         described(int, 3),
         described(list[Weather], [WEATHER]),
@@ -83,7 +83,7 @@ def test_data_is_written_by_its_declared_type() -> None:
     )
 
 
-def test_the_declared_member_that_a_value_belongs_to_is_chosen() -> None:
+def test_output_is_matched_to_its_declared_union_member() -> None:
     members = [int, bool, Weather, Forecast, Point, Size, list[int], list[str], Literal['a']]
     values = [True, 1, WEATHER, Forecast(city='Ede', tempC=1), Point(1), {'width': 1}, ['a'], [1], 'a']
     assert described(members, *values) == snapshot(
@@ -105,7 +105,7 @@ def split(value: str) -> str:
     return value.upper()
 
 
-def test_a_value_that_no_member_holds_has_the_schema_of_all() -> None:
+def test_unmatched_output_gets_the_schema_of_the_whole_union() -> None:
     parsed = Annotated[int, BeforeValidator(split), Field(gt=0)]
     assert only_part([parsed, Weather, Handle], 1.5) == snapshot(
         {
@@ -145,7 +145,7 @@ def test_a_value_that_no_member_holds_has_the_schema_of_all() -> None:
         Annotated[Weather | Point, Field(description='Either')],
     ],
 )
-def test_types_are_found_in_every_kind_of_output_specification(spec: Any) -> None:
+def test_output_types_are_found_in_every_output_specification(spec: Any) -> None:
     assert OutputMapper(spec).modes == ['application/json']
     parts: list[Any] = [only_part(spec, output) for output in (WEATHER, Point(1))]
     assert [part['metadata']['python_type'] for part in parts] == ['Weather', 'Point']
@@ -184,7 +184,7 @@ class Desk:
         (TextOutput(update_wrapper(partial(count), count)), 1, 'int'),
     ],
 )
-def test_output_functions_are_known_by_what_they_return(function: Any, output: Any, name: str) -> None:
+def test_output_function_is_typed_by_its_return_annotation(function: Any, output: Any, name: str) -> None:
     part: Any = only_part(function, output)
     assert part['metadata'] == {
         'json_schema': Agent('test', output_type=function).output_json_schema(),
@@ -208,7 +208,7 @@ def test_output_functions_are_known_by_what_they_return(function: Any, output: A
         (Annotated[str, Field(max_length=3)], False, False),
     ],
 )
-def test_text_streams_only_if_it_is_the_output_as_it_is(spec: Any, text: bool, streams: bool) -> None:
+def test_text_is_streamed_only_as_the_unmodified_output(spec: Any, text: bool, streams: bool) -> None:
     mapper = OutputMapper(spec)
     assert (mapper.text, mapper.streams_text) == (text, streams)
 
@@ -217,7 +217,7 @@ def report() -> Artifacts:
     return Artifacts(a=1)
 
 
-def test_modes_name_what_the_agent_returns() -> None:
+def test_output_modes_follow_the_output_type() -> None:
     specs: dict[str, Any] = {
         'text': str,
         'data': Weather,
@@ -254,14 +254,14 @@ Answer = Choices(['yes', 'no'], name='Answer')
 Action = Choices({'now': Choice('Do it.', value=lambda: 5)}, name='Action')
 
 
-def test_types_made_at_run_time_have_readable_names() -> None:
+def test_dynamically_created_types_have_readable_names() -> None:
     assert described(Person, {'name': 'Ada'}) == [({'name': 'Ada'}, 'Person')]
     assert described(Anything, {'a': 1}) == [({'a': 1}, 'dict')]
     assert described([Person, Answer], 'no', {'name': 'Ada'}) == [('no', 'Answer'), ({'name': 'Ada'}, 'Person')]
     assert described(Action, 5) == [(5, 'Action')]
 
 
-def test_names_of_types_are_as_one_writes_them() -> None:
+def test_python_type_is_named_like_its_annotation() -> None:
     def mapping() -> dict[str, Sequence[Weather | None]]: ...
     def pair() -> tuple[Literal['a', 1], ...]: ...
     def marked() -> Annotated[list[Point], Field(max_length=3)]: ...
@@ -273,7 +273,7 @@ def test_names_of_types_are_as_one_writes_them() -> None:
     )
 
 
-def test_a_class_that_pydantic_does_not_know_is_refused_only_when_it_comes() -> None:
+def test_unknown_output_class_is_refused_only_when_returned() -> None:
     def handle() -> Handle: ...
 
     mapper = OutputMapper([handle, int])

@@ -41,13 +41,13 @@ from pydantic_ai_a2a.wire.schemas.value_validation import problem
         ('', None),
     ],
 )
-def test_words_are_matched_as_a_whole(text: str, decided: Any) -> None:
+def test_plain_text_decision_must_be_a_whole_known_word(text: str, decided: Any) -> None:
     assert verdict(text) == decided
 
 
 @pytest.mark.parametrize('kind', ['approval', 'question', 'external'])
 @pytest.mark.parametrize('changeable', [True, False])
-def test_answer_schema_takes_what_the_check_takes(kind: Kind, changeable: bool) -> None:
+def test_answer_schema_allows_exactly_the_accepted_answers(kind: Kind, changeable: bool) -> None:
     rules = Approvals(change_arguments=changeable)
     call = PendingCall(id='c', kind=kind, tool='t', text='', args={}, schema={'type': 'object'})
     pending = Pending(calls=[call])
@@ -92,7 +92,7 @@ def delete() -> None:
         ({'change_arguments': ['lok']}, ValueError, "change_arguments has 'lok'.* Did you mean 'look'"),
     ],
 )
-def test_an_option_that_is_none_is_refused(options: dict[str, Any], error: type[Exception], match: str) -> None:
+def test_invalid_approvals_option_is_refused(options: dict[str, Any], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         to_a2a(Agent('test', tools=[look, delete]), approvals=Approvals(**options))
 
@@ -107,7 +107,7 @@ def pending(*remote: dict[str, Any], **answers: CallAnswer) -> Pending:
     return Pending(calls=calls, answers=answers, shown_calls=['local'])
 
 
-def test_the_answers_to_the_calls_of_a_task_are_one_result_with_the_caller() -> None:
+def test_answers_to_remote_calls_form_a_single_tool_result() -> None:
     several = pending(
         {'id': 'a', 'kind': 'approval', 'tool': 'delete', 'args': {'path': 'a'}},
         {'id': 'b', 'kind': 'question', 'tool': 'count'},
@@ -127,7 +127,7 @@ def test_the_answers_to_the_calls_of_a_task_are_one_result_with_the_caller() -> 
     assert still_shown(several) == {'local'}
 
 
-def test_metadata_of_a_remote_call_names_no_other_task() -> None:
+def test_remote_call_metadata_cannot_name_another_task() -> None:
     foreign = {WAITING: {'task': 'another'}, 'cost': 3}
     [call] = pending({'id': 'a', 'kind': 'approval', 'tool': 'x', 'metadata': foreign}).calls
     assert call.metadata is not None
@@ -139,7 +139,7 @@ def test_metadata_of_a_remote_call_names_no_other_task() -> None:
     assert WAITING not in (call.metadata or {})
 
 
-def test_a_sign_in_may_be_odd() -> None:
+def test_malformed_sign_in_fields_are_ignored() -> None:
     assert sign_in({'authorization': {'schemes': ['sso', 3], 'url': 4}}) == {'schemes': ['sso']}
     assert sign_in({'authorization': {'schemes': 'sso', 'url': 'https://x.example'}}) == {'url': 'https://x.example'}
     assert sign_in({'pending': [{'id': 'a'}, {'metadata': {'url': 'https://y.example'}}]}) == {
@@ -148,7 +148,7 @@ def test_a_sign_in_may_be_odd() -> None:
     assert sign_in({}) == {}
 
 
-def test_nothing_is_approved_that_nobody_has_answered() -> None:
+def test_unanswered_call_is_never_approved() -> None:
     call = PendingCall(id='c1', kind='approval', tool='delete', text='May I?')
     with pytest.raises(KeyError):
         deferred_tool_results(Pending(calls=[call]))

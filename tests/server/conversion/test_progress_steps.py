@@ -52,18 +52,18 @@ def steps(progress: Progress) -> list[Step]:
     return [step for event in EVENTS if (step := shown.of_event(event)) is not None]
 
 
-def test_nothing_is_shown_by_default() -> None:
+def test_no_progress_steps_are_sent_by_default() -> None:
     assert steps(Progress()) == []
     assert list(StepsShown(Progress()).of_response(ModelResponse([THOUGHT, NATIVE_CALL, NATIVE_RETURN, CALL]))) == []
 
 
-def test_a_thought_is_shown_as_a_whole_and_without_its_signature() -> None:
+def test_thinking_step_is_sent_whole_without_signature() -> None:
     assert steps(Progress(thinking=True)) == [
         Step(Part(text='I should look.', media_type='text/plain'), {'progress': 'thinking'})
     ]
 
 
-def test_a_call_is_shown_with_its_arguments_and_its_return_without_its_content() -> None:
+def test_tool_steps_show_arguments_but_not_return_content() -> None:
     shown = steps(Progress(tools=True))
     assert 'SECRET' not in repr(shown)
     assert shown == snapshot(
@@ -88,14 +88,14 @@ def test_a_call_is_shown_with_its_arguments_and_its_return_without_its_content()
     )
 
 
-def test_a_response_that_was_not_streamed_has_the_same_steps_in_it() -> None:
+def test_unstreamed_response_has_the_same_steps() -> None:
     shown = StepsShown(Progress(thinking=True, tools=True))
     response = ModelResponse([THOUGHT, NATIVE_CALL, NATIVE_RETURN, TextPart('Let me look.'), CALL])
     assert list(shown.of_response(response)) == steps(Progress(thinking=True, tools=True))[:3]
 
 
 @pytest.mark.parametrize('thought', ['', ' \n'])
-def test_a_thought_that_the_provider_keeps_to_itself_is_no_step(thought: str) -> None:
+def test_hidden_thinking_is_not_a_step(thought: str) -> None:
     part = ThinkingPart(thought, signature='SECRET')
     assert list(StepsShown(Progress(thinking=True)).of_response(ModelResponse([part]))) == []
 
@@ -103,13 +103,13 @@ def test_a_thought_that_the_provider_keeps_to_itself_is_no_step(thought: str) ->
 @pytest.mark.parametrize(
     ('args', 'shown'), [(None, {}), ('', {}), ({'a': 1}, {'a': 1}), ('{"a', {'INVALID_JSON': '{"a'})]
 )
-def test_arguments_are_shown_as_an_object_whatever_the_model_wrote(args: Any, shown: dict[str, Any]) -> None:
+def test_tool_arguments_are_always_shown_as_an_object(args: Any, shown: dict[str, Any]) -> None:
     step = StepsShown(Progress(tools=True)).of_event(FunctionToolCallEvent(ToolCallPart('look', args)))
     assert step is not None
     assert step.part.get('data') == shown
 
 
-def test_a_tool_that_has_to_be_called_again_says_so() -> None:
+def test_retried_tool_step_has_outcome_retried() -> None:
     again = ToolReturnPart('look', 'SECRET', tool_call_id='c1', outcome='retried')
     step = StepsShown(Progress(tools=True)).of_event(FunctionToolResultEvent(again))
     assert step is not None

@@ -44,7 +44,7 @@ URLS = [
 ]
 
 
-def test_urls_become_what_their_type_says() -> None:
+def test_urls_become_image_audio_video_or_document_content() -> None:
     assert user_prompt(message(*URLS), EVERYTHING) == snapshot(
         [
             ImageUrl(url='https://example.com/a.png', force_download=True, _media_type='image/png'),
@@ -75,7 +75,7 @@ def test_urls_become_what_their_type_says() -> None:
     )
 
 
-def test_a_url_keeps_its_type_and_file_name() -> None:
+def test_url_keeps_media_type_and_filename() -> None:
     url = one(Part(url='https://example.com/x', media_type='image/jpg', filename='x.jpg'))
     assert (type(url), url.media_type, url.identifier) == (ImageUrl, 'image/jpeg', 'x.jpg')
 
@@ -84,7 +84,7 @@ def test_a_url_keeps_its_type_and_file_name() -> None:
     'url',
     ['https://example.com', 'https://example.com/a', 'https://example.com/a.txt.gz', 'https://example.com/?a.png'],
 )
-def test_a_url_of_unknown_type_is_refused(url: str) -> None:
+def test_url_of_unknown_media_type_is_refused(url: str) -> None:
     with pytest.raises(ContentTypeNotSupportedError, match='needs a mediaType'):
         one(Part(url=url))
 
@@ -101,9 +101,7 @@ def test_a_url_of_unknown_type_is_refused(url: str) -> None:
     ],
 )
 @pytest.mark.parametrize('takes', [TEXT_ONLY, replace(TEXT_ONLY, declared=('text/plain', 'application/json'))])
-def test_a_url_whose_type_the_model_does_not_take_is_refused(
-    part: Part, field: str, problem: str, takes: Accepts
-) -> None:
+def test_url_of_unsupported_media_type_is_refused(part: Part, field: str, problem: str, takes: Accepts) -> None:
     with pytest.raises(ContentTypeNotSupportedError) as refused:
         one(part, takes)
     assert refused.value.message == f'{field}: {problem}. This agent takes text/plain, application/json.'
@@ -138,7 +136,7 @@ def test_a_url_whose_type_the_model_does_not_take_is_refused(
         'https://[fe80::1%25eth0]/a.png',
     ],
 )
-def test_what_is_no_plain_web_address_is_refused(url: str) -> None:
+def test_malformed_or_non_https_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidParamsError, match=r'^Invalid parameters: message\.parts\[0\]\.url: must'):
         one(Part(url=url))
 
@@ -184,7 +182,7 @@ def test_what_is_no_plain_web_address_is_refused(url: str) -> None:
         '168.63.129.16',
     ],
 )
-def test_private_addresses_are_refused_in_any_notation(host: str) -> None:
+def test_private_url_address_is_refused_in_any_notation(host: str) -> None:
     with pytest.raises(InvalidParamsError, match='must not point to a private address'):
         one(Part(url=f'https://{host}/a.png'))
 
@@ -193,12 +191,12 @@ ANY_STORE = accepts(DEFAULT_PROFILE, {'https', 'HTTP', 's3'})
 
 
 @pytest.mark.parametrize('url', ['https://example.com/a.png', 'HTTP://example.com/a.png', 's3://my_bucket/a.png'])
-def test_urls_of_the_schemes_that_are_allowed_are_taken(url: str) -> None:
+def test_url_of_an_allowed_scheme_is_accepted(url: str) -> None:
     file = one(Part(url=url), ANY_STORE)
     assert file == ImageUrl(url=url, force_download=not url.startswith('s3:'), _media_type='image/png')
 
 
-def test_urls_may_be_left_to_the_provider() -> None:
+def test_url_download_can_be_left_to_the_provider() -> None:
     takes = accepts(DEFAULT_PROFILE, force_download=False)
     assert one(Part(url='https://example.com/a.png'), takes).force_download is False
 
@@ -218,11 +216,11 @@ def test_urls_may_be_left_to_the_provider() -> None:
         ('s3:///a.png', 'must be a URL'),
     ],
 )
-def test_urls_of_allowed_schemes_are_checked_as_all_are(url: str, problem: str) -> None:
+def test_url_of_an_allowed_scheme_is_still_checked(url: str, problem: str) -> None:
     with pytest.raises(InvalidParamsError, match=problem):
         one(Part(url=url), ANY_STORE)
 
 
-def test_a_server_may_take_no_urls_at_all() -> None:
+def test_urls_are_refused_if_no_scheme_is_allowed() -> None:
     with pytest.raises(InvalidParamsError, match='URLs are not accepted'):
         one(Part(url='https://example.com/a.png'), accepts(DEFAULT_PROFILE, ()))

@@ -52,11 +52,11 @@ def one(part: Part, takes: Accepts = EVERYTHING) -> Any:
     return prompt if isinstance(prompt, str) else prompt[0]
 
 
-def test_one_text_part_is_a_plain_string() -> None:
+def test_single_text_part_becomes_a_string_prompt() -> None:
     assert user_prompt(message(Part(text='Hi')), EVERYTHING) == 'Hi'
 
 
-def test_all_parts_are_one_prompt_in_order() -> None:
+def test_message_parts_become_a_prompt_in_order() -> None:
     prompt = user_prompt(
         message(
             Part(text='Compare'),
@@ -80,7 +80,7 @@ def test_all_parts_are_one_prompt_in_order() -> None:
     )
 
 
-async def test_the_model_sees_all_parts_of_a_message_as_one_user_prompt() -> None:
+async def test_model_gets_message_parts_as_a_single_user_prompt() -> None:
     seen: list[ModelMessage] = []
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -98,33 +98,33 @@ async def test_the_model_sees_all_parts_of_a_message_as_one_user_prompt() -> Non
     ('data', 'media_type'), [(PNG, 'image/png'), (PDF, 'application/pdf'), (WAV, 'audio/wav'), (MP4, 'video/mp4')]
 )
 @pytest.mark.parametrize('declared', [None, '', 'application/octet-stream'])
-def test_a_file_without_a_type_is_told_by_its_bytes(data: bytes, media_type: str, declared: str | None) -> None:
+def test_media_type_of_undeclared_file_is_detected(data: bytes, media_type: str, declared: str | None) -> None:
     part = Part(raw=raw(data))
     if declared is not None:
         part['media_type'] = declared
     assert one(part) == BinaryContent.narrow_type(BinaryContent(data, media_type=media_type))
 
 
-def test_a_declared_type_goes_before_the_bytes() -> None:
+def test_declared_media_type_overrides_detection() -> None:
     assert one(Part(raw=raw(b'...'), media_type='Image/PNG')) == BinaryImage(b'...', media_type='image/png')
 
 
-def test_an_image_is_a_binary_image_named_after_its_file() -> None:
+def test_image_part_keeps_its_filename_as_identifier() -> None:
     image = one(Part(raw=raw(PNG), filename='chart.png'))
     assert isinstance(image, BinaryImage)
     assert image.identifier == 'chart.png'
 
 
 @pytest.mark.parametrize('filename', ['', 'a"b.png', 'a\nb.png', 256 * 'a'])
-def test_a_file_name_that_could_break_the_frame_is_not_used(filename: str) -> None:
+def test_unsafe_filename_is_not_used_as_identifier(filename: str) -> None:
     assert one(Part(raw=raw(PNG), filename=filename)).identifier == BinaryContent(PNG, media_type='').identifier
 
 
-def test_a_text_file_goes_to_a_model_that_reads_it() -> None:
+def test_text_file_is_passed_to_a_model_with_document_support() -> None:
     assert one(Part(raw=raw(b'a,b'), media_type='text/csv')) == BinaryContent(b'a,b', media_type='text/csv')
 
 
-def test_a_text_file_is_put_into_the_prompt_of_a_model_that_reads_none() -> None:
+def test_text_file_is_inlined_for_a_model_without_documents() -> None:
     part = Part(raw=raw(b'a,b\n1,2'), media_type='text/csv', filename='t.csv')
     assert one(part, TEXT_ONLY) == snapshot("""\
 -----BEGIN FILE id="t.csv" type="text/csv"-----
@@ -134,7 +134,7 @@ a,b
 """)
 
 
-def test_text_that_no_model_lists_is_put_into_the_prompt() -> None:
+def test_text_formats_no_model_supports_are_inlined() -> None:
     parts = [
         Part(raw=raw(b'a: 1'), media_type='application/yaml'),
         Part(raw=raw(b'<svg/>'), media_type='image/svg+xml', filename='i.svg'),
@@ -161,7 +161,7 @@ a: 1
     )
 
 
-def test_bytes_that_are_utf8_are_a_text_file() -> None:
+def test_utf_8_bytes_without_media_type_are_a_text_file() -> None:
     assert one(Part(raw=raw('Grüße'.encode()))) == BinaryContent('Grüße'.encode(), media_type='text/plain')
 
 
@@ -172,12 +172,12 @@ def test_bytes_that_are_utf8_are_a_text_file() -> None:
         *('cp1257', 'iso-8859-10', 'GBK', 'gb18030'),
     ],
 )
-def test_a_text_file_in_another_charset_reaches_the_model_as_utf8(charset: str) -> None:
+def test_text_file_is_converted_from_its_charset_to_utf_8(charset: str) -> None:
     part = Part(raw=raw('ü'.encode(charset)), media_type=f'text/plain; charset={charset}')
     assert one(part) == BinaryContent('ü'.encode(), media_type='text/plain')
 
 
-def test_bytes_that_are_nothing_known_are_refused() -> None:
+def test_file_of_undetectable_type_is_refused() -> None:
     with pytest.raises(ContentTypeNotSupportedError) as refused:
         one(Part(raw=raw(b'\0\1\2')), TEXT_ONLY)
     assert (refused.value.message, refused.value.metadata) == snapshot(
@@ -191,12 +191,12 @@ def test_bytes_that_are_nothing_known_are_refused() -> None:
 @pytest.mark.parametrize(
     'media_type', ['image/png', 'application/pdf', 'audio/wav', 'video/mp4', 'application/zip', 'x/y']
 )
-def test_a_type_that_the_model_does_not_take_is_refused(media_type: str) -> None:
+def test_file_of_unsupported_media_type_is_refused(media_type: str) -> None:
     with pytest.raises(ContentTypeNotSupportedError, match=r'^message\.parts\[0\]\.mediaType: .* is not supported'):
         one(Part(raw=raw(b'a'), media_type=media_type), TEXT_ONLY)
 
 
-def test_a_detected_type_that_the_model_does_not_take_is_refused() -> None:
+def test_file_of_unsupported_detected_type_is_refused() -> None:
     with pytest.raises(ContentTypeNotSupportedError) as refused:
         user_prompt(message(Part(text='Look'), Part(raw=raw(PNG))), TEXT_ONLY)
     assert (refused.value.message, refused.value.metadata) == snapshot(
@@ -226,14 +226,14 @@ def test_a_detected_type_that_the_model_does_not_take_is_refused() -> None:
         (Part(filename='a'), 'Invalid parameters: message.parts[0]: must have one of text, raw, url and data'),
     ],
 )
-def test_a_malformed_part_is_refused_by_its_name(part: Part, message: str) -> None:
+def test_malformed_part_is_refused_with_its_field(part: Part, message: str) -> None:
     with pytest.raises(InvalidParamsError) as refused:
         one(part)
     assert refused.value.message == message
 
 
 @pytest.mark.parametrize('value', [None, False, 0, '', [], {}, {'a': ['<b>']}])
-def test_data_of_any_json_type_is_structured_content(value: Any) -> None:
+def test_data_part_becomes_structured_content(value: Any) -> None:
     content = one(Part(data=value))
     assert content == StructuredContent(value, tag='data_part')
     assert content.value == value
@@ -251,7 +251,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_data_that_goes_in_comes_out_of_the_stored_prompt(value: Any) -> None:
+def test_data_part_survives_storing_the_prompt(value: Any) -> None:
     prompt = user_prompt(message(Part(data=value), Part(text='x')), EVERYTHING)
     request: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(prompt)])]
     loaded = ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(request))
@@ -262,24 +262,24 @@ def test_data_that_goes_in_comes_out_of_the_stored_prompt(value: Any) -> None:
 
 
 @given(st.lists(st.text()))
-def test_texts_that_go_in_come_out_in_order(texts: list[str]) -> None:
+def test_text_parts_reach_the_prompt_unchanged_in_order(texts: list[str]) -> None:
     prompt = user_prompt(message(*(Part(text=text) for text in texts)), EVERYTHING)
     assert ([prompt] if isinstance(prompt, str) else prompt) == texts
 
 
 @given(st.binary())
-def test_bytes_that_go_in_come_out(data: bytes) -> None:
+def test_file_bytes_reach_the_prompt_unchanged(data: bytes) -> None:
     assert one(Part(raw=raw(data), media_type='application/pdf')).data == data
 
 
-def test_what_a_model_takes_follows_its_profile() -> None:
+def test_accepted_content_follows_the_model_profile() -> None:
     profile = ModelProfile(
         supports_audio_file_input=False, supported_document_media_types=frozenset({'text/plain', 'application/pdf'})
     )
     assert accepts(profile) == snapshot(Accepts(documents=frozenset({'application/pdf', 'text/plain'}), audio=False))
 
 
-def test_input_modes_name_what_the_model_takes() -> None:
+def test_input_modes_follow_the_accepted_content() -> None:
     word_only = Accepts(images=False, documents=frozenset({'text/csv', 'application/pdf'}), audio=False, video=False)
     modes = {'all': accepts(ModelProfile()), 'text': TEXT_ONLY, 'some': word_only}
     assert {name: takes.input_modes for name, takes in modes.items()} == snapshot(
@@ -309,7 +309,7 @@ def test_input_modes_name_what_the_model_takes() -> None:
     )
 
 
-def test_documents_of_other_types_are_judged_by_the_one_flag() -> None:
+def test_unlisted_document_types_follow_a_common_flag() -> None:
     no_office = accepts(ModelProfile(supported_document_media_types=frozenset({'application/pdf'})))
     types = [
         'application/pdf',
@@ -331,7 +331,7 @@ def test_documents_of_other_types_are_judged_by_the_one_flag() -> None:
     )
 
 
-def test_a_model_brings_its_profile() -> None:
+def test_profile_comes_from_the_model() -> None:
     model = TestModel(profile=ModelProfile(supports_image_input=False))
     assert resolve_profile([model]).get('supports_image_input') is False
 
@@ -343,11 +343,11 @@ class Unprofiled(TestModel):
 
 
 @pytest.mark.parametrize('models', [[], ['test'], ['nobody:nothing'], [Unprofiled()]])
-def test_a_model_that_is_not_known_has_the_default_profile(models: list[Model | str]) -> None:
+def test_unknown_model_gets_the_default_profile(models: list[Model | str]) -> None:
     assert resolve_profile(models) == DEFAULT_PROFILE
 
 
-def test_several_models_take_what_all_of_them_take() -> None:
+def test_several_models_accept_only_common_content() -> None:
     pdf: frozenset[DocumentMediaType] = frozenset({'application/pdf', 'text/csv'})
     blind: frozenset[DocumentMediaType] = frozenset({'text/csv', 'text/plain'})
     reader = TestModel(profile=ModelProfile(supports_video_input=False, supported_document_media_types=pdf))
@@ -358,12 +358,12 @@ def test_several_models_take_what_all_of_them_take() -> None:
     assert accepts(resolve_profile([reader, listener])) == takes
 
 
-def test_a_provider_that_is_not_installed_has_the_default_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_of_missing_provider_package_gets_the_default_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, 'pydantic_ai.providers.anthropic', None)
     assert resolve_profile(['anthropic:claude-sonnet-4-5']) == DEFAULT_PROFILE
 
 
-def test_a_history_becomes_requests_and_responses() -> None:
+def test_history_becomes_model_requests_and_responses() -> None:
     history = [
         message(Part(text='Draw a chart')),
         Message(
@@ -400,7 +400,7 @@ def test_a_history_becomes_requests_and_responses() -> None:
     )
 
 
-def test_a_bad_part_of_a_history_is_named() -> None:
+def test_malformed_history_part_is_refused_with_its_path() -> None:
     history = [message(Part(text='a')), Message(role='agent', message_id='a', parts=[Part(raw='?')])]
     with pytest.raises(InvalidParamsError, match=r'history\[1\]\.parts\[0\]\.raw: must be base64'):
         model_messages(history, EVERYTHING)

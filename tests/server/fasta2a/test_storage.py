@@ -68,16 +68,16 @@ async def asked(backend: Backend, name: str = 'x', **options: Any) -> str:
 
 @pytest.mark.parametrize('owner', ['/', '/ann', 'acme%3A/', 'acme/bob%3A'])
 @pytest.mark.parametrize('context_id', ['c', 'a:b', 'pydantic_ai_a2a:/ann:c'])
-def test_a_key_stands_for_one_owner_and_one_context(owner: str, context_id: str) -> None:
+def test_storage_key_identifies_owner_and_context(owner: str, context_id: str) -> None:
     assert owner_of(context_key(owner, context_id)) == (owner, context_id)
 
 
-def test_the_anonymous_owners_contexts_have_their_own_names() -> None:
+def test_anonymous_storage_key_is_context_id() -> None:
     assert context_key('/', 'c') == 'c'
     assert context_key('/ann', 'c') == 'pydantic_ai_a2a:/ann:c'
 
 
-def test_a_task_of_the_storage_is_read_whatever_it_lacks() -> None:
+def test_storage_task_may_lack_optional_fields() -> None:
     said = Message(role='agent', parts=[{'text': 'hi'}], message_id='m')
     full: Task = {
         'id': 't',
@@ -100,7 +100,7 @@ def test_a_task_of_the_storage_is_read_whatever_it_lacks() -> None:
     assert (empty.header.status_at, empty.history, empty.artifacts) == (0, None, None)
 
 
-async def test_the_message_that_comes_too_late_for_the_queue_is_rejected_in_the_storage() -> None:
+async def test_full_queue_rejects_task_in_storage() -> None:
     class Crowded(Storage):
         async def submit_task(self, context_id: str, message: Message) -> Task:
             await backend.memory.queue.submit(other, queue_limit=1, idempotency_window=0)
@@ -113,7 +113,7 @@ async def test_the_message_that_comes_too_late_for_the_queue_is_rejected_in_the_
     assert [task['status']['state'] for task in storage.tasks.values()] == ['rejected']
 
 
-async def test_a_question_is_in_the_history_once_it_is_no_longer_the_status() -> None:
+async def test_question_moves_from_status_to_history_when_answered() -> None:
     storage = Storage()
     backend = backend_of(storage)
     task_id = await asked(backend)
@@ -127,7 +127,7 @@ async def test_a_question_is_in_the_history_once_it_is_no_longer_the_status() ->
     assert storage.tasks[task_id]['status']['state'] == 'submitted'  # the only state that FastA2A's workers begin
 
 
-async def test_a_waiting_task_that_is_canceled_leaves_its_turn_in_the_context() -> None:
+async def test_canceled_interrupted_task_keeps_its_turn_in_context() -> None:
     storage = Storage()
     backend = backend_of(storage)
     task_id = await asked(backend, messages=turn('hello', 'which?'))
@@ -137,7 +137,7 @@ async def test_a_waiting_task_that_is_canceled_leaves_its_turn_in_the_context() 
     assert storage.tasks[task_id]['status']['state'] == 'canceled'
 
 
-async def test_a_waiting_task_that_expires_has_failed_in_the_storage_too_when_its_listener_is_called() -> None:
+async def test_expired_task_fails_in_storage_before_listener_is_called() -> None:
     storage = Storage()
     expired: list[tuple[str, str]] = []
     backend = backend_of(storage)
@@ -156,7 +156,7 @@ async def test_a_waiting_task_that_expires_has_failed_in_the_storage_too_when_it
     assert (swept.rows, task['status']['state'], texts(task)[-1]) == (1, 'failed', 'The task waited too long.')
 
 
-async def test_the_end_of_an_expired_task_is_written_again_if_the_storage_failed() -> None:
+async def test_next_sweep_retries_failed_write_of_expired_task() -> None:
     class Failing(Storage):
         async def update_task(self, task_id: str, state: TaskState, *args: Any, **options: Any) -> Task:
             if state == 'failed' and faults:
@@ -180,7 +180,7 @@ async def test_the_end_of_an_expired_task_is_written_again_if_the_storage_failed
     assert backend.own_messages == {}
 
 
-async def test_a_message_for_which_there_is_no_memory_leaves_nothing_in_the_storage() -> None:
+async def test_message_over_memory_limit_is_not_written_to_storage() -> None:
     backend = FastA2ABackend(storage := Storage(), MemoryBackend('agent', reader_lag=READER_LAG, max_bytes=100_000))
     task_id = await asked(backend)
     for large in (message(new='y'), message(to=task_id)):
@@ -189,7 +189,7 @@ async def test_a_message_for_which_there_is_no_memory_leaves_nothing_in_the_stor
     assert {name: texts(task) for name, task in storage.tasks.items()} == {task_id: ['hello', 'which?']}
 
 
-async def test_a_task_that_is_canceled_while_the_storage_begins_another_is_not_claimed() -> None:
+async def test_task_canceled_during_claim_is_not_claimed() -> None:
     class Begins(Storage):
         async def update_task(self, task_id: str, state: TaskState, *args: Any, **options: Any) -> Task:
             if state == 'working' and task_id != second:
@@ -208,7 +208,7 @@ async def test_a_task_that_is_canceled_while_the_storage_begins_another_is_not_c
     }
 
 
-async def test_what_the_agent_says_on_the_way_is_in_the_history() -> None:
+async def test_status_message_of_agent_is_kept_in_history() -> None:
     storage = Storage()
     backend = backend_of(storage)
     claimed = await begun(backend)
@@ -222,7 +222,7 @@ async def test_what_the_agent_says_on_the_way_is_in_the_history() -> None:
     assert texts(storage.tasks[task_id]) == ['hello', 'which?']
 
 
-async def test_a_task_that_is_gone_from_the_storage_is_let_go() -> None:
+async def test_finishing_task_deleted_from_storage_drops_task() -> None:
     storage = Storage()
     backend = backend_of(storage)
     claimed = await begun(backend)
@@ -237,7 +237,7 @@ async def test_a_task_that_is_gone_from_the_storage_is_let_go() -> None:
     assert backend.own_messages == {}
 
 
-async def test_the_end_of_a_task_that_its_worker_lost_goes_into_the_log() -> None:
+async def test_event_log_gets_end_of_task_missing_in_storage() -> None:
     storage = Storage()
     backend = backend_of(storage, worker_writes=True)
     claimed = await begun(backend)
@@ -248,7 +248,7 @@ async def test_the_end_of_a_task_that_its_worker_lost_goes_into_the_log() -> Non
     assert (await events(backend, task_id))[-1].state == 'completed'
 
 
-async def test_a_reader_that_falls_behind_is_dropped() -> None:
+async def test_slow_subscriber_is_dropped() -> None:
     backend = backend_of(Storage())
     claimed = await begun(backend)
     task_id = claimed.header.id
@@ -265,7 +265,7 @@ async def test_a_reader_that_falls_behind_is_dropped() -> None:
     reader.close()
 
 
-async def test_a_released_task_is_claimed_again() -> None:
+async def test_released_task_is_claimed_by_another_holder() -> None:
     backend = backend_of(Storage())
     claimed = await begun(backend)
     task_id = claimed.header.id
@@ -276,7 +276,7 @@ async def test_a_released_task_is_claimed_again() -> None:
     BrokeredBackend(backend, InMemoryBroker()).close()
 
 
-async def test_only_a_task_that_has_not_begun_is_taken_from_another_process() -> None:
+async def test_only_submitted_task_is_adopted_from_another_process() -> None:
     storage = Storage()
     backend = backend_of(storage)
     task = await storage.submit_task(
@@ -291,7 +291,7 @@ async def test_only_a_task_that_has_not_begun_is_taken_from_another_process() ->
         await adopt(backend, 'unknown', at=AT)
 
 
-async def test_a_task_that_ends_here_is_not_told_by_another_process() -> None:
+async def test_following_shared_task_ends_when_task_ends_locally() -> None:
     storage = Storage()
     backend = backend_of(storage)
     task_id = (await submit(backend, message('hello', new='x'))).header.id
@@ -304,7 +304,7 @@ async def test_a_task_that_ends_here_is_not_told_by_another_process() -> None:
     assert await SharedTask(backend, 'gone').look(at=AT)
 
 
-async def test_a_queue_behind_a_broker_renews_and_releases_what_it_has_handed_out() -> None:
+async def test_brokered_queue_renews_and_releases_claimed_tasks() -> None:
     backend = BrokeredBackend(MemoryBackend('agent', reader_lag=READER_LAG), InMemoryBroker())
     await submit(backend, message(new='task'))
     claimed = await claim_one(backend, 'task')
@@ -318,7 +318,7 @@ async def test_a_queue_behind_a_broker_renews_and_releases_what_it_has_handed_ou
     backend.close()
 
 
-async def test_what_operators_do_to_a_store_a_storage_cannot() -> None:
+async def test_storage_backend_refuses_operator_commands() -> None:
     housekeeping = backend_of(Storage()).housekeeping
     with pytest.raises(UnsupportedOperationError, match='cannot list dead letters'):
         await housekeeping.dead_letters()

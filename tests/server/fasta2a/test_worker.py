@@ -112,7 +112,7 @@ def answered(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'response': ['foo', 'bar']})])
 
 
-async def test_a_data_answer_has_the_shape_that_fasta2as_own_tests_pin() -> None:
+async def test_data_artifact_has_shape_of_fasta2a() -> None:
     async with serving(Agent(FunctionModel(answered), output_type=tuple[str, str])) as served:
         submitted = await served.send('Hello, world!')
         await served.done(submitted['id'])
@@ -146,7 +146,7 @@ async def test_a_data_answer_has_the_shape_that_fasta2as_own_tests_pin() -> None
     assert (message['role'], message['parts'], task) == ('user', [{'text': 'Hello, world!'}], {})
 
 
-async def test_the_answer_streams_as_chunks_and_then_comes_whole() -> None:
+async def test_answer_streams_as_chunks_then_whole_artifact() -> None:
     async with serving(Agent(TestModel(custom_output_text='hello streaming world'))) as served:
         events = await served.stream()
     assert 'task' in events[0]
@@ -163,7 +163,7 @@ async def test_the_answer_streams_as_chunks_and_then_comes_whole() -> None:
     assert {chunk['artifact']['artifact_id'] for chunk in chunks} == {final['artifact']['artifact_id']}
 
 
-async def test_a_model_that_cannot_stream_answers_with_the_whole_alone() -> None:
+async def test_model_without_streaming_sends_only_whole_artifact() -> None:
     async with serving(Agent(FunctionModel(heard))) as served:
         events = await served.stream('plain answer')
     chunks = [event['artifact_update'] for event in events if 'artifact_update' in event]
@@ -174,7 +174,7 @@ async def test_a_model_that_cannot_stream_answers_with_the_whole_alone() -> None
     assert events[-1]['status_update']['status']['state'] == 'completed'
 
 
-async def test_text_before_a_tool_call_is_told_as_a_status_and_replaced_by_the_answer() -> None:
+async def test_text_before_tool_call_becomes_status_message() -> None:
     async def write(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
         if len(messages) == 1:
             yield 'I look it up.'
@@ -210,7 +210,7 @@ async def test_five_tasks_run_at_once() -> None:
     assert [texts(task) for task in tasks] == [['0'], ['1'], ['2'], ['3'], ['4']]
 
 
-async def test_a_context_is_the_whole_list_of_messages_and_its_tasks_run_in_order() -> None:
+async def test_tasks_of_context_share_conversation_in_order() -> None:
     stage = Stage()
     async with serving(stage.agent) as served:
         first = await served.send('one', context_id='c')
@@ -224,14 +224,14 @@ async def test_a_context_is_the_whole_list_of_messages_and_its_tasks_run_in_orde
     assert (prompts(context), [each.kind for each in context]) == (['one', 'two'], ['request', 'response'] * 2)
 
 
-async def test_the_answer_is_in_the_history_as_said_by_the_agent() -> None:
+async def test_answer_is_in_history_as_agent_message() -> None:
     async with serving(Agent(FunctionModel(heard))) as served:
         task = await served.done((await served.send('hello'))['id'])
     said = [(each['role'], each['parts']) for each in task.get('history', ())]
     assert said == [('user', [{'text': 'hello'}]), ('agent', [{'text': 'hello'}])]
 
 
-async def test_a_system_prompt_is_kept() -> None:
+async def test_system_prompt_of_agent_reaches_model() -> None:
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         systems = [part.content for each in messages for part in each.parts if isinstance(part, SystemPromptPart)]
         return ModelResponse(parts=[TextPart(' + '.join(systems))])
@@ -241,7 +241,7 @@ async def test_a_system_prompt_is_kept() -> None:
     assert texts(task) == ['Be fun!']
 
 
-async def test_a_running_task_and_its_async_tools_are_cancelled() -> None:
+async def test_canceling_running_task_stops_its_async_tools() -> None:
     running, stopped = asyncio.Event(), asyncio.Event()
     agent = Agent(TestModel())
 
@@ -263,7 +263,7 @@ async def test_a_running_task_and_its_async_tools_are_cancelled() -> None:
     assert prompts(served.storage.contexts['c']) == ['hello']
 
 
-async def test_a_task_that_waits_for_its_context_is_cancelled_and_never_starts() -> None:
+async def test_task_canceled_behind_its_context_never_starts() -> None:
     stage = Stage()
     async with serving(stage.agent) as served:
         first = await served.send('one', context_id='c')
@@ -276,7 +276,7 @@ async def test_a_task_that_waits_for_its_context_is_cancelled_and_never_starts()
     assert stage.began == ['one']
 
 
-async def test_cancelling_what_does_not_run_ends_it_unless_it_has_ended() -> None:
+async def test_cancel_ends_submitted_task_and_ignores_ended_task() -> None:
     async with serving(Agent('test')) as served:
         ended = await served.done((await served.send())['id'])
         waiting = await served.storage.submit_task('c', said('hello'))
@@ -290,7 +290,7 @@ class Panic(BaseException):
     """What compiled code raises; no `Exception`."""
 
 
-async def test_a_failure_says_why_in_general_words_and_the_log_has_the_rest(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failure_message_is_general_and_details_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         if prompts(messages) == ['exit']:
             raise Panic('nobody but the log may read this')
@@ -311,7 +311,7 @@ async def test_a_failure_says_why_in_general_words_and_the_log_has_the_rest(capl
     assert 'nobody but the log may read this' in caplog.text
 
 
-async def test_a_message_that_the_agent_cannot_read_fails_with_the_field_at_fault(
+async def test_unreadable_message_fails_with_name_of_invalid_field(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with serving(Agent('test')) as served:
@@ -324,7 +324,7 @@ async def test_a_message_that_the_agent_cannot_read_fails_with_the_field_at_faul
     assert 'Traceback' not in caplog.text
 
 
-async def test_a_run_that_raises_what_would_end_the_process_fails() -> None:
+async def test_generator_exit_in_run_fails_task() -> None:
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         raise GeneratorExit
 
@@ -333,7 +333,7 @@ async def test_a_run_that_raises_what_would_end_the_process_fails() -> None:
     assert failed['status']['state'] == 'failed'
 
 
-async def test_ctrl_c_is_not_held_up() -> None:
+async def test_keyboard_interrupt_in_run_propagates() -> None:
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         raise KeyboardInterrupt
 
@@ -351,7 +351,7 @@ class Full(Storage):
         raise OSError('SECRET: no space left')
 
 
-async def test_a_storage_that_fails_is_told_as_such() -> None:
+async def test_storage_failure_is_reported_as_storage_failure() -> None:
     storage = Full()
     worker = AgentWorker(agent=Agent('test'), broker=InMemoryBroker(), storage=storage)
     task = await storage.submit_task('c', said('hello'))
@@ -361,7 +361,7 @@ async def test_a_storage_that_fails_is_told_as_such() -> None:
     assert reason.get('metadata') == {'failure': 'storage', 'correlationId': task['id']}
 
 
-async def test_a_file_keeps_its_media_type() -> None:
+async def test_file_output_keeps_media_type() -> None:
     def draw() -> list[BinaryImage | ImageUrl]:
         drawing = BinaryImage(b'png', media_type='image/png', identifier='drawing')
         return [drawing, ImageUrl('https://example.com/a.png')]
@@ -374,7 +374,7 @@ async def test_a_file_keeps_its_media_type() -> None:
     ]
 
 
-async def test_a_run_that_takes_too_long_has_failed() -> None:
+async def test_run_exceeding_timeout_fails_task() -> None:
     agent = Agent(TestModel())
 
     @agent.tool_plain
@@ -387,7 +387,7 @@ async def test_a_run_that_takes_too_long_has_failed() -> None:
     assert task.get('history', [])[-1]['parts'] == [{'text': 'The task ran out of time.'}]
 
 
-async def test_a_shutdown_ends_what_still_runs() -> None:
+async def test_shutdown_fails_running_task() -> None:
     stage = Stage()
     async with serving(stage.agent) as served:
         task = await served.send('one')
@@ -397,7 +397,7 @@ async def test_a_shutdown_ends_what_still_runs() -> None:
     assert kept.get('history', [])[-1]['parts'] == [{'text': 'The server shut down before the task was done.'}]
 
 
-async def test_a_task_that_was_begun_or_is_not_there_is_not_run() -> None:
+async def test_run_of_begun_or_unknown_task_is_refused() -> None:
     async with serving(Agent('test')) as served:
         task = await served.done((await served.send())['id'])
         for task_id in (task['id'], 'unknown'):
@@ -406,7 +406,7 @@ async def test_a_task_that_was_begun_or_is_not_there_is_not_run() -> None:
                 await served.worker.run_task(params)
 
 
-async def test_an_operation_that_cannot_be_stored_does_not_end_the_worker(caplog: pytest.LogCaptureFixture) -> None:
+async def test_worker_survives_task_missing_in_storage(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test')) as served:
         await served.worker.broker.run_task(TaskSendParams(id='unknown', context_id='c', message=said('hello')))
         task = await served.done((await served.send())['id'])
@@ -430,7 +430,7 @@ class Reading(AgentWorker):
         return [{**built[0], 'name': 'mine'}, Artifact(artifact_id='second', parts=[Part(data={'n': 2})])]
 
 
-async def test_a_subclass_reads_and_builds_in_its_own_way() -> None:
+async def test_subclass_can_override_message_history_and_artifacts() -> None:
     seen: list[list[ModelMessage]] = []
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -457,7 +457,7 @@ class Naming(AgentWorker):
 @pytest.mark.parametrize(
     ('make', 'requests', 'part'), [(AgentWorker, 2, {'data': {'result': 1.5}}), (Naming, 1, {'text': 'nan'})]
 )
-async def test_a_number_that_json_cannot_hold_is_asked_for_again_unless_the_worker_writes_it(
+async def test_nan_output_is_retried_unless_subclass_builds_artifacts(
     make: type[AgentWorker], requests: int, part: Part
 ) -> None:
     values = iter(['NaN', '1.5'])
@@ -478,7 +478,7 @@ def _contents(messages: list[ModelMessage]) -> list[Any]:
     return [part.content for part in parts if isinstance(part, (UserPromptPart, SystemPromptPart))]
 
 
-async def test_a_history_without_a_user_prompt_fails_the_task() -> None:
+async def test_message_history_without_user_prompt_fails_task() -> None:
     class Silent(AgentWorker):
         def build_message_history(self, history: list[Message]) -> list[ModelMessage]:
             return [ModelResponse(parts=[TextPart('nothing')])]
@@ -488,7 +488,7 @@ async def test_a_history_without_a_user_prompt_fails_the_task() -> None:
     assert task['status']['state'] == 'failed'
 
 
-async def test_a_dataclass_may_inherit_from_it() -> None:
+async def test_dataclass_can_inherit_from_agent_worker() -> None:
     @dataclass
     class Named(AgentWorker):
         name: str
@@ -499,7 +499,7 @@ async def test_a_dataclass_may_inherit_from_it() -> None:
     assert (worker.name, worker.options, texts(task)) == ('ann', {}, ['success (no tool calls)'])
 
 
-async def test_the_modes_that_a_client_names_are_honoured() -> None:
+async def test_accepted_output_modes_of_client_are_honoured() -> None:
     async with serving(Agent(TestModel(custom_output_text='plain'))) as served:
         task = await served.storage.submit_task('c', said('hello'))
         params = TaskSendParams(id=task['id'], context_id='c', message=said('hello'))
@@ -507,7 +507,7 @@ async def test_the_modes_that_a_client_names_are_honoured() -> None:
     assert [part.get('data') for each in task.get('artifacts', ()) for part in each['parts']] == [{'result': 'plain'}]
 
 
-def test_what_is_no_option_of_every_run_is_refused() -> None:
+def test_worker_refuses_option_of_single_run() -> None:
     with pytest.raises(TypeError, match='message_history'):
         AgentWorker(
             agent=Agent('test'),

@@ -39,9 +39,7 @@ async def text_after(stage: Stage, agent: Caller, app: A2AApp) -> str:
 
 @pytest.mark.parametrize('way', ['cancel', 'deadline'])
 @pytest.mark.parametrize('stream', [False, True])
-async def test_the_end_of_a_call_ends_its_wait_and_never_its_task(
-    ends: asyncio.Queue[str], way: str, stream: bool
-) -> None:
+async def test_end_of_a_call_does_not_end_its_task(ends: asyncio.Queue[str], way: str, stream: bool) -> None:
     stage, request = Stage(), say('wait')
     app = to_a2a(stage.agent)
     async with serving(app) as agent:
@@ -65,7 +63,7 @@ async def test_the_end_of_a_call_ends_its_wait_and_never_its_task(
         assert await text_after(stage, agent, app) == 'wait'
 
 
-async def test_a_call_that_is_cancelled_while_its_message_is_stored_has_its_task(ends: asyncio.Queue[str]) -> None:
+async def test_call_cancelled_during_storing_still_creates_the_task(ends: asyncio.Queue[str]) -> None:
     stage, storing, store = Stage(), asyncio.Event(), asyncio.Event()
     app = to_a2a(stage.agent)
     submit = app.backend.queue.submit
@@ -90,7 +88,7 @@ async def test_a_call_that_is_cancelled_while_its_message_is_stored_has_its_task
         assert await text_after(stage, agent, app) == 'wait'
 
 
-async def test_the_server_ends_once_the_messages_of_cancelled_calls_are_stored(
+async def test_server_stops_after_storing_cancelled_messages(
     ends: asyncio.Queue[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storing, store = asyncio.Event(), asyncio.Event()
@@ -118,7 +116,7 @@ async def test_the_server_ends_once_the_messages_of_cancelled_calls_are_stored(
         assert len(await app.list_tasks()) == 1
 
 
-async def test_a_call_that_is_cancelled_before_its_message_is_refused_ends_in_silence(ends: asyncio.Queue[str]) -> None:
+async def test_call_cancelled_before_its_refusal_ends_without_error(ends: asyncio.Queue[str]) -> None:
     storing, store = asyncio.Event(), asyncio.Event()
     app = to_a2a(Agent(TestModel()))
 
@@ -138,7 +136,7 @@ async def test_a_call_that_is_cancelled_before_its_message_is_refused_ends_in_si
         assert await ends.get() == 'SendMessage'
 
 
-async def test_a_repeated_message_of_an_ended_task_has_a_stream_of_one_event() -> None:
+async def test_repeated_message_of_ended_task_streams_a_single_event() -> None:
     async with serving(to_a2a(Agent(TestModel()))) as agent:
         request = say()
         first = await agent.stream('SendStreamingMessage', request).rest()
@@ -148,7 +146,7 @@ async def test_a_repeated_message_of_an_ended_task_has_a_stream_of_one_event() -
 
 
 @pytest.mark.parametrize('kind', [grpc.aio.InternalError, grpc.aio.UsageError])
-async def test_a_write_after_the_end_of_a_call_finds_the_client_gone(kind: type[Exception]) -> None:
+async def test_write_after_the_call_ended_means_client_gone(kind: type[Exception]) -> None:
     async def write() -> None:
         raise kind('the call, or the server, has ended')
 
@@ -157,7 +155,7 @@ async def test_a_write_after_the_end_of_a_call_finds_the_client_gone(kind: type[
         await call._send(write())  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_a_direct_reply_is_given_up_with_its_call(ends: asyncio.Queue[str]) -> None:
+async def test_direct_reply_ends_with_its_cancelled_call(ends: asyncio.Queue[str]) -> None:
     stage = Stage()
     app = to_a2a(stage.agent, messages=Messages(reply='message'))
     async with serving(app) as agent:
@@ -169,7 +167,7 @@ async def test_a_direct_reply_is_given_up_with_its_call(ends: asyncio.Queue[str]
         assert await ends.get() == 'SendMessage'
 
 
-async def test_a_drain_ends_the_streams_and_the_clients_resume() -> None:
+async def test_drain_ends_streams_and_refuses_new_calls() -> None:
     stage = Stage()
     app = to_a2a(stage.agent, workers=QUICK, results=Results(stream='mark', interval=0))
     async with serving(app) as agent:
@@ -183,7 +181,7 @@ async def test_a_drain_ends_the_streams_and_the_clients_resume() -> None:
     assert refused.code == 'UNAVAILABLE'
 
 
-async def test_a_blocking_send_is_answered_by_the_drain() -> None:
+async def test_blocking_send_is_answered_by_the_drain() -> None:
     stage = Stage()
     async with lifespan(app := to_a2a(stage.agent, workers=QUICK)):
         async with serve_grpc(app, port=0) as state:
@@ -195,7 +193,7 @@ async def test_a_blocking_send_is_answered_by_the_drain() -> None:
     assert TaskState.Name(task.status.state) == 'TASK_STATE_FAILED'  # the memory of the process ends with the process
 
 
-async def test_after_the_block_nobody_listens_and_the_card_lists_no_grpc() -> None:
+async def test_stopped_grpc_server_refuses_calls_and_leaves_the_card() -> None:
     app = to_a2a(Agent(TestModel()))
     async with lifespan(app):
         async with serve_grpc(app, port=0) as state:
@@ -213,7 +211,7 @@ async def test_after_the_block_nobody_listens_and_the_card_lists_no_grpc() -> No
     assert len(without['supported_interfaces']) == 3
 
 
-async def test_a_client_that_sends_its_message_too_slowly_is_refused() -> None:
+async def test_slow_request_body_is_refused() -> None:
     app = to_a2a(Agent(TestModel()), limits=fixed(Limits, body_time=0.1))
     async with serving(app) as agent:
         channel: Any = agent.channel
@@ -223,7 +221,7 @@ async def test_a_client_that_sends_its_message_too_slowly_is_refused() -> None:
     assert refusal_of(raised.value)[:2] == ('DEADLINE_EXCEEDED', 'The request body did not arrive in time.')
 
 
-async def test_each_of_many_calls_at_once_is_answered() -> None:
+async def test_two_thousand_concurrent_calls_are_all_answered() -> None:
     async with serving(to_a2a(Agent(TestModel()))) as agent:
         requests = (agent.refused('GetTask', GetTaskRequest(id='unknown')) for _ in range(2_000))
         codes = [refused.code for refused in await asyncio.gather(*requests)]
@@ -231,7 +229,7 @@ async def test_each_of_many_calls_at_once_is_answered() -> None:
 
 
 @pytest.mark.parametrize('option', ['auth', 'tenants'])
-async def test_a_function_of_the_operator_ends_with_its_call(ends: asyncio.Queue[str], option: str) -> None:
+async def test_operator_function_is_cancelled_with_its_call(ends: asyncio.Queue[str], option: str) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def endless(*_: Any) -> Any:
@@ -254,7 +252,7 @@ async def test_a_function_of_the_operator_ends_with_its_call(ends: asyncio.Queue
         assert await app.list_tasks() == []
 
 
-async def test_a_function_of_the_operator_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_operator_function_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_info, 'PATIENCE', 0.01)
 
     async def endless(_: Any) -> Who:

@@ -48,7 +48,7 @@ def short(refused: Refused) -> tuple[str, str, str]:
     return refused.code, refused.text, info['reason']
 
 
-async def test_an_agent_that_cannot_be_entered_for_good_is_an_internal_error() -> None:
+async def test_unstartable_agent_is_an_internal_error_without_retry_after() -> None:
     app = to_a2a(Agent('unknown:model', defer_model_check=True))
     async with serving(app) as agent:
         refused = await agent.refused('SendMessage', say())
@@ -64,7 +64,7 @@ async def test_an_agent_that_cannot_be_entered_for_good_is_an_internal_error() -
         (403, ('PERMISSION_DENIED', 'The caller is not allowed to do this.', 'PERMISSION_DENIED')),
     ],
 )
-async def test_a_function_of_the_application_refuses_with_its_own_status(status: int, end: tuple[str, ...]) -> None:
+async def test_http_exception_in_auth_gives_its_grpc_status(status: int, end: tuple[str, ...]) -> None:
     def current_user(request: Request) -> Caller:
         raise HTTPException(status, 'detail', {'WWW-Authenticate': 'Bearer'})
 
@@ -74,7 +74,7 @@ async def test_a_function_of_the_application_refuses_with_its_own_status(status:
     assert refused.trailing.get('www-authenticate') == ('Bearer' if status == 401 else None)
 
 
-async def test_each_error_has_its_status_and_reason() -> None:
+async def test_every_error_has_its_status_and_reason() -> None:
     required: Any = {'uri': 'https://example.com/e', 'description': 'Needed.', 'required': True}
     async with serving(to_a2a(AGENT)) as agent, serving(to_a2a(AGENT, name='b', extensions=[required])) as strict:
         done = (await agent.call('SendMessage', say())).task
@@ -119,7 +119,7 @@ async def test_each_error_has_its_status_and_reason() -> None:
     )
 
 
-async def test_a_missing_capability_is_named_before_bad_fields() -> None:
+async def test_missing_capability_is_reported_before_invalid_fields() -> None:
     inline = say()
     inline.configuration.task_push_notification_config.url = 'no URL'
     async with serving(to_a2a(AGENT)) as agent:
@@ -130,7 +130,7 @@ async def test_a_missing_capability_is_named_before_bad_fields() -> None:
     assert [short(one)[2] for one in refused] == ['PUSH_NOTIFICATION_NOT_SUPPORTED'] * 2
 
 
-async def test_media_types_that_the_card_does_not_declare_are_refused() -> None:
+async def test_undeclared_media_type_is_refused() -> None:
     request = say()
     file = request.message.parts.add(raw=b'%PDF-1.7', filename='a.pdf')
     async with serving(to_a2a(AGENT, default_input_modes=['text/plain', 'application/x-protobuf'])) as agent:
@@ -144,7 +144,7 @@ async def test_media_types_that_the_card_does_not_declare_are_refused() -> None:
     )
 
 
-async def test_bad_fields_are_in_the_details() -> None:
+async def test_invalid_fields_are_listed_in_the_details() -> None:
     async with serving(to_a2a(AGENT)) as agent:
         refused = await agent.refused('ListTasks', ListTasksRequest(page_size=500, history_length=-1))
     assert refused.details[1:] == snapshot(
@@ -160,7 +160,7 @@ async def test_bad_fields_are_in_the_details() -> None:
     )
 
 
-async def test_many_bad_fields_leave_the_details_short_enough_for_clients() -> None:
+async def test_many_invalid_fields_are_truncated_in_the_details() -> None:
     request = say()
     for _ in range(500):
         request.message.parts.add()
@@ -173,7 +173,7 @@ async def test_many_bad_fields_leave_the_details_short_enough_for_clients() -> N
 
 
 @pytest.mark.parametrize('stream', [False, True])
-async def test_callers_without_credentials_or_scopes_are_refused_with_the_challenge(stream: bool) -> None:
+async def test_missing_credentials_or_scope_is_refused_with_a_challenge(stream: bool) -> None:
     method = 'SendStreamingMessage' if stream else 'SendMessage'
     app = to_a2a(AGENT, auth=AUTH, access=Access(scopes={'SendMessage': 'send'}))
     async with serving(app) as agent:
@@ -206,7 +206,7 @@ async def test_callers_without_credentials_or_scopes_are_refused_with_the_challe
     )
 
 
-async def test_a_caller_sees_only_the_own_tasks_and_tenants() -> None:
+async def test_caller_reaches_only_own_tasks_and_tenants() -> None:
     app = to_a2a(AGENT, auth=AUTH, access=Access(tenants=True))
     async with serving(app) as agent:
         task = (await agent.call('SendMessage', say(), metadata=ANN)).task
@@ -222,7 +222,7 @@ async def test_a_caller_sees_only_the_own_tasks_and_tenants() -> None:
     )
 
 
-async def test_a_used_up_rate_says_when_to_come_again() -> None:
+async def test_exhausted_rate_has_a_retry_after() -> None:
     quotas = Quotas(rates={'GetTask': Rate(1, timedelta(days=1))})
     async with serving(to_a2a(AGENT, limits=Limits(quotas=quotas))) as agent:
         await agent.refused('GetTask', GetTaskRequest(id='a'))
@@ -232,7 +232,9 @@ async def test_a_used_up_rate_says_when_to_come_again() -> None:
 
 
 @pytest.mark.parametrize('kind', [RuntimeError, SystemExit])
-async def test_what_broke_is_only_in_the_log(kind: type[BaseException], caplog: pytest.LogCaptureFixture) -> None:
+async def test_unexpected_exception_is_only_in_the_log(
+    kind: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(request: object) -> None:
         raise kind('nobody but the log may read this')
 
@@ -243,7 +245,7 @@ async def test_what_broke_is_only_in_the_log(kind: type[BaseException], caplog: 
     assert 'nobody but the log may read this' in caplog.text
 
 
-async def test_a_refused_call_is_in_the_audit_log_with_its_address(caplog: pytest.LogCaptureFixture) -> None:
+async def test_refused_call_is_audited_with_its_address(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(to_a2a(AGENT, auth=AUTH)) as agent:
         refused = await agent.refused('GetTask', GetTaskRequest(id='a'), metadata=[('authorization', 'Bearer x')])
     (line,) = [json.loads(record.getMessage()) for record in caplog.records if record.name == 'pydantic_ai_a2a.audit']
@@ -274,7 +276,7 @@ def options_of(function: Callable[..., Any], name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize('raised', RAISED)
 @pytest.mark.parametrize('later', [False, True], ids=['function', 'async function'])
-async def test_a_function_that_raises_ends_its_call_and_nothing_else(
+async def test_exit_in_an_operator_function_refuses_its_call(
     raised: str, later: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: Any) -> Any:
@@ -306,7 +308,7 @@ async def test_a_function_that_raises_ends_its_call_and_nothing_else(
     await refused('approvers', 'GetTask', GetTaskRequest(), [('x-caller', 'bob')])
 
 
-async def test_a_function_that_cancels_its_own_call_refuses_it() -> None:
+async def test_auth_function_cancelling_its_call_refuses_the_call() -> None:
     async def leave(_: Any) -> Caller:
         task = asyncio.current_task()
         assert task is not None

@@ -119,7 +119,7 @@ ERRORS = {'INVALID_ARGUMENT', 'NOT_FOUND', 'FAILED_PRECONDITION', 'RESOURCE_EXHA
 @pytest.mark.parametrize('round_', range(5 if LONG else 1))
 @drawn(size(10, 40), 200)
 @given(sent=st.lists(calls, min_size=10, max_size=10))
-async def test_any_calls_are_served_or_refused_without_a_trace(
+async def test_random_calls_are_served_or_refused_without_effect(
     round_: int, sent: list[tuple[str, bytes, list[tuple[str, Any]]]]
 ) -> None:
     app = to_a2a(Agent('test'), **EVERYTHING)
@@ -138,7 +138,7 @@ async def test_any_calls_are_served_or_refused_without_a_trace(
 
 
 @given(task=stored_tasks())
-def test_any_task_is_the_message_that_the_official_conversion_makes_of_its_json(task: StoredTask) -> None:
+def test_encoded_task_equals_the_official_protobuf_conversion(task: StoredTask) -> None:
     """Numbers are doubles on both ways."""
     json = b''.join(HTTP.task_pieces(task))
     method = methods()['GetTask']

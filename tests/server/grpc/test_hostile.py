@@ -72,7 +72,7 @@ REQUESTS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize('name', REQUESTS)
-async def test_a_message_that_is_none_is_refused(name: str) -> None:
+async def test_invalid_message_is_refused(name: str) -> None:
     async with untouched() as agent:
         refused = await agent.raw(SEND, REQUESTS[name])
         assert isinstance(refused, Refused)
@@ -87,14 +87,14 @@ async def test_unknown_methods_and_services_are_unimplemented() -> None:
         assert codes == ['UNIMPLEMENTED'] * 4
 
 
-async def test_a_call_that_ends_without_a_message_is_refused() -> None:
+async def test_call_without_a_message_is_refused() -> None:
     async with untouched() as agent:
         refused = await agent.raw(SEND, None)
         assert isinstance(refused, Refused)
         assert refused[:2] == ('INVALID_ARGUMENT', 'Invalid request: the call ended without a message')
 
 
-async def test_a_message_over_the_limit_is_not_read() -> None:
+async def test_message_over_the_size_limit_is_refused() -> None:
     async with untouched(limits=Limits(body=50_000)) as agent:
         refused = await agent.raw(SEND, say('a' * 60_000).SerializeToString())
         assert isinstance(refused, Refused)
@@ -111,7 +111,7 @@ async def test_a_message_over_the_limit_is_not_read() -> None:
     ],
     ids=['parts', 'values', 'unknown of 4 bytes', 'unknown of 8 bytes'],
 )
-async def test_a_message_with_too_many_values_is_not_parsed(body: bytes) -> None:
+async def test_message_with_too_many_values_is_refused(body: bytes) -> None:
     async with untouched(limits=fixed(Limits, values=800)) as agent:
         refused = await agent.raw(SEND, body)
         assert isinstance(refused, Refused)
@@ -128,14 +128,14 @@ async def test_a_message_with_too_many_values_is_not_parsed(body: bytes) -> None
     ],
     ids=['group', 'longer than its message', 'endless number', 'cut'],
 )
-async def test_long_bytes_that_are_no_message_are_refused(body: bytes) -> None:
+async def test_long_malformed_bytes_are_refused(body: bytes) -> None:
     async with untouched(limits=fixed(Limits, values=800)) as agent:
         refused = await agent.raw(SEND, body)
         assert isinstance(refused, Refused)
         assert refused[:2] == ('INVALID_ARGUMENT', NO_MESSAGE)
 
 
-async def test_a_long_message_with_few_values_is_served() -> None:
+async def test_long_message_with_few_values_is_served() -> None:
     async with serving(to_a2a(AGENT, limits=fixed(Limits, values=800))) as agent:
         sent = say('a' * 400_000)
         sent.message.metadata['b'] = 1.5
@@ -144,7 +144,7 @@ async def test_a_long_message_with_few_values_is_served() -> None:
     assert [part.text for part in task.artifacts[0].parts] == ['The answer.']
 
 
-async def test_a_time_beyond_all_years_is_refused() -> None:
+async def test_out_of_range_timestamp_is_refused() -> None:
     async with untouched() as agent:
         refused = await agent.refused('ListTasks', ListTasksRequest(status_timestamp_after=Timestamp(seconds=10**17)))
     assert refused.code == 'INVALID_ARGUMENT'
@@ -162,14 +162,14 @@ async def test_a_time_beyond_all_years_is_refused() -> None:
         ([('x-long', 'x' * 100_000)], 'RESOURCE_EXHAUSTED'),
     ],
 )
-async def test_strange_metadata_breaks_nothing(metadata: Any, code: str) -> None:
+async def test_unusual_metadata_is_ignored_or_refused(metadata: Any, code: str) -> None:
     async with untouched() as agent:
         refused = await agent.raw(f'/{SERVICE}/SubscribeToTask', field(2, b'unknown'), metadata=metadata)
         assert isinstance(refused, Refused)
         assert refused.code == code
 
 
-async def test_an_answer_that_protobuf_does_not_carry_is_refused_and_the_task_stays() -> None:
+async def test_answer_too_deep_for_protobuf_is_refused() -> None:
     nested: Any = 'deepest'
     for _ in range(60):
         nested = {'a': nested}

@@ -45,13 +45,13 @@ TOKEN = 'the-token-of-ann-1234'
 ANN = [('authorization', f'Bearer {TOKEN}')]
 
 
-def test_the_service_has_each_operation_of_the_table_with_its_kind_of_answer() -> None:
+def test_service_has_every_operation_with_its_streaming_kind() -> None:
     assert {name: method.server_streaming for name, method in methods().items()} == {
         name: operation.stream for name, operation in OPERATIONS.items()
     }
 
 
-async def test_a_message_is_answered_with_its_task_and_the_task_is_read_again() -> None:
+async def test_send_get_and_list_return_the_same_task() -> None:
     async with serving(to_a2a(AGENT)) as agent:
         task = (await agent.call('SendMessage', say(context_id='c1'))).task
         same = await agent.call('GetTask', GetTaskRequest(id=task.id))
@@ -61,7 +61,7 @@ async def test_a_message_is_answered_with_its_task_and_the_task_is_read_again() 
     assert (list(listed.tasks), listed.total_size, listed.page_size) == ([task], 1, 50)
 
 
-async def test_a_task_is_canceled() -> None:
+async def test_cancel_task_returns_the_canceled_task() -> None:
     stage = Stage()
     async with serving(to_a2a(stage.agent)) as agent:
         stream = agent.stream('SendStreamingMessage', say('wait'))
@@ -71,7 +71,7 @@ async def test_a_task_is_canceled() -> None:
     assert TaskState.Name(canceled.status.state) == 'TASK_STATE_CANCELED'
 
 
-async def test_spans_are_in_the_trace_of_the_caller_and_baggage_reaches_the_run(spans: Spans) -> None:
+async def test_trace_context_and_baggage_reach_spans_and_the_run(spans: Spans) -> None:
     seen: list[object] = []
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -93,7 +93,7 @@ async def test_spans_are_in_the_trace_of_the_caller_and_baggage_reaches_the_run(
     assert dict(spans.one('SendMessage').attributes or {})['a2a.task.id'] == task.id
 
 
-async def test_webhooks_are_registered_read_listed_and_deleted() -> None:
+async def test_webhook_can_be_created_read_listed_and_deleted() -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ['93.184.216.34']
 
@@ -116,7 +116,7 @@ async def test_webhooks_are_registered_read_listed_and_deleted() -> None:
 
 
 @pytest.mark.parametrize('url', [None, 'https://agent.example.com/a/'])
-async def test_the_extended_card_lists_what_can_be_reached(url: str | None) -> None:
+async def test_extended_card_lists_reachable_interfaces(url: str | None) -> None:
     more = {'description': 'For callers with credentials.'}
     app = to_a2a(AGENT, url=url, auth=BearerAuth({TOKEN: 'ann'}), access=Access(extended_card=more))
     async with serving(app, url='grpc.example.com:443') as agent:
@@ -139,7 +139,7 @@ class Joke(BaseModel):
     stars: float = Field(default=2.5, ge=1, le=5)
 
 
-async def test_signed_cards_list_grpc_and_are_verified_from_either_binding() -> None:
+async def test_signed_cards_list_grpc_and_verify_over_both_bindings() -> None:
     app = to_a2a(
         Agent(TestModel(), output_type=Joke),
         url='https://agent.example.com/',
@@ -159,7 +159,7 @@ async def test_signed_cards_list_grpc_and_are_verified_from_either_binding() -> 
     assert extended.description == 'For callers with credentials.'
 
 
-async def test_an_agent_may_answer_with_a_message() -> None:
+async def test_direct_message_reply_is_returned() -> None:
     async with serving(to_a2a(AGENT, messages=Messages(reply='message'))) as agent:
         answer = await agent.call('SendMessage', say())
         events = await agent.stream('SendStreamingMessage', say()).rest()
@@ -167,7 +167,7 @@ async def test_an_agent_may_answer_with_a_message() -> None:
     assert [[part.text for part in event.message.parts] for event in events] == [['The answer.']]
 
 
-async def test_a_subscriber_resumes_after_the_event_that_it_names() -> None:
+async def test_subscriber_resumes_after_last_event_id() -> None:
     stage = Stage()
     app = to_a2a(stage.agent, results=Results(stream='mark', interval=0))
     async with serving(app) as agent:
@@ -188,7 +188,7 @@ async def test_a_subscriber_resumes_after_the_event_that_it_names() -> None:
     assert rest == seen[-1:]
 
 
-async def test_the_answer_names_the_call_and_the_active_extensions() -> None:
+async def test_response_metadata_has_correlation_id_and_active_extensions() -> None:
     extension: Any = {'uri': 'https://example.com/e', 'description': 'An extension.'}
     async with serving(to_a2a(AGENT, extensions=[extension])) as agent:
         call = agent.start('SendMessage', say(), metadata=[('a2a-extensions', 'https://example.com/e, https://x.y/z')])
@@ -202,7 +202,7 @@ async def test_the_answer_names_the_call_and_the_active_extensions() -> None:
     assert others.keys() == {'x-correlation-id'}
 
 
-async def test_two_streams_of_one_task_have_the_same_events() -> None:
+async def test_two_streams_of_a_task_get_the_same_events() -> None:
     stage = Stage()
     async with serving(to_a2a(stage.agent)) as agent:
         stream = agent.stream('SendStreamingMessage', say('wait'))

@@ -37,7 +37,7 @@ from .calls import say
 AGENT = Agent(TestModel(custom_output_text='The answer.'))
 
 
-async def test_an_agent_is_served_without_an_http_server() -> None:
+async def test_agent_is_served_without_an_http_server() -> None:
     async with (
         serve_grpc(AGENT, port=0) as state,
         grpc.aio.insecure_channel(state['grpc_address']) as channel,
@@ -55,7 +55,7 @@ async def test_compressed_messages_are_read() -> None:
     assert TaskState.Name(task.status.state) == 'TASK_STATE_COMPLETED'
 
 
-async def test_as_a_lifespan_it_starts_and_ends_with_the_app() -> None:
+async def test_grpc_lifespan_starts_and_stops_with_the_app() -> None:
     app = to_a2a(AGENT, lifespan=partial(serve_grpc, port=0))
     async with lifespan(app):
         card = (await Client(app).get('/.well-known/agent-card.json')).json
@@ -69,7 +69,7 @@ async def test_as_a_lifespan_it_starts_and_ends_with_the_app() -> None:
     assert [each['protocolBinding'] for each in card['supportedInterfaces']] == ['JSONRPC', 'HTTP+JSON', 'JSONRPC']
 
 
-async def test_the_signed_card_has_the_grpc_interface_while_grpc_is_served() -> None:
+async def test_signed_card_lists_grpc_only_while_served() -> None:
     key = 'the-key-of-ann-1234'
     app = to_a2a(
         AGENT,
@@ -97,7 +97,7 @@ async def test_the_signed_card_has_the_grpc_interface_while_grpc_is_served() -> 
         assert await bindings() == before == ['JSONRPC', 'HTTP+JSON', 'JSONRPC']
 
 
-async def test_a_mounted_app_is_served_by_the_lifespan_of_its_parent() -> None:
+async def test_lifespan_of_the_parent_serves_a_mounted_app() -> None:
     app = to_a2a(AGENT)
 
     @asynccontextmanager
@@ -121,7 +121,7 @@ async def test_a_mounted_app_is_served_by_the_lifespan_of_its_parent() -> None:
     ('url', 'declared'),
     [(None, '[2001:db8::1]'), ('grpc.example.com:443', 'grpc.example.com:443')],
 )
-async def test_the_card_names_the_host_of_the_agent_or_the_given_one(url: str | None, declared: str) -> None:
+async def test_card_names_the_agent_host_or_the_given_url(url: str | None, declared: str) -> None:
     app = to_a2a(AGENT, url='https://[2001:db8::1]/agent/')
     async with lifespan(app), serve_grpc(app, host='::1', port=0, url=url) as state:
         card: Any = app.card.public('https://[2001:db8::1]/agent/')
@@ -130,7 +130,7 @@ async def test_the_card_names_the_host_of_the_agent_or_the_given_one(url: str | 
     assert address == (declared if url else f'{declared}:{port}')
 
 
-async def test_tenants_have_their_name_on_the_card() -> None:
+async def test_card_of_a_tenant_names_the_tenant_for_grpc() -> None:
     app = to_a2a(AGENT, access=Access(tenants=['acme']))
     async with lifespan(app), serve_grpc(app, port=0):
         card = (await Client(app).get('/acme/.well-known/agent-card.json')).json
@@ -155,18 +155,18 @@ def two() -> Starlette:
     ],
     ids=['two apps', 'no app', 'only 0.3', 'everybody'],
 )
-def test_what_cannot_be_served_is_refused(app: Any, options: dict[str, Any], text: str) -> None:
+def test_unservable_app_is_rejected(app: Any, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         serve_grpc(app(), **options)
 
 
-def test_a_shared_port_needs_a_kernel_that_shares_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reuse_port_needs_kernel_support(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(socket, 'SO_REUSEPORT')
     with pytest.raises(ValueError, match=r'Several processes cannot share the port of gRPC on this machine'):
         serve_grpc(AGENT, reuse_port=True)
 
 
-def test_workers_of_uvicorn_are_not_served_on_free_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uvicorn_workers_cannot_serve_grpc_on_free_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     app = to_a2a(AGENT)
     started_with = {'config': SimpleNamespace(workers=2)}  # as uvicorn starts its workers
     monkeypatch.setattr(multiprocessing.current_process(), '_kwargs', started_with, raising=False)
@@ -175,7 +175,7 @@ def test_workers_of_uvicorn_are_not_served_on_free_ports(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize('first', [0, 1], ids=['the older ends first', 'the newer ends first'])
-async def test_the_card_lists_a_grpc_server_until_the_end_of_the_last_one(first: int) -> None:
+async def test_card_lists_grpc_until_the_last_server_ends(first: int) -> None:
     app = to_a2a(AGENT)
     async with lifespan(app):
         blocks = [serve_grpc(app, port=0), serve_grpc(app, port=0)]
@@ -197,7 +197,7 @@ def grpc_places(app: A2AApp) -> list[str]:
     return [each['url'] for each in card['supported_interfaces'] if each['protocol_binding'] == 'GRPC']
 
 
-async def test_a_port_that_is_taken_is_refused_unless_it_is_shared() -> None:
+async def test_taken_port_is_refused_unless_shared() -> None:
     one, other = to_a2a(AGENT), to_a2a(AGENT)
     async with lifespan(one), serve_grpc(one, port=0) as state:
         port = int(state['grpc_address'].rpartition(':')[2])
@@ -232,13 +232,13 @@ async def test_a_port_that_is_taken_is_refused_unless_it_is_shared() -> None:
     ],
     ids=['several apps', 'password', 'factory', 'no authority'],
 )
-def test_run_refuses_what_grpc_cannot_serve_before_it_listens(app: Any, options: dict[str, Any], text: str) -> None:
+def test_run_rejects_invalid_grpc_options_before_listening(app: Any, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         run(app() if app is two else app, port=0, grpc_port=0, **options)
 
 
 @pytest.mark.parametrize('options', [{}, {'ssl_certfile': 'both.pem'}], ids=['plain', 'TLS'])
-def test_run_listens_over_http_before_grpc_starts(options: dict[str, Any]) -> None:
+def test_run_reports_a_taken_http_port_before_starting_grpc(options: dict[str, Any]) -> None:
     with socket.socket() as taken:
         taken.bind(('127.0.0.1', 0))
         taken.listen()
@@ -264,7 +264,7 @@ def test_run_ends_the_http_server_if_grpc_cannot_listen() -> None:
     assert ended == ['the lifespan']
 
 
-async def test_nobody_connects_over_http_while_grpc_drains() -> None:
+async def test_http_connections_are_refused_while_grpc_drains() -> None:
     listener = listen('127.0.0.1', 0)
     address, refused = listener.getsockname(), asyncio.Event()
 
@@ -324,12 +324,12 @@ print(sorted({'grpc', 'google.protobuf', 'a2a'} & sys.modules.keys()))
     ],
     ids=['missing', 'not imported'],
 )
-def test_without_grpc_the_package_works_and_serve_grpc_names_the_extra(script: str, printed: str) -> None:
+def test_grpc_is_imported_lazily_and_names_its_extra(script: str, printed: str) -> None:
     ran = subprocess.run([sys.executable, '-c', script], capture_output=True, text=True, check=False, timeout=LIMIT)
     assert (ran.stdout, ran.stderr) == (printed, '')
 
 
-async def test_a_call_after_an_unknown_task_still_works() -> None:
+async def test_call_after_task_not_found_still_works() -> None:
     async with serve_grpc(AGENT, port=0) as state, grpc.aio.insecure_channel(state['grpc_address']) as channel:
         agent = Caller(channel)
         assert (await agent.refused('GetTask', GetTaskRequest(id='a'))).code == 'NOT_FOUND'

@@ -55,7 +55,7 @@ async def read_all(call: Any) -> None:
         pass
 
 
-async def test_long_answers_have_to_fit_beside_unread_ones_and_cut_the_slowest(
+async def test_slowest_reader_is_cut_when_answer_memory_is_full(
     ends: asyncio.Queue[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = to_a2a(Agent(TestModel(custom_output_text='x' * LONG)), limits=Limits(unsent=3 * LONG))
@@ -82,7 +82,7 @@ async def test_long_answers_have_to_fit_beside_unread_ones_and_cut_the_slowest(
 
 @pytest.mark.parametrize('way', ['cancel', 'close'])
 @pytest.mark.parametrize('method', ['GetTask', 'SendStreamingMessage'])
-async def test_a_client_that_leaves_during_a_long_answer_leaves_nothing(
+async def test_client_leaving_during_a_long_answer_frees_memory(
     ends: asyncio.Queue[str], caplog: pytest.LogCaptureFixture, method: str, way: str
 ) -> None:
     app = to_a2a(Agent(TestModel(custom_output_text='x' * LONG)))
@@ -108,7 +108,7 @@ async def test_a_client_that_leaves_during_a_long_answer_leaves_nothing(
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_a_client_that_leaves_after_its_long_answer_was_cut_leaves_nothing(
+async def test_client_leaving_after_a_cut_answer_frees_memory(
     ends: asyncio.Queue[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = to_a2a(Agent(TestModel(custom_output_text='x' * LONG)), limits=Limits(unsent=3 * LONG))
@@ -127,7 +127,7 @@ async def test_a_client_that_leaves_after_its_long_answer_was_cut_leaves_nothing
     assert [record for record in caplog.records if record.name == 'asyncio'] == []
 
 
-async def test_an_answer_without_room_is_refused_before_its_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_answer_without_room_is_refused_before_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
     nested: Any = 'x' * LONG
     for _ in range(60):  # deeper than protobuf can carry, which only the conversion finds
         nested = [nested]
@@ -165,7 +165,7 @@ async def test_an_answer_without_room_is_refused_before_its_conversion(monkeypat
         await read_all(call)
 
 
-async def test_a_reader_too_far_behind_ends_its_stream_and_its_task_goes_on(
+async def test_slow_reader_ends_its_stream_and_the_task_continues(
     ends: asyncio.Queue[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def flood(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
@@ -193,7 +193,7 @@ async def test_a_reader_too_far_behind_ends_its_stream_and_its_task_goes_on(
     assert len(text_of(whole)) == 400 * 50_000
 
 
-async def test_the_stream_of_a_task_that_another_process_erases_ends(tmp_path: Path) -> None:
+async def test_stream_ends_when_another_process_erases_the_task(tmp_path: Path) -> None:
     url = f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
     app = to_a2a(Tools(name='agent').agent, backend=url)
     with closing(open_store(url, 'agent')) as other:  # as another process has

@@ -53,7 +53,7 @@ def channel(address: str, authority: Authority, pair: Pair | None = None) -> grp
     return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(authority.file.read_bytes(), *own))
 
 
-async def test_the_official_client_with_mutual_tls_and_a_token(authority: Authority, server: Pair) -> None:
+async def test_official_client_works_with_mutual_tls_and_a_token(authority: Authority, server: Pair) -> None:
     class Wallet(CredentialService):
         async def get_credentials(self, security_scheme_name: str, context: object) -> str | None:
             return TOKEN
@@ -91,7 +91,7 @@ async def test_the_official_client_with_mutual_tls_and_a_token(authority: Author
     ],
     ids=['common name', 'host', 'SPIFFE', 'address', 'mail'],
 )
-async def test_the_names_of_a_certificate_reach_the_authenticator(
+async def test_certificate_names_reach_the_authenticator(
     authority: Authority, server: Pair, names: list[Any], owner: str
 ) -> None:
     app = to_a2a(AGENT, auth=ByCertificate())
@@ -124,7 +124,7 @@ class Planner(Authenticator):
     ],
     ids=['common name', 'common name beside a name', 'host', 'NUL', 'NUL in another name'],
 )
-async def test_a_foreign_certificate_has_none_of_the_names_of_another_client(
+async def test_certificate_cannot_spoof_the_uri_of_another_client(
     authority: Authority, server: Pair, common_name: str, names: list[Any]
 ) -> None:
     app = to_a2a(AGENT, auth=Planner())
@@ -136,7 +136,7 @@ async def test_a_foreign_certificate_has_none_of_the_names_of_another_client(
     assert refused.code == 'UNAUTHENTICATED'
 
 
-async def test_a_client_without_a_certificate_of_the_authority_cannot_connect(
+async def test_client_without_a_trusted_certificate_cannot_connect(
     authority: Authority, server: Pair, tmp_path: Path
 ) -> None:
     stranger = Authority(tmp_path, 'stranger').sign('ann')
@@ -152,7 +152,7 @@ async def test_a_client_without_a_certificate_of_the_authority_cannot_connect(
     assert await app.list_tasks() == []
 
 
-async def test_tls_without_certificates_of_clients(authority: Authority, server: Pair) -> None:
+async def test_tls_without_client_ca_needs_no_client_certificate(authority: Authority, server: Pair) -> None:
     async with serve_grpc(AGENT, port=0, tls=TLS(certificate=server.certificate, key=server.key)) as state:
         async with channel(state['grpc_address'], authority) as connection:
             task = (await Peer(connection).call('SendMessage', message())).task
@@ -160,7 +160,7 @@ async def test_tls_without_certificates_of_clients(authority: Authority, server:
             assert (await Peer(connection).call('GetTask', GetTaskRequest(id=task.id))) == task
 
 
-async def test_files_that_are_missing_or_no_keys_are_refused(server: Pair, tmp_path: Path) -> None:
+async def test_missing_or_invalid_tls_files_are_rejected(server: Pair, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         async with serve_grpc(AGENT, port=0, tls=TLS(certificate=tmp_path / 'no.pem', key=server.key)):
             pass  # pragma: no cover

@@ -63,7 +63,7 @@ async def served(app: A2AApp) -> AsyncGenerator[Client]:
         yield Client(app)
 
 
-async def test_health_is_told_before_the_first_request_and_starts_nothing() -> None:
+async def test_health_check_does_not_start_an_idle_app() -> None:
     door = Door()
     client = Client(to_a2a(Agent('openai:gpt-5.2', toolsets=[door], defer_model_check=True)))
     live = await client.get('/health/live')
@@ -72,13 +72,13 @@ async def test_health_is_told_before_the_first_request_and_starts_nothing() -> N
     assert not door.reached.is_set()
 
 
-async def test_an_app_that_has_started_is_ready() -> None:
+async def test_started_app_is_ready() -> None:
     async with served(to_a2a(Agent(TestModel()))) as client:
         assert await ready(client) == (200, OK)
 
 
 @pytest.mark.parametrize('parent', [Starlette, FastAPI])
-async def test_each_mounted_app_tells_its_own_health(parent: type[Starlette]) -> None:
+async def test_mounted_apps_report_their_own_health(parent: type[Starlette]) -> None:
     app = parent()
     mount(app, '/ann', to_a2a(Agent(TestModel()), name='ann'))
     app.mount('/bob', to_a2a(Agent(TestModel()), name='bob'))
@@ -98,12 +98,12 @@ async def test_health_answers_head_and_refuses_post(path: str) -> None:
     assert (await client.get(path, method='POST')).status == 405
 
 
-async def test_health_needs_no_caller() -> None:
+async def test_health_needs_no_credentials() -> None:
     async with served(to_a2a(Agent(TestModel()), auth=lambda request: None)) as client:
         assert await ready(client) == (200, OK)
 
 
-async def test_an_app_whose_agent_is_being_entered_is_not_ready() -> None:
+async def test_app_is_not_ready_while_its_agent_is_starting() -> None:
     door = Door()
     app = to_a2a(Agent(TestModel(call_tools=[]), toolsets=[door]))
     client = Client(app)
@@ -117,7 +117,7 @@ async def test_an_app_whose_agent_is_being_entered_is_not_ready() -> None:
     await app.hosting.stop()
 
 
-async def test_an_app_whose_agent_cannot_be_entered_is_not_ready_until_a_request_has_entered_it() -> None:
+async def test_failed_agent_becomes_ready_after_a_successful_request() -> None:
     door = Door()
     door.opened.set()
     door.broken = RuntimeError('the password is 1234')
@@ -131,7 +131,7 @@ async def test_an_app_whose_agent_cannot_be_entered_is_not_ready_until_a_request
         assert await ready(client) == (200, OK)
 
 
-async def test_an_app_that_has_lost_its_hold_on_the_agent_is_ready_since_each_run_enters_it() -> None:
+async def test_app_with_lost_agent_context_is_ready_but_degraded() -> None:
     class Dying(FunctionToolset[object]):
         held: asyncio.Task[Any] | None = None
 
@@ -150,7 +150,7 @@ async def test_an_app_that_has_lost_its_hold_on_the_agent_is_ready_since_each_ru
         assert await ready(client) == (200, {**OK, 'agent': 'degraded'})
 
 
-async def test_an_app_that_drains_is_not_ready() -> None:
+async def test_draining_app_is_not_ready() -> None:
     stage = Stage()
     app = to_a2a(stage.agent)
     async with served(app) as client:
@@ -161,7 +161,7 @@ async def test_an_app_that_drains_is_not_ready() -> None:
         stage.open('hi')
 
 
-async def test_an_app_that_leaves_its_tasks_to_other_processes_is_ready_without_a_worker() -> None:
+async def test_app_without_own_worker_is_ready() -> None:
     door = Door()
     app = to_a2a(Agent(TestModel(), toolsets=[door]))
     app.hosting.runs_tasks = False
@@ -183,7 +183,7 @@ class Storage(InMemoryStorage[Any]):
 
 
 @pytest.mark.parametrize('gone', [True, False], ids=['fails', 'does not answer'])
-async def test_an_app_whose_backend_cannot_be_read_is_not_ready_and_the_log_says_why(
+async def test_app_is_not_ready_if_the_backend_is_unreadable(
     gone: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(health, 'PATIENCE', 0.01)
@@ -196,12 +196,12 @@ async def test_an_app_whose_backend_cannot_be_read_is_not_ready_and_the_log_says
     assert ('db.internal' in caplog.text) == gone
 
 
-def test_a_drain_delay_cannot_be_negative() -> None:
+def test_negative_drain_delay_is_refused() -> None:
     with pytest.raises(ValueError, match=r'Workers\.drain_delay must be 0 or more, not -1\.0\.'):
         Workers(drain_delay=-1)
 
 
-def test_the_documentation_says_what_each_word_means() -> None:
+def test_observe_page_documents_every_health_state() -> None:
     rows = [(names, word) for names, word, _ in table(ROOT / 'docs' / 'observe.md', 'Component')]
     assert {word for _, word in rows} == set(get_args(ComponentState))
     assert {name for names, _ in rows for name in names.split(', ')} == {'any', *OK}

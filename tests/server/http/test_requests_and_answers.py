@@ -26,12 +26,12 @@ from pydantic_ai_a2a.server.http.request_bodies import read_body
 @pytest.mark.parametrize(
     ('name', 'value'), [(b'one', '1'), (b'several', '2,3,4'), (b'none', None)], ids=['one', 'several', 'none']
 )
-def test_the_values_of_a_header_are_one(name: bytes, value: str | None) -> None:
+def test_repeated_header_values_are_joined(name: bytes, value: str | None) -> None:
     headers = [(b'several', b'2'), (b'one', b'1'), (b'several', b'3'), (b'several', b'4')]
     assert header(headers, name) == value
 
 
-async def test_a_body_does_not_keep_its_chunks() -> None:
+async def test_reading_a_body_releases_its_chunks() -> None:
     """A list of small chunks would need many times the memory of their bytes."""
     chunks = [bytes([n % 251, n % 241]) for n in range(1000)]
     messages = iter([*zip(chunks, repeat(True)), (b'end', False)])
@@ -49,7 +49,7 @@ async def test_a_body_does_not_keep_its_chunks() -> None:
 
 
 @pytest.mark.parametrize('known', [[], [(b'if-none-match', b'*')]], ids=['200', '304'])
-async def test_middleware_that_adds_headers_in_place_does_not_change_a_cached_answer(
+async def test_middleware_adding_headers_does_not_change_a_cached_answer(
     known: list[tuple[bytes, bytes]],
 ) -> None:
     """OpenTelemetry's middleware for ASGI does so, with the ids of a trace."""
@@ -68,7 +68,7 @@ async def test_middleware_that_adds_headers_in_place_does_not_change_a_cached_an
     assert sent[:2] == sent[2:]
 
 
-async def test_what_comes_while_a_client_is_watched_is_kept() -> None:
+async def test_messages_received_during_disconnect_watch_are_kept() -> None:
     messages: asyncio.Queue[Message] = asyncio.Queue()
     listener = ClientWatch(messages.get)
     first = asyncio.create_task(listener.gone())
@@ -102,7 +102,7 @@ def no_collections() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures('no_collections')
-async def test_the_exception_of_a_broken_stream_is_not_kept() -> None:
+async def test_exception_of_a_broken_stream_is_released() -> None:
     """The frames of its traceback hold parts of the request and of the answer."""
     message = {'role': 'ROLE_USER', 'messageId': '1', 'parts': [{'text': 'Hi'}]}
     request = {'type': 'http.request', 'body': to_json({'message': message})}

@@ -53,7 +53,7 @@ async def ended(task: asyncio.Task[None]) -> BaseException | None:
     return None if task.cancelled() else task.exception()
 
 
-async def test_an_answer_that_is_counted_no_longer_can_be_forgotten_again() -> None:
+async def test_forgotten_answer_no_longer_counts_as_unsent() -> None:
     clients = readers()
     with clients.answer(40) as answer:
         clients.unsent.forget(answer)
@@ -63,7 +63,7 @@ async def test_an_answer_that_is_counted_no_longer_can_be_forgotten_again() -> N
 
 
 @pytest.mark.usefixtures('none_slow')
-async def test_an_answer_that_does_not_fit_beside_the_others_is_refused() -> None:
+async def test_answer_over_the_limit_is_refused_without_slow_readers() -> None:
     clients = readers()
     first = await hold(clients, 60)
     with clients.answer(40):
@@ -77,14 +77,14 @@ async def test_an_answer_that_does_not_fit_beside_the_others_is_refused() -> Non
     assert clients.unsent.bytes == 0
 
 
-async def test_an_answer_that_is_longer_than_the_limit_is_sent_if_there_is_no_other() -> None:
+async def test_answer_longer_than_the_limit_is_sent_if_alone() -> None:
     clients = readers()
     with clients.answer(1000):
         assert clients.unsent.bytes == 1000
 
 
 @pytest.mark.usefixtures('all_slow')
-async def test_no_more_readers_are_cut_than_make_room() -> None:
+async def test_no_more_slow_readers_are_cut_than_needed() -> None:
     clients = readers()
     tasks = [await hold(clients, 50) for _ in range(2)]
     with clients.answer(40):
@@ -97,7 +97,7 @@ async def test_no_more_readers_are_cut_than_make_room() -> None:
         assert isinstance(await ended(other), AnswerUnread)
 
 
-async def test_no_reader_is_cut_if_that_makes_too_little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_readers_are_not_cut_if_too_little_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     clients = readers()
     slow = await hold(clients, 30)
 
@@ -114,7 +114,7 @@ async def test_no_reader_is_cut_if_that_makes_too_little_room(monkeypatch: pytes
 
 
 @pytest.mark.usefixtures('all_slow')
-async def test_an_answer_that_is_sent_when_its_turn_to_be_cut_comes_is_not_cut() -> None:
+async def test_answer_sent_before_its_cut_is_not_cancelled() -> None:
     clients = readers()
     with clients.answer(60) as answer:
         clients.answer(60)
@@ -125,7 +125,7 @@ async def test_an_answer_that_is_sent_when_its_turn_to_be_cut_comes_is_not_cut()
 
 
 @pytest.mark.usefixtures('all_slow')
-async def test_whoever_cancels_a_request_that_is_cut_ends_it() -> None:
+async def test_cut_request_can_still_be_cancelled_from_outside() -> None:
     clients = readers()
     slow = await hold(clients, 60)
     with clients.answer(60):
@@ -135,7 +135,7 @@ async def test_whoever_cancels_a_request_that_is_cut_ends_it() -> None:
 
 
 @pytest.mark.usefixtures('all_slow')
-async def test_no_more_readers_are_cut_until_the_event_loop_has_ended_those_that_were() -> None:
+async def test_next_reader_is_cut_only_after_earlier_cuts_have_ended() -> None:
     clients = readers()
     slow = await hold(clients, 60)
     with clients.answer(50):
@@ -151,7 +151,7 @@ async def test_no_more_readers_are_cut_until_the_event_loop_has_ended_those_that
 
 
 @pytest.mark.usefixtures('all_slow')
-async def test_a_cut_answer_counts_with_the_size_that_it_has_until_its_end() -> None:
+async def test_cut_answer_counts_its_remaining_size_until_its_end() -> None:
     clients = readers()
     with clients.answer(60) as answer:
         clients.answer(60)
@@ -162,7 +162,7 @@ async def test_a_cut_answer_counts_with_the_size_that_it_has_until_its_end() -> 
 
 
 @pytest.mark.usefixtures('all_slow')
-async def test_the_memory_of_a_request_whose_loop_is_closed_is_not_waited_for() -> None:
+async def test_cut_answer_of_a_closed_event_loop_counts_no_memory() -> None:
     clients = readers()
 
     async def begin() -> unsent_answers.UnsentAnswer:
@@ -174,7 +174,7 @@ async def test_the_memory_of_a_request_whose_loop_is_closed_is_not_waited_for() 
         assert (cut.left, clients.unsent.bytes, clients.unsent.ending) == (10, 100, 0)
 
 
-async def test_a_reader_is_slow_that_takes_nothing_or_will_not_be_done_in_time(
+async def test_reader_counts_as_slow_if_stalled_or_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     begun = 1000.0
@@ -201,7 +201,7 @@ async def test_a_reader_is_slow_that_takes_nothing_or_will_not_be_done_in_time(
 
 
 @pytest.mark.parametrize('rest', [0, 11])
-async def test_pieces_are_sent_in_chunks_and_others_are_served_meanwhile(rest: int) -> None:
+async def test_chunked_answer_yields_to_concurrent_requests(rest: int) -> None:
     pieces = [b'a', b'b' * (CHUNK * 20 - 1), b'', b'c' * rest]
     clients, turns, bodies = readers(10**9), 0, list[bytes]()
 
@@ -251,7 +251,7 @@ def scope_of(receive: Callable[..., object], **fields: object) -> Scope:
 
 
 @pytest.mark.parametrize('version', ['1.1', '2'])
-async def test_only_a_connection_of_http_1_is_aborted(version: str) -> None:
+async def test_only_http_1_connections_are_aborted(version: str) -> None:
     transport = Transport()
     scope = scope_of(Cycle(transport).receive, http_version=version)
     await aborted_connections.abort(scope)
@@ -263,7 +263,7 @@ async def test_only_a_connection_of_http_1_is_aborted(version: str) -> None:
     assert transport.aborts.locked()
 
 
-async def test_nothing_is_asked_of_a_server_without_a_transport() -> None:
+async def test_abort_without_a_transport_does_nothing() -> None:
     async def receive() -> Message:
         raise AssertionError('nobody reads')
 

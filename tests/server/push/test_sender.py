@@ -35,7 +35,7 @@ LOCAL = fixed(Push, private_hosts=['127.0.0.1'], backoff=0.0001, timeout=LIMIT)
 SEAL = TargetCipher([])
 
 
-def test_pauses_grow_and_end_at_an_hour() -> None:
+def test_retry_pauses_grow_to_an_hour() -> None:
     pauses = [pause_after(failures, 1.0, 0.5) for failures in range(1, 9)]
     assert pauses == [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 3600.0, 3600.0]
     assert [pause_after(2, 1.0, chance) for chance in (0.0, 1.0)] == [2.0, 6.0]
@@ -74,7 +74,7 @@ async def told(hook: Webhook, count: int = 1) -> list[Any]:
     return [each.json['statusUpdate']['status']['state'] for each in await hook.got(count)]
 
 
-async def test_what_waits_when_a_sender_begins_is_sent() -> None:
+async def test_due_delivery_is_sent_when_the_sender_starts() -> None:
     backend = memory()
     async with webhook() as hook:
         await canceled(backend, hook)
@@ -82,14 +82,14 @@ async def test_what_waits_when_a_sender_begins_is_sent() -> None:
             assert await told(hook) == ['canceled']  # as FastA2A writes it
 
 
-async def test_what_is_stored_from_another_thread_is_sent() -> None:
+async def test_delivery_stored_by_another_thread_is_sent() -> None:
     backend = memory()
     async with webhook() as hook, sending(backend):
         await asyncio.to_thread(lambda: asyncio.run(canceled(backend, hook)))
         assert await told(hook) == ['canceled']
 
 
-async def test_a_sender_that_ends_sends_what_is_due_before() -> None:
+async def test_closing_sender_sends_due_deliveries() -> None:
     backend = memory()
     async with webhook() as hook:
         async with sending(backend):
@@ -97,7 +97,7 @@ async def test_a_sender_that_ends_sends_what_is_due_before() -> None:
         assert await told(hook) == ['canceled']
 
 
-async def test_a_sender_that_ends_hands_back_what_nobody_answers() -> None:
+async def test_closing_sender_releases_unanswered_deliveries() -> None:
     backend = memory()
     async with webhook(HANGS) as hook:
         async with sending(backend):
@@ -107,7 +107,7 @@ async def test_a_sender_that_ends_hands_back_what_nobody_answers() -> None:
         assert (delivery.id, delivery.failures) == (first.id, 0)
 
 
-async def test_a_sender_that_cannot_hand_back_what_nobody_answers_leaves_it_to_its_lease() -> None:
+async def test_unreleased_delivery_is_due_after_its_lease() -> None:
     clock = SetClock()
     backend = memory(clock)
     with told_to_loop() as told, told_in_log('failed inside the server') as logged:
@@ -121,7 +121,7 @@ async def test_a_sender_that_cannot_hand_back_what_nobody_answers_leaves_it_to_i
     assert delivery.failures == 0
 
 
-def test_a_sender_whose_loop_was_closed_is_in_nobodys_way() -> None:
+def test_closed_event_loop_does_not_block_deliveries() -> None:
     backend = memory()
 
     async def begin() -> None:
@@ -138,7 +138,7 @@ def test_a_sender_whose_loop_was_closed_is_in_nobodys_way() -> None:
     asyncio.run(go_on())
 
 
-async def test_one_that_has_as_many_under_way_as_it_may_takes_more_when_one_ends() -> None:
+async def test_full_sender_continues_when_a_delivery_ends() -> None:
     backend, answered = memory(), asyncio.Event()
     settings = fixed(Push, private_hosts=['127.0.0.1'], at_once=1, timeout=LIMIT)
     async with webhook(answered) as slow, webhook() as fast, sending(backend, settings):
@@ -149,7 +149,7 @@ async def test_one_that_has_as_many_under_way_as_it_may_takes_more_when_one_ends
         assert await told(fast) == ['canceled']
 
 
-async def test_webhooks_of_one_owner_that_hang_leave_room_for_those_of_others() -> None:
+async def test_hanging_webhooks_leave_room_for_another_owner() -> None:
     backend = memory()
     settings = fixed(Push, private_hosts=['127.0.0.1'], at_once=4, timeout=LIMIT)
     async with webhook(HANGS) as slow, webhook() as fast, sending(backend, settings):
@@ -202,7 +202,7 @@ class Breaking(Outbox):
 @pytest.mark.parametrize(
     ('method', 'text'), [('lease', 'The outbox of webhooks could not be read'), ('done', 'failed inside the server')]
 )
-async def test_one_that_loses_its_store_for_a_while_goes_on(method: str, text: str) -> None:
+async def test_sender_continues_after_the_store_was_unavailable(method: str, text: str) -> None:
     backend = memory()
     with told_in_log(text) as lost:
         async with webhook() as hook, sending(backend, outbox=Breaking(outbox_of(backend), method)):
@@ -212,7 +212,7 @@ async def test_one_that_loses_its_store_for_a_while_goes_on(method: str, text: s
     assert lost.is_set()
 
 
-async def test_what_cannot_be_decrypted_is_not_sent() -> None:
+async def test_undecryptable_webhook_is_dead_and_not_sent() -> None:
     backend = memory()
     settings = Push(private_hosts=['127.0.0.1'], tries=1)
     sealed = TargetCipher(['A' * 43 + '='])
@@ -230,7 +230,7 @@ async def test_what_cannot_be_decrypted_is_not_sent() -> None:
     assert (dead.error, hook.received) == ('no key of Push.keys decrypts the webhook', [])
 
 
-async def test_a_webhook_of_0_3_is_told_of_a_task_that_is_gone_by_then() -> None:
+async def test_webhook_of_0_3_is_notified_of_a_deleted_task() -> None:
     """It went while it was under way."""
     backend = memory()
     async with webhook() as hook:
@@ -293,7 +293,7 @@ class Looked(SqlOutbox):
         return leased
 
 
-async def test_a_process_whose_wall_clock_is_ahead_does_not_send_what_another_process_sends(another: Open) -> None:
+async def test_process_with_fast_clock_skips_leased_deliveries(another: Open) -> None:
     here, ahead = another(SetClock()), SetClock()
     there = another(ahead)
     ahead.wall = HOUR
@@ -307,7 +307,7 @@ async def test_a_process_whose_wall_clock_is_ahead_does_not_send_what_another_pr
         assert len(hook.received) == 1
 
 
-async def test_what_a_dead_process_was_sending_is_sent_although_the_wall_clock_is_set_back(another: Open) -> None:
+async def test_delivery_of_dead_process_is_sent_after_clock_went_back(another: Open) -> None:
     clock = SetClock()
     backend = another(clock)
     async with webhook() as hook:
@@ -318,7 +318,7 @@ async def test_what_a_dead_process_was_sending_is_sent_although_the_wall_clock_i
             await hook.got(1)
 
 
-async def test_a_pause_after_a_failure_ends_although_the_wall_clock_is_set_back(another: Open) -> None:
+async def test_retry_pause_ends_although_the_clock_went_back(another: Open) -> None:
     clock = SetClock()
     backend = another(clock)
     async with webhook() as hook:

@@ -57,7 +57,7 @@ class Names:
         return next(self._answers)
 
 
-async def test_what_is_sent_is_the_body_with_its_id_and_the_credentials() -> None:
+async def test_webhook_gets_body_id_and_credentials() -> None:
     async with webhook(204) as hook:
         await post(LOCAL, hook.url, token='token', scheme='Basic', credentials='dTpw')
         [sent] = hook.received
@@ -73,20 +73,20 @@ async def test_what_is_sent_is_the_body_with_its_id_and_the_credentials() -> Non
 
 
 @pytest.mark.parametrize('fields', [{}, {'scheme': 'Bearer'}, {'credentials': 'x'}])
-async def test_without_credentials_none_are_sent(fields: dict[str, str]) -> None:
+async def test_webhook_without_credentials_gets_no_auth_headers(fields: dict[str, str]) -> None:
     async with webhook() as hook:
         await post(LOCAL, hook.url, **fields)
         assert not {'authorization', 'x-a2a-notification-token'} & hook.received[0].headers.keys()
 
 
 @pytest.mark.parametrize('status', [199, 302, 400, 404, 410, 500, 503])
-async def test_every_answer_but_success_is_a_failure(status: int) -> None:
+async def test_every_status_but_2xx_is_a_failure(status: int) -> None:
     async with webhook(b'HTTP/1.1 %d Answer\r\nContent-Length: 0\r\n\r\n' % status) as hook:
         said = await refused(LOCAL, hook.url)
     assert said.startswith('no connection') if status < 200 else said == f'HTTP {status}'
 
 
-async def test_a_redirect_is_not_followed() -> None:
+async def test_redirect_is_not_followed() -> None:
     async with webhook() as other:
         answer = b'HTTP/1.1 307 Elsewhere\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n' % other.url.encode()
         async with webhook(answer) as hook:
@@ -94,23 +94,23 @@ async def test_a_redirect_is_not_followed() -> None:
         assert other.received == []
 
 
-async def test_a_webhook_that_does_not_answer_in_time_has_failed() -> None:
+async def test_unanswered_webhook_times_out() -> None:
     async with webhook(HANGS) as hook:
         assert await refused(fixed(Push, private_hosts=['127.0.0.1'], timeout=0.1), hook.url) == 'no answer in time'
 
 
-async def test_the_body_of_an_answer_is_not_waited_for() -> None:
+async def test_response_body_is_not_awaited() -> None:
     async with webhook(b'HTTP/1.1 200 Fine\r\nContent-Length: 1000000000\r\n\r\nand so on') as hook:
         await post(LOCAL, hook.url)
 
 
-async def test_where_nobody_listens_there_is_no_connection() -> None:
+async def test_closed_port_is_a_connection_failure() -> None:
     with reserved_port() as reserved:
         url = url_at(port_of(reserved))
         assert await refused(LOCAL, url) == 'no connection (ConnectError)'
 
 
-async def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_environment_proxy_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async with webhook() as proxy, webhook() as hook:
         for name in ('http_proxy', 'HTTP_PROXY', 'ALL_PROXY'):
             monkeypatch.setenv(name, f'http://127.0.0.1:{proxy.port}')
@@ -118,7 +118,7 @@ async def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPat
         assert (len(proxy.received), len(hook.received)) == (0, 1)
 
 
-async def test_a_name_that_is_private_later_is_not_called_then() -> None:
+async def test_host_address_is_checked_at_every_call() -> None:
     """Whatever it led to when it was registered: what counts are all addresses that it has at each call."""
     names = Names(['192.0.2.1'], ['127.0.0.1'], ['93.184.216.34', '127.0.0.1'])
     async with webhook() as hook:
@@ -128,7 +128,7 @@ async def test_a_name_that_is_private_later_is_not_called_then() -> None:
     assert names.asked == [('rebound.example.com', hook.port)] * 3
 
 
-async def test_a_name_is_resolved_once_and_the_address_that_was_checked_is_called() -> None:
+async def test_webhook_call_uses_the_checked_address() -> None:
     names = Names(['127.0.0.1'])
     async with webhook() as hook:
         settings = fixed(Push, resolve=names, private_hosts=['hooks.internal'])
@@ -137,18 +137,18 @@ async def test_a_name_is_resolved_once_and_the_address_that_was_checked_is_calle
     assert names.asked == [('hooks.internal', hook.port)]
 
 
-async def test_a_name_without_addresses_is_not_called() -> None:
+async def test_host_without_addresses_is_refused() -> None:
     assert await refused(fixed(Push, resolve=Names([])), 'https://example.com/') == 'refused: the host has no address'
 
 
-async def test_the_system_resolves_names_unless_told_otherwise() -> None:
+async def test_system_resolver_is_the_default() -> None:
     async with webhook() as hook:
         await post(Push(private_hosts=['localhost']), f'http://localhost:{hook.port}/')
         assert hook.received[0].headers['host'] == f'localhost:{hook.port}'
     assert await refused(Push(), 'https://no-such-host.invalid/') == 'no address (gaierror)'
 
 
-async def test_a_name_that_takes_long_to_look_up_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_dns_lookup_does_not_occupy_the_default_executor(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, answers = threading.Event(), threading.Event()
 
     def getaddrinfo(*_: object, **__: object) -> NoReturn:
@@ -165,7 +165,7 @@ async def test_a_name_that_takes_long_to_look_up_holds_up_nobody_else(monkeypatc
         assert await said == 'no address (gaierror)'
 
 
-async def test_a_name_that_is_still_looked_up_when_its_delivery_has_ended_holds_up_no_other(
+async def test_abandoned_dns_lookup_does_not_block_deliveries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked, answers = threading.Event(), threading.Event()
@@ -191,19 +191,19 @@ async def test_a_name_that_is_still_looked_up_when_its_delivery_has_ended_holds_
 
 
 @pytest.mark.parametrize('error', [ValueError('secret'), LookupError('secret'), TimeoutError('secret')])
-async def test_whatever_looking_up_a_name_raises_is_a_failure(error: Exception) -> None:
+async def test_resolver_exception_is_a_delivery_failure(error: Exception) -> None:
     async def resolve(host: str, port: int) -> list[str]:
         raise error
 
     assert await refused(fixed(Push, resolve=resolve), 'https://example.com/') == f'no address ({type(error).__name__})'
 
 
-async def test_what_is_no_address_is_not_called() -> None:
+async def test_invalid_resolved_address_is_not_called() -> None:
     settings = fixed(Push, resolve=Names(['no address:']), private_hosts=['hooks.internal'])
     assert await refused(settings, 'http://hooks.internal/') == 'no connection (InvalidURL)'
 
 
-async def test_a_certificate_has_to_be_of_the_name_and_not_of_the_address(tmp_path: Path) -> None:
+async def test_untrusted_certificate_for_the_host_name_is_refused(tmp_path: Path) -> None:
     wanted: list[str | None] = []
     context = certified(tmp_path, 'hooks.internal')
 

@@ -38,13 +38,13 @@ def test_public_addresses_are_public(address: str) -> None:
 
 
 @each_case('address', [*PRIVATE, 'localhost', '', '1.2.3'])
-def test_nothing_else_is(address: str) -> None:
+def test_private_or_invalid_addresses_are_not_public(address: str) -> None:
     assert not is_public(address)
 
 
 @given(st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6)))
 @example(ipaddress.ip_address('2606:4700:4700::1111'))
-def test_what_pydantic_ai_downloads_nothing_from_is_not_called_either(
+def test_addresses_blocked_by_pydantic_ai_are_not_public(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
     if is_private_ip(str(address)) or is_cloud_metadata_ip(str(address)):
@@ -54,25 +54,25 @@ def test_what_pydantic_ai_downloads_nothing_from_is_not_called_either(
 @pytest.mark.parametrize(
     'url', ['https://example.com', 'https://hooks_1.example.com.:65535/a@b?c=d@e#f', 'https://bücher.de/%20%0a']
 )
-def test_names_are_taken_without_resolving_them(url: str) -> None:
+def test_url_with_host_name_is_accepted_without_resolving(url: str) -> None:
     assert AddressPolicy(()).check_url(url) == httpx2.URL(url).copy_with(fragment=None)
 
 
 @pytest.mark.parametrize('address', PUBLIC)
-def test_public_addresses_are_taken(address: str) -> None:
+def test_public_address_in_url_is_accepted(address: str) -> None:
     host = f'[{address}]' if ':' in address else address
     AddressPolicy(()).check_url(f'https://{host}/hook')
 
 
 @each_case('address', [address for address in PRIVATE if '%' not in address])
-def test_private_addresses_are_refused_at_once(address: str) -> None:
+def test_private_address_in_url_is_refused(address: str) -> None:
     host = f'[{address}]' if ':' in address else address
     with pytest.raises(AddressRefused, match='must not name an address that is not public'):
         AddressPolicy(()).check_url(f'https://{host}/hook')
 
 
 @pytest.mark.parametrize('host', ['127.1', '2130706433', '0x7f000001', '127.0.0.1.', '10.1', '0'])
-def test_addresses_are_read_as_the_system_reads_them(host: str) -> None:
+def test_unusual_spellings_of_private_addresses_are_refused(host: str) -> None:
     with pytest.raises(AddressRefused, match='must not name an address that is not public'):
         AddressPolicy(()).check_url(f'https://{host}/hook')
 
@@ -123,7 +123,7 @@ def test_addresses_are_read_as_the_system_reads_them(host: str) -> None:
         (f'https://{"a" * 64}.example.com/', 'whose name can be looked up'),
     ],
 )
-def test_what_is_wrong_with_a_url_is_said(url: str, why: str) -> None:
+def test_invalid_url_is_refused_with_a_reason(url: str, why: str) -> None:
     with pytest.raises(AddressRefused, match=why):
         AddressPolicy(()).check_url(url)
 
@@ -135,19 +135,19 @@ def test_what_is_wrong_with_a_url_is_said(url: str, why: str) -> None:
         'http://[::1]:8080/',
     ],
 )
-def test_named_hosts_may_be_private_and_without_tls(url: str) -> None:
+def test_private_hosts_may_be_private_and_without_tls(url: str) -> None:
     guard = AddressPolicy(['hooks.internal', 'localhost', '127.0.0.1', '::1'])
     guard.check_addresses(guard.check_url(url), ['10.0.0.1'])
 
 
 @pytest.mark.parametrize('addresses', [['10.0.0.1'], ['93.184.216.34', '::1'], ['93.184.216.34', '127.0.0.1']])
-def test_a_host_is_refused_for_any_private_address(addresses: list[str]) -> None:
+def test_host_with_any_private_address_is_refused(addresses: list[str]) -> None:
     guard = AddressPolicy(['hooks.internal'])
     with pytest.raises(AddressRefused, match='has an address that is not public'):
         guard.check_addresses(guard.check_url('https://not.hooks.internal.example.com/'), addresses)
 
 
-def test_one_name_or_key_is_no_list() -> None:
+def test_string_instead_of_list_is_rejected() -> None:
     with pytest.raises(TypeError, match=r'Push\(\): private_hosts takes a list or a set of strings'):
         Push(private_hosts='hooks.internal')
     with pytest.raises(TypeError, match=r'Push\(\): keys takes a list of strings'):
@@ -160,44 +160,44 @@ OLD, NEW = (Fernet.generate_key().decode() for _ in range(2))
 
 @pytest.mark.parametrize('keys', [[], [OLD], [NEW, OLD]])
 @pytest.mark.parametrize('target', [TARGET, PushTarget(id='d', url='https://example.com/')])
-def test_what_is_written_is_read(keys: list[str], target: PushTarget) -> None:
+def test_stored_target_is_read_back(keys: list[str], target: PushTarget) -> None:
     cipher = TargetCipher(keys)
     assert cipher.load(cipher.dump(target)) == target
 
 
-def test_with_a_key_nothing_of_it_can_be_seen() -> None:
+def test_encrypted_target_contains_no_plain_text() -> None:
     sealed = TargetCipher([NEW]).dump(TARGET)
     assert not [word for word in (b'example', b'token', b'Bearer', b'credentials') if word in sealed]
 
 
-def test_keys_are_rotated() -> None:
+def test_target_keys_can_be_rotated() -> None:
     before, with_both, after = TargetCipher([OLD]), TargetCipher([NEW, OLD]), TargetCipher([NEW])
     assert with_both.load(before.dump(TARGET)) == TARGET
     assert after.load(with_both.dump(TARGET)) == TARGET
 
 
-def test_what_was_stored_before_there_were_keys_is_read() -> None:
+def test_unencrypted_target_is_readable_after_keys_are_added() -> None:
     assert TargetCipher([NEW]).load(TargetCipher([]).dump(TARGET)) == TARGET
 
 
 @pytest.mark.parametrize('keys', [[], [NEW]])
-def test_what_was_encrypted_with_a_key_that_is_gone_cannot_be_read(keys: list[str]) -> None:
+def test_target_encrypted_with_a_removed_key_is_unreadable(keys: list[str]) -> None:
     with pytest.raises(TargetUnreadable, match=r'no key of Push\.keys decrypts the webhook'):
         TargetCipher(keys).load(TargetCipher([OLD]).dump(TARGET))
 
 
-def test_what_is_no_key_is_refused_without_being_told() -> None:
+def test_invalid_key_is_rejected_without_being_shown() -> None:
     with pytest.raises(
         ValueError, match=r'^Push\.keys must be keys of cryptography\.fernet\.Fernet\.generate_key\(\)\.$'
     ):
         TargetCipher(['password'])
 
 
-def test_no_secret_is_in_what_is_printed_of_a_target() -> None:
+def test_target_repr_hides_secrets() -> None:
     assert repr(TARGET) == "PushTarget(id='c', scheme='Bearer')"
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_push_extra_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, 'cryptography.fernet', None)
     with pytest.raises(ImportError, match=r"pip install 'pydantic-ai-a2a\[push\]'"):
         TargetCipher([NEW])

@@ -59,7 +59,7 @@ def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures('no_time')
-async def test_leases_are_renewed_while_the_loop_is_blocked_and_the_loop_is_called_when_it_is_not() -> None:
+async def test_leases_are_renewed_while_event_loop_is_briefly_blocked() -> None:
     renewals = Renewals()
     called: asyncio.Future[threading.Thread] = asyncio.get_running_loop().create_future()
     renewals.callbacks = [lambda: called.done() or called.set_result(threading.current_thread())]
@@ -72,7 +72,7 @@ async def test_leases_are_renewed_while_the_loop_is_blocked_and_the_loop_is_call
 
 
 @pytest.mark.usefixtures('no_time')
-async def test_a_renewal_that_fails_is_logged_and_the_next_one_comes(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_renewal_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     renewals = Renewals()
     renewals.error = OSError('the database is away')
     heartbeat = Heartbeat(renewals, 20 * LEASE)
@@ -82,7 +82,7 @@ async def test_a_renewal_that_fails_is_logged_and_the_next_one_comes(caplog: pyt
     assert 'the database is away' in caplog.text
 
 
-async def test_nothing_is_renewed_for_a_loop_that_is_stuck_until_it_answers() -> None:
+async def test_renewals_stop_if_event_loop_is_blocked_too_long() -> None:
     renewals = Renewals()
     heartbeat = Heartbeat(renewals, 20 * LEASE)
     with told_in_log('has been blocked') as told:
@@ -98,7 +98,7 @@ async def test_nothing_is_renewed_for_a_loop_that_is_stuck_until_it_answers() ->
     heartbeat.stop()
 
 
-async def test_a_renewal_that_is_held_up_does_not_keep_the_next_one_from_coming() -> None:
+async def test_hanging_renewal_does_not_delay_the_next_renewal() -> None:
     renewals = Renewals()
     held = threading.Event()
 
@@ -114,7 +114,7 @@ async def test_a_renewal_that_is_held_up_does_not_keep_the_next_one_from_coming(
     stop(heartbeat)
 
 
-async def test_of_renewals_that_are_held_up_only_so_many_are_under_way() -> None:
+async def test_at_most_four_hanging_renewals_run_at_once() -> None:
     begun, under_way, most = 0, 0, 0
     four, fifth, gate = threading.Event(), threading.Event(), asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []
@@ -138,7 +138,7 @@ async def test_of_renewals_that_are_held_up_only_so_many_are_under_way() -> None
     assert most == 4
 
 
-async def test_a_renewal_that_takes_for_ever_does_not_hold_up_the_end() -> None:
+async def test_hanging_renewal_does_not_delay_stopping() -> None:
     began = threading.Event()
 
     async def renew() -> Sequence[Callable[[], object]]:
@@ -150,7 +150,7 @@ async def test_a_renewal_that_takes_for_ever_does_not_hold_up_the_end() -> None:
     stop(heartbeat)
 
 
-def test_the_thread_ends_when_its_loop_has_been_closed() -> None:
+def test_heartbeat_thread_ends_with_its_closed_event_loop() -> None:
     async def begin() -> None:
         Heartbeat(Renewals(), LEASE)
 

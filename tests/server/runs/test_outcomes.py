@@ -25,11 +25,11 @@ from pydantic_ai_a2a.server.runs.outcomes import Outcome, outcome_of
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else value.name,
 )
-async def test_an_exception_has_one_outcome(error: BaseException, outcome: Outcome) -> None:
+async def test_exception_of_a_run_decides_its_outcome(error: BaseException, outcome: Outcome) -> None:
     assert outcome_of(error, asyncio.current_task()) is outcome
 
 
-async def test_a_cancellation_of_the_runs_own_task_stops_the_run() -> None:
+async def test_run_stops_when_its_asyncio_task_is_cancelled() -> None:
     async def run() -> Outcome:
         try:
             await asyncio.Event().wait()
@@ -43,5 +43,5 @@ async def test_a_cancellation_of_the_runs_own_task_stops_the_run() -> None:
     assert await running is Outcome.STOPPED
 
 
-def test_a_coroutine_that_is_closed_writes_nothing() -> None:
+def test_closed_run_coroutine_exits_without_writing() -> None:
     assert outcome_of(GeneratorExit(), None) is Outcome.EXIT

@@ -95,7 +95,7 @@ async def write_on(recorder: Recorder) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_run_waits_for_the_store_of_its_first_piece(backend: MemoryBackend) -> None:
+async def test_first_text_chunk_is_stored_before_the_run_continues(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     recorder = await recording(backend, queue)
     writing = asyncio.ensure_future(recorder.write(delta(0)))
@@ -106,7 +106,7 @@ async def test_a_run_waits_for_the_store_of_its_first_piece(backend: MemoryBacke
     assert queue.stored == [1]
 
 
-async def test_pieces_that_come_while_others_are_stored_go_together(backend: MemoryBackend) -> None:
+async def test_text_chunks_written_during_a_store_call_are_batched(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     recorder = await begun(backend, queue)
     for n in range(2, 6):
@@ -117,7 +117,7 @@ async def test_pieces_that_come_while_others_are_stored_go_together(backend: Mem
     assert await numbers(backend) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-async def test_a_writer_that_is_too_fast_waits_for_the_store(backend: MemoryBackend) -> None:
+async def test_fast_writer_waits_for_the_store(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     recorder = await begun(backend, queue)
     for n in range(2, 11):
@@ -130,7 +130,7 @@ async def test_a_writer_that_is_too_fast_waits_for_the_store(backend: MemoryBack
     assert queue.stored == [1, 1, 10]
 
 
-async def test_pieces_become_one_but_for_those_that_are_being_stored(backend: MemoryBackend) -> None:
+async def test_unstored_text_chunks_merge_within_the_interval(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     recorder = await begun(backend, queue, results=Results(interval=0.001))
     for n in range(2, 10):
@@ -145,7 +145,7 @@ async def test_pieces_become_one_but_for_those_that_are_being_stored(backend: Me
     assert texts == ['0 ', '1 ', '2 3 4 5 6 7 8 9 ']
 
 
-async def test_what_is_not_stored_when_a_run_ends_is_stored_with_its_end(backend: MemoryBackend) -> None:
+async def test_unstored_text_is_stored_with_the_run_end(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     recorder = await begun(backend, queue)
     await recorder.write(delta(2))
@@ -157,7 +157,7 @@ async def test_what_is_not_stored_when_a_run_ends_is_stored_with_its_end(backend
     assert await numbers(backend) == [1, 2, 3, 4, 5, 6]  # working, three pieces, the mark of the last one, completed
 
 
-async def test_a_run_that_is_cancelled_while_something_is_stored_knows_what_was(backend: MemoryBackend) -> None:
+async def test_run_cancelled_during_a_store_call_continues_event_numbers(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     recorder = await recording(backend, queue)
     writing = asyncio.ensure_future(recorder.write(Note('a note')))
@@ -172,7 +172,7 @@ async def test_a_run_that_is_cancelled_while_something_is_stored_knows_what_was(
     assert (await state_of(backend, 't'), await numbers(backend)) == ('canceled', [1, 2, 3])
 
 
-async def test_who_writes_after_something_could_not_be_stored_is_told(backend: MemoryBackend) -> None:
+async def test_write_after_a_failed_store_call_raises(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     recorder = await begun(backend, queue)
     queue.fails = 1
@@ -185,7 +185,7 @@ async def test_who_writes_after_something_could_not_be_stored_is_told(backend: M
     assert got == list(range(1, len(got) + 1))
 
 
-async def test_an_error_that_a_cancelled_run_no_longer_waits_for_is_told_to_who_writes_next(
+async def test_error_of_a_cancelled_write_is_raised_by_a_later_write(
     backend: MemoryBackend,
 ) -> None:
     queue = Slow(backend)
@@ -203,14 +203,14 @@ async def test_an_error_that_a_cancelled_run_no_longer_waits_for_is_told_to_who_
     assert queue.stored == [1]
 
 
-async def test_a_run_that_fails_before_it_says_anything_stores_its_end_alone(backend: MemoryBackend) -> None:
+async def test_run_failing_before_output_stores_only_its_end(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     recorder = await recording(backend, queue)
     await recorder.fail(Failure('internal', 'It failed.'), 'id')
     assert (queue.stored, await numbers(backend)) == ([], [1, 2])
 
 
-async def test_a_run_whose_task_was_taken_over_is_told_so(backend: MemoryBackend) -> None:
+async def test_write_after_task_takeover_fails_with_lost_lease(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     queue.gate.set()
     recorder = await recording(backend, queue)
@@ -227,7 +227,7 @@ STEP = Checkpoint(run='t.1', messages=turn('hi', 'step'), usage=RunUsage(request
 
 @pytest.mark.parametrize('flush_delay', [0.0, 0.001])
 @pytest.mark.parametrize(('note', 'last'), [(Note('a note'), 3), (None, 2)])
-async def test_a_step_is_stored_with_what_is_said_of_it_and_after_what_was_said_before(
+async def test_checkpoint_is_stored_with_its_note_after_earlier_text(
     backend: MemoryBackend, flush_delay: float, note: Note | None, last: int
 ) -> None:
     await submit(backend, message(new='t'))
@@ -264,7 +264,7 @@ class Broken(WrappedQueue):
     ('error', 'told'),
     [(LeaseLost(), LeaseLost), (StoreUnavailable(), StoreUnavailable), (StorageError(), StoreFailed)],
 )
-async def test_what_a_store_says_in_its_own_words_stays_and_all_else_is_that_it_failed(
+async def test_unexpected_store_error_becomes_store_failed(
     error: Exception, told: type[Exception], flush_delay: float, backend: MemoryBackend
 ) -> None:
     await submit(backend, message(new='t'))

@@ -43,7 +43,7 @@ async def later(delay: float) -> None:
         await called.wait()
 
 
-async def test_without_a_delay_the_server_is_told_at_once() -> None:
+async def test_signal_without_drain_delay_reaches_the_server_at_once() -> None:
     log = Log()
     log.shutdown('app', 0.0).before(log.server)(TERM, None)
     assert log == ['app leaves', 'server gets SIGTERM']
@@ -51,7 +51,7 @@ async def test_without_a_delay_the_server_is_told_at_once() -> None:
     assert log == ['app leaves', 'server gets SIGTERM', 'app drains']
 
 
-async def test_a_second_signal_of_either_kind_ends_the_drain() -> None:
+async def test_second_signal_ends_the_drain() -> None:
     log = Log()
     handler = log.shutdown('app', 0.0).before(log.server)
     handler(INT, None)
@@ -60,7 +60,7 @@ async def test_a_second_signal_of_either_kind_ends_the_drain() -> None:
     assert log == ['app leaves', 'server gets SIGINT', 'server gets SIGTERM', 'app drains', 'app stops']
 
 
-async def test_with_a_delay_the_app_is_announced_first_and_drains_then() -> None:
+async def test_drain_delay_postpones_the_signal_to_the_server() -> None:
     log = Log()
     log.shutdown('app', 0.01).before(log.server)(TERM, None)
     assert log == ['app leaves']
@@ -70,7 +70,7 @@ async def test_with_a_delay_the_app_is_announced_first_and_drains_then() -> None
     assert log == ['app leaves', 'server gets SIGTERM', 'app drains']
 
 
-async def test_a_second_signal_of_either_kind_does_not_wait_for_the_delay() -> None:
+async def test_second_signal_skips_the_drain_delay() -> None:
     log = Log()
     shutdown = log.shutdown('app', 0.01)
     shutdown.before(log.server)(TERM, None)
@@ -80,7 +80,7 @@ async def test_a_second_signal_of_either_kind_does_not_wait_for_the_delay() -> N
     assert log == ['app leaves', 'server gets SIGINT', 'app drains']
 
 
-async def test_apps_of_one_process_are_announced_together_and_wait_for_the_longest_delay() -> None:
+async def test_apps_in_a_process_share_the_longest_drain_delay() -> None:
     log = Log()
     inner = log.shutdown('inner', 0.01).before(log.server)
     log.shutdown('outer', 0.0).before(inner)(TERM, None)
@@ -91,7 +91,7 @@ async def test_apps_of_one_process_are_announced_together_and_wait_for_the_longe
     assert log == ['inner leaves', 'outer leaves', 'server gets SIGTERM', 'outer drains', 'inner drains']
 
 
-def test_an_app_whose_loop_has_ended_only_passes_the_signal_on() -> None:
+def test_app_without_running_event_loop_forwards_the_signal() -> None:
     async def depart() -> tuple[Shutdown, Log]:
         log = Log()
         return log.shutdown('app', 60.0), log

@@ -25,7 +25,7 @@ def writing(done: list[str], name: str, *errors: BaseException) -> StoreWrite:
     return attempt
 
 
-async def test_what_comes_to_be_owed_while_something_is_written_is_owed_still() -> None:
+async def test_write_added_while_settling_stays_pending() -> None:
     pending_writes, begun, go_on, done = PendingWrites(), asyncio.Event(), asyncio.Event(), list[str]()
 
     async def slow() -> None:
@@ -46,7 +46,7 @@ async def test_what_comes_to_be_owed_while_something_is_written_is_owed_still() 
     assert (done, pending_writes.tasks()) == (['first', 'second'], [])
 
 
-async def test_two_calls_at_once_write_each_thing_once() -> None:
+async def test_concurrent_settling_stores_each_write_once() -> None:
     pending_writes, done = PendingWrites(), list[str]()
 
     async def slow(name: str) -> None:
@@ -60,7 +60,7 @@ async def test_two_calls_at_once_write_each_thing_once() -> None:
     assert (done, pending_writes.tasks()) == (['first', 'second', 'third'], [])
 
 
-async def test_what_fails_is_owed_still_and_the_others_are_written(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_write_stays_pending_and_later_writes_are_stored(caplog: pytest.LogCaptureFixture) -> None:
     pending_writes, done = PendingWrites(), list[str]()
     pending_writes.add('bad', writing(done, 'bad', OSError('the disk is full')))
     pending_writes.add('good', writing(done, 'good'))
@@ -71,7 +71,7 @@ async def test_what_fails_is_owed_still_and_the_others_are_written(caplog: pytes
     ]
 
 
-async def test_the_rest_is_not_tried_while_the_store_is_away() -> None:
+async def test_settling_stops_while_the_store_is_unavailable() -> None:
     pending_writes, done = PendingWrites(), list[str]()
     pending_writes.add('first', writing(done, 'first', StoreUnavailable()))
     pending_writes.add('second', writing(done, 'second'))
@@ -80,7 +80,7 @@ async def test_the_rest_is_not_tried_while_the_store_is_away() -> None:
     assert (done, sorted(pending_writes.tasks())) == ([], ['first', 'second'])
 
 
-async def test_a_cancellation_while_something_is_written_loses_nothing() -> None:
+async def test_cancelled_write_stays_pending() -> None:
     pending_writes, begun = PendingWrites(), asyncio.Event()
 
     async def hang() -> None:
@@ -97,9 +97,7 @@ async def test_a_cancellation_while_something_is_written_loses_nothing() -> None
 
 
 @pytest.mark.parametrize('away', [True, False], ids=['away', 'silent'])
-async def test_the_last_attempt_is_bounded_and_says_which_tasks_have_to_wait(
-    away: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_final_settling_is_bounded_and_logs_unstored_tasks(away: bool, caplog: pytest.LogCaptureFixture) -> None:
     pending_writes = PendingWrites()
     pending_writes.add('task', writing([], 'task', StoreUnavailable()) if away else asyncio.Event().wait)
     async with asyncio.timeout(LIMIT):
@@ -127,12 +125,12 @@ class Store:
         return self.calls
 
 
-async def test_a_call_is_repeated_until_the_store_is_available() -> None:
+async def test_store_call_is_retried_until_the_store_is_available() -> None:
     store = Store(*[StoreUnavailable()] * 6)
     assert await StoreRetries().of('t')(store.call) == 7
 
 
-async def test_a_transaction_that_takes_too_long_is_repeated_a_few_times_only() -> None:
+async def test_store_call_fails_after_five_statement_timeouts() -> None:
     store = Store(*[StoreUnavailable('statement timeout', busy=True)] * 100)
     with pytest.raises(StoreFailed) as failed:
         await StoreRetries().of('t')(store.call)
@@ -140,7 +138,7 @@ async def test_a_transaction_that_takes_too_long_is_repeated_a_few_times_only() 
     assert isinstance(failed.value.__cause__, StoreUnavailable)
 
 
-async def test_after_the_end_each_call_is_tried_once() -> None:
+async def test_store_call_is_not_retried_after_retries_have_ended() -> None:
     store = Store(StoreUnavailable())
     with pytest.raises(StoreUnavailable):
         await StoreRetries.once().of('t')(store.call)
@@ -148,14 +146,14 @@ async def test_after_the_end_each_call_is_tried_once() -> None:
 
 
 @pytest.mark.parametrize(('error', 'raised'), [(LeaseLost(), LeaseLost), (OSError(), StoreFailed)])
-async def test_any_other_error_is_raised_at_once(error: Exception, raised: type[Exception]) -> None:
+async def test_lost_lease_and_unexpected_errors_are_not_retried(error: Exception, raised: type[Exception]) -> None:
     store = Store(error)
     with pytest.raises(raised):
         await StoreRetries().of('t')(store.call)
     assert store.calls == 1
 
 
-async def test_claims_are_paused_for_a_third_of_a_lease_after_an_outage_that_may_have_ended_leases(
+async def test_claims_pause_after_an_outage_with_possibly_expired_leases(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loop = asyncio.get_running_loop()

@@ -70,7 +70,7 @@ def send(text: str, tenant: str = 'acme') -> SendParams:
     return SendParams(message=message, tenant=tenant)
 
 
-async def test_a_send_is_answered_with_the_task_of_its_caller_in_its_tenant() -> None:
+async def test_send_creates_a_task_of_its_caller_and_tenant() -> None:
     async with running() as app:
         with closing(dispatch_of(app, ANN)) as dispatch:
             task = await ask(dispatch, 'SendMessage', send('hello'))
@@ -80,7 +80,7 @@ async def test_a_send_is_answered_with_the_task_of_its_caller_in_its_tenant() ->
         assert listed['id'] == task.header.id
 
 
-async def test_a_stream_has_a_snapshot_and_the_events_after_it_and_then_frees_its_place() -> None:
+async def test_stream_has_snapshot_and_events_and_frees_its_quota() -> None:
     async with running() as app:
         for text in ('first', 'second'):  # of the one stream that a caller may have
             with closing(dispatch_of(app, ANN)) as dispatch:
@@ -97,7 +97,7 @@ async def test_a_stream_has_a_snapshot_and_the_events_after_it_and_then_frees_it
         assert len(await app.list_tasks(caller=Caller(id='ann', tenant='acme'))) == 2
 
 
-async def test_a_caller_in_this_process_needs_no_credentials() -> None:
+async def test_in_process_caller_needs_no_credentials() -> None:
     async with running() as app:
         ann = Caller(id='ann', scopes=frozenset({'write'}))
         with closing(Dispatch(app.dispatcher, RequestInfo(correlation_id='two'), ann)) as dispatch:
@@ -115,7 +115,9 @@ async def test_a_caller_in_this_process_needs_no_credentials() -> None:
     ],
     ids=['credentials', 'scope', 'tenant', 'task'],
 )
-async def test_a_refusal_is_a_typed_error(token: str, name: str, params: Any, error: type[A2AError]) -> None:
+async def test_refused_operation_raises_a_typed_error(
+    token: str, name: str, params: Any, error: type[A2AError]
+) -> None:
     async with running() as app:
         with closing(dispatch_of(app, token)) as dispatch:
             with pytest.raises(error) as refusal:
@@ -124,7 +126,7 @@ async def test_a_refusal_is_a_typed_error(token: str, name: str, params: Any, er
         assert await app.list_tasks() == []
 
 
-async def test_a_request_too_many_is_refused() -> None:
+async def test_request_over_the_rate_limit_is_refused() -> None:
     async with running() as app:
         for error in (TaskNotFoundError, QuotaExceededError):
             with closing(dispatch_of(app, ANN)) as dispatch, pytest.raises(error):

@@ -14,7 +14,7 @@ async def write() -> None:
     """A store that takes what it is given."""
 
 
-async def test_who_asks_while_another_caller_probes_is_told_what_was_known_before() -> None:
+async def test_concurrent_check_uses_last_known_availability() -> None:
     availability, probing, answers = Availability('store'), asyncio.Event(), asyncio.Event()
 
     async def slow() -> None:
@@ -28,7 +28,7 @@ async def test_who_asks_while_another_caller_probes_is_told_what_was_known_befor
     await probe
 
 
-async def test_after_a_probe_without_an_answer_the_store_is_taken_to_be_unavailable() -> None:
+async def test_canceled_probe_marks_store_unavailable() -> None:
     availability, probing = Availability('store'), asyncio.Event()
 
     async def hanging() -> None:

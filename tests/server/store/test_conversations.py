@@ -48,7 +48,7 @@ def usage(**beyond: Any) -> RunUsage:
         ),
     ],
 )
-async def test_a_record_is_read_as_it_was_written(fields: dict[str, Any]) -> None:
+async def test_conversation_record_is_read_as_written(fields: dict[str, Any]) -> None:
     backend = MemoryBackend('agent', reader_lag=1)
     store = backend.conversations('/')
     record = ConversationRecord(conversation_id='c', head_id=None, scope='s', **fields)
@@ -59,7 +59,7 @@ async def test_a_record_is_read_as_it_was_written(fields: dict[str, Any]) -> Non
     backend.close()
 
 
-async def test_messages_are_read_as_pydantic_ai_would_have_written_them() -> None:
+async def test_messages_are_read_like_pydantic_ai_json() -> None:
     file = BinaryContent(b'\x00\xff', media_type='image/png')
     messages: list[ModelMessage] = [
         ModelRequest(parts=[SystemPromptPart('Be kind.'), UserPromptPart(['hi', file])], instructions='Be brief.'),
@@ -80,7 +80,7 @@ async def test_messages_are_read_as_pydantic_ai_would_have_written_them() -> Non
     backend.close()
 
 
-def test_a_model_reads_the_same_text_for_bytes_of_a_tool_before_and_after_the_store() -> None:
+def test_tool_bytes_have_same_text_after_storage() -> None:
     result = ToolReturnPart('read', content=b'\xff\x00', tool_call_id='c1')
     [message] = load_message_rows([dump_message(ModelRequest(parts=[result]))])
     [stored] = message.parts

@@ -37,7 +37,7 @@ async def read_nothing(task_id: str, after: int, limit: int) -> list[TaskEvent]:
 
 
 @pytest.mark.parametrize('late', [1, None], ids=['event', 'deletion'])
-async def test_a_reader_of_a_deleted_task_is_dropped_also_if_an_older_hint_comes_after_the_deletion(
+async def test_subscriber_of_deleted_task_is_dropped_despite_late_hint(
     late: int | None,
 ) -> None:
     event_bus = EventBus(read_nothing, 1000)
@@ -51,7 +51,7 @@ async def test_a_reader_of_a_deleted_task_is_dropped_also_if_an_older_hint_comes
     reader.close()
 
 
-async def test_an_event_that_is_published_while_a_reader_looks_into_the_store_is_not_missed() -> None:
+async def test_event_published_during_store_read_is_not_missed() -> None:
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
         await asyncio.sleep(0)
         event_bus.publish(task_id, [event(1)])
@@ -65,7 +65,7 @@ async def test_an_event_that_is_published_while_a_reader_looks_into_the_store_is
     reader.close()
 
 
-async def test_a_stop_that_is_published_while_somebody_asks_for_it_is_not_missed() -> None:
+async def test_stopping_event_published_during_check_is_not_missed() -> None:
     async def stopped(_: int) -> bool:
         event_bus.publish('t', [event(2)])
         await asyncio.sleep(0)
@@ -76,7 +76,7 @@ async def test_a_stop_that_is_published_while_somebody_asks_for_it_is_not_missed
         await event_bus.wait('t', 0, stopped)
 
 
-async def test_somebody_is_let_go_who_is_about_to_ask_again_because_of_a_hint() -> None:
+async def test_waiter_is_released_despite_pending_hint() -> None:
     asked = 0
 
     async def stopped(_: int) -> bool:
@@ -93,7 +93,7 @@ async def test_somebody_is_let_go_who_is_about_to_ask_again_because_of_a_hint() 
     assert (asked, event_bus.in_use) == (1, False)
 
 
-def test_only_those_are_let_go_who_wait_in_the_loop_that_ends_for_tasks_that_do_not_run_there() -> None:
+def test_release_ends_own_loop_waits_for_unheld_tasks() -> None:
     async def stopped(_: int) -> bool:
         return False
 
@@ -120,7 +120,7 @@ def test_only_those_are_let_go_who_wait_in_the_loop_that_ends_for_tasks_that_do_
         one.run(asyncio.wait_for(elsewhere[0], LIMIT))
 
 
-async def test_a_reader_gets_what_was_published_of_a_task_before_it_was_erased() -> None:
+async def test_subscriber_gets_events_published_before_erasure() -> None:
     event_bus = EventBus(read_nothing, 1000)
     reader = event_bus.subscribe('t', nothing)
     reader.start(0)
@@ -132,7 +132,7 @@ async def test_a_reader_gets_what_was_published_of_a_task_before_it_was_erased()
     reader.close()
 
 
-async def test_a_reader_gets_what_is_published_before_its_task_is_erased_during_a_look_into_the_store() -> None:
+async def test_subscriber_gets_events_published_before_erasure_during_read() -> None:
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
         if after == 0:
             event_bus.publish(task_id, [event(1)])
@@ -148,7 +148,7 @@ async def test_a_reader_gets_what_is_published_before_its_task_is_erased_during_
     reader.close()
 
 
-async def test_a_reader_is_not_dropped_for_what_is_published_while_it_looks_into_the_store() -> None:
+async def test_subscriber_is_not_dropped_for_events_published_during_read() -> None:
     in_store: list[TaskEvent] = []
 
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
@@ -167,7 +167,7 @@ async def test_a_reader_is_not_dropped_for_what_is_published_while_it_looks_into
     reader.close()
 
 
-async def test_reader_is_dropped_at_once_when_its_next_event_was_swept() -> None:
+async def test_subscriber_is_dropped_if_next_event_was_swept() -> None:
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
         return [event(3)]
 
@@ -179,7 +179,7 @@ async def test_reader_is_dropped_at_once_when_its_next_event_was_swept() -> None
     reader.close()
 
 
-async def test_nudge_ends_a_wait_that_has_begun_and_not_a_later_one() -> None:
+async def test_nudge_ends_current_wait_only() -> None:
     event_bus = EventBus(read_nothing, 1000)
     reader = event_bus.subscribe('t', nothing)
     reader.start(0)
@@ -196,7 +196,7 @@ async def test_nudge_ends_a_wait_that_has_begun_and_not_a_later_one() -> None:
     reader.close()
 
 
-async def test_hint_during_a_read_of_the_store_leads_to_another_read() -> None:
+async def test_hint_during_store_read_causes_second_read() -> None:
     reads: list[int] = []
 
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
@@ -215,7 +215,7 @@ async def test_hint_during_a_read_of_the_store_leads_to_another_read() -> None:
     reader.close()
 
 
-async def test_what_is_wanted_of_each_task_that_somebody_reads_or_waits_for() -> None:
+async def test_wanted_lists_needs_of_subscribers_and_waiters() -> None:
     event_bus = EventBus(read_nothing, 1000)
     for task_id in ('events', 'live', 'both'):
         event_bus.subscribe(task_id, nothing, live=task_id == 'live')
@@ -225,7 +225,7 @@ async def test_what_is_wanted_of_each_task_that_somebody_reads_or_waits_for() ->
     assert [event_bus.wants(task_id) for task_id in ('events', 'live', 'both', 'end', 'nothing')] == [1, 2, 1, 0, None]
 
 
-async def test_a_task_that_is_being_stored_for_its_first_reader_does_not_count_as_erased() -> None:
+async def test_subscriber_is_not_dropped_before_task_is_stored() -> None:
     stored = [TaskEvent(1, None, b'{}')]
 
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
@@ -241,7 +241,7 @@ async def test_a_task_that_is_being_stored_for_its_first_reader_does_not_count_a
     reader.close()
 
 
-async def test_events_that_are_told_late_are_read_in_their_order() -> None:
+async def test_events_published_out_of_order_are_read_in_order() -> None:
     stored = [TaskEvent(n, None, b'{}') for n in range(1, 4)]
 
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
@@ -257,7 +257,7 @@ async def test_events_that_are_told_late_are_read_in_their_order() -> None:
     reader.close()
 
 
-async def test_events_of_another_process_between_two_of_this_process_are_read_from_the_store() -> None:
+async def test_gap_in_published_events_is_read_from_store() -> None:
     stored = [TaskEvent(n, None, b'{}') for n in range(1, 4)]
 
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
@@ -274,7 +274,7 @@ async def test_events_of_another_process_between_two_of_this_process_are_read_fr
     reader.close()
 
 
-async def test_a_reader_takes_many_events_in_batches() -> None:
+async def test_subscriber_takes_many_events_in_batches() -> None:
     published = [TaskEvent(n, None, b'{}') for n in range(1, 301)]
     event_bus = EventBus(never_read, 1000)
     reader = event_bus.subscribe('t', nothing)
@@ -287,7 +287,7 @@ async def test_a_reader_takes_many_events_in_batches() -> None:
     reader.close()
 
 
-async def test_a_reader_that_comes_after_a_hint_gets_what_another_process_has_stored() -> None:
+async def test_late_subscriber_gets_hinted_events_of_another_process() -> None:
     stored = [event(1), event(2)]
 
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
@@ -305,7 +305,7 @@ async def test_a_reader_that_comes_after_a_hint_gets_what_another_process_has_st
         reader.close()
 
 
-async def test_who_waits_since_before_a_task_is_stored_reads_the_task_after_a_hint_only() -> None:
+async def test_waiter_registered_before_task_checks_only_after_hint() -> None:
     asked: list[bool] = []
 
     async def stopped(_: int) -> bool:
@@ -326,7 +326,7 @@ async def test_who_waits_since_before_a_task_is_stored_reads_the_task_after_a_hi
     assert (asked, event_bus.in_use) == ([False, True], False)
 
 
-async def test_a_stop_before_the_message_does_not_end_the_wait_for_the_answer() -> None:
+async def test_stop_before_message_does_not_end_wait_for_answer() -> None:
     asked: list[int] = []
 
     async def stopped(after: int) -> bool:
@@ -349,7 +349,7 @@ async def test_a_stop_before_the_message_does_not_end_the_wait_for_the_answer() 
     assert (asked, event_bus.in_use) == ([2], False)
 
 
-async def test_the_task_of_one_run_is_not_given_for_the_end_of_another() -> None:
+async def test_prepared_task_is_not_returned_for_another_run() -> None:
     async def stopped(_: int) -> bool:
         raise AssertionError('nobody asks')
 
@@ -375,7 +375,7 @@ async def test_the_task_of_one_run_is_not_given_for_the_end_of_another() -> None
     assert given == [StoredTask(header, [], []), None]
 
 
-async def test_a_process_looks_for_the_end_of_a_task_once_the_waiting_caller_is_registered(
+async def test_process_polls_for_task_end_after_waiter_is_registered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A look before tells no other process of the caller, and the next look of PostgreSQL is 5 seconds later."""
@@ -400,7 +400,7 @@ async def test_a_process_looks_for_the_end_of_a_task_once_the_waiting_caller_is_
 
 
 @pytest.mark.parametrize('metadata', [None, b'{"usage":1}'])
-async def test_the_end_of_a_plain_task_is_the_task_that_is_stored(tmp_path: Path, metadata: bytes | None) -> None:
+async def test_end_of_plain_task_equals_stored_task(tmp_path: Path, metadata: bytes | None) -> None:
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=1000)
     await submit(backend, message('hi', new='t'))
     claimed = await claim_one(backend, 't')
@@ -424,7 +424,7 @@ async def test_the_end_of_a_plain_task_is_the_task_that_is_stored(tmp_path: Path
         ({}, {'after': 2}),
     ],
 )
-async def test_the_end_of_any_other_task_is_read(tmp_path: Path, claimed: Any, end: Any) -> None:
+async def test_end_of_unusual_task_is_read_from_store(tmp_path: Path, claimed: Any, end: Any) -> None:
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=1000)
     await submit(backend, message('hi', new='t'))
     claim = await claim_one(backend, 't')

@@ -61,7 +61,7 @@ def said(messages: Sequence[ModelMessage]) -> list[Any]:
     return [getattr(part, 'content', None) for message in messages for part in message.parts]
 
 
-async def test_a_context_is_read_once() -> None:
+async def test_context_is_read_once() -> None:
     stored = Stored()
     head = await stored.save('one', 'two')
     assert await stored.read(head) == ['one', 'two']
@@ -69,7 +69,7 @@ async def test_a_context_is_read_once() -> None:
     assert await stored.read(head) == ['one', 'two']
 
 
-async def test_a_context_that_has_grown_is_read_from_where_it_was() -> None:
+async def test_grown_context_is_read_from_last_known_message() -> None:
     stored = Stored()
     first = await stored.save('one', 'two')
     await stored.read(first)
@@ -78,7 +78,7 @@ async def test_a_context_that_has_grown_is_read_from_where_it_was() -> None:
     assert await stored.read(head) == ['one', 'two', 'three', 'four']
 
 
-async def test_a_context_that_was_taken_back_is_read_anew() -> None:
+async def test_shortened_context_is_read_anew() -> None:
     stored = Stored()
     first = await stored.save('one', 'two')
     await stored.read(await stored.save('one', 'two', 'three'))
@@ -87,7 +87,7 @@ async def test_a_context_that_was_taken_back_is_read_anew() -> None:
     assert await stored.read(await stored.save('other')) == ['other']
 
 
-async def test_a_context_is_handed_out_as_a_list_of_ones_own_without_copies_of_its_messages() -> None:
+async def test_context_is_returned_as_new_list_of_shared_messages() -> None:
     stored = Stored()
     head = await stored.save('one')
     first, second = [await stored.histories.read(stored, OWNER, 'c', head) for _ in range(2)]
@@ -96,7 +96,7 @@ async def test_a_context_is_handed_out_as_a_list_of_ones_own_without_copies_of_i
     assert await stored.read(head) == ['one']
 
 
-async def test_the_contexts_that_were_used_last_are_kept_up_to_a_size() -> None:
+async def test_least_recently_used_context_is_dropped_at_size_limit() -> None:
     stored = Stored(limit=2 * memory_of(dump_message(ModelRequest.user_text_prompt('a'))))
     heads = {name: await stored.save(name, name=name) for name in ('a', 'b', 'c')}
     for name in ('a', 'b', 'a', 'c'):
@@ -108,7 +108,7 @@ async def test_the_contexts_that_were_used_last_are_kept_up_to_a_size() -> None:
         await stored.read(heads['b'], 'b')
 
 
-async def test_a_context_beyond_the_size_is_read_each_time() -> None:
+async def test_context_above_size_limit_is_not_cached() -> None:
     stored = Stored(limit=1)
     head = await stored.save('one')
     assert await stored.read(head) == ['one']
@@ -118,7 +118,7 @@ async def test_a_context_beyond_the_size_is_read_each_time() -> None:
 
 
 @pytest.mark.parametrize('context_id', ['c', None])
-async def test_nothing_is_kept_of_what_was_erased(context_id: str | None) -> None:
+async def test_erased_context_is_not_cached(context_id: str | None) -> None:
     stored = Stored()
     head, other = await stored.save('one'), await stored.save('two', name='d')
     await stored.read(head)
@@ -133,7 +133,7 @@ async def test_nothing_is_kept_of_what_was_erased(context_id: str | None) -> Non
         assert await stored.read(other, 'd') == ['two']
 
 
-async def test_a_context_leaves_the_memory_some_time_after_its_last_use(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unused_context_leaves_cache_after_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(history_cache, 'monotonic', lambda: now)
     monkeypatch.setattr(asyncio.get_running_loop(), 'time', lambda: now)
@@ -151,7 +151,7 @@ async def test_a_context_leaves_the_memory_some_time_after_its_last_use(monkeypa
         await stored.read(unused)
 
 
-def test_contexts_leave_the_memory_though_the_event_loop_that_read_them_has_ended() -> None:
+def test_cache_timeout_works_after_event_loop_ended() -> None:
     stored = Stored(unused=0.01)
     head = asyncio.run(stored.save('one'))
     asyncio.run(stored.read(head))
@@ -180,7 +180,7 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize('kind', MESSAGES)
-def test_the_memory_of_messages_is_known_from_their_json(kind: str) -> None:
+def test_message_memory_is_estimated_from_json(kind: str) -> None:
     body = dump_message(MESSAGES[kind])
     number = 200_000 // len(body)
     load_message_rows([body])  # makes the validator
@@ -195,7 +195,7 @@ def test_the_memory_of_messages_is_known_from_their_json(kind: str) -> None:
     assert 0.9 < memory_of(body) * number / taken < 4
 
 
-async def test_a_backend_drops_the_contexts_that_it_sweeps() -> None:
+async def test_swept_context_leaves_cache() -> None:
     stored = Stored()
     head = await stored.save('one')
     await stored.backend.context(OWNER, 'c', head)
@@ -204,7 +204,7 @@ async def test_a_backend_drops_the_contexts_that_it_sweeps() -> None:
         await stored.backend.context(OWNER, 'c', head)
 
 
-async def test_a_backend_forgets_a_context_with_its_conversation() -> None:
+async def test_erased_or_deleted_conversation_leaves_cache() -> None:
     stored = Stored()
     head = await stored.save('one')
     assert said(await stored.backend.context(OWNER, 'c', head)) == ['one']
@@ -218,7 +218,7 @@ async def test_a_backend_forgets_a_context_with_its_conversation() -> None:
         await stored.backend.context(OWNER, 'c', head)
 
 
-async def test_a_backend_that_keeps_nothing_reads_a_context_each_time() -> None:
+async def test_backend_without_cache_reads_context_each_time() -> None:
     stored = Stored()
     head = await stored.save('one', 'two')
     assert said(await Backend.context(stored.backend, OWNER, 'c', head)) == ['one', 'two']

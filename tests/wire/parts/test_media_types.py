@@ -44,7 +44,7 @@ OTHERS = {
 TEXTS = ['ID3 tags hold titles', 'The ftyp box is first', 'RIFF raff is a word', 'PDF', '%PD', 'GIF88a']
 
 
-def test_files_are_told_by_their_first_bytes() -> None:
+def test_media_type_is_detected_from_first_bytes() -> None:
     assert {name: detect_media_type(data) for name, data in MAGIC.items()} == snapshot(
         {
             'png': 'image/png',
@@ -68,21 +68,21 @@ def test_files_are_told_by_their_first_bytes() -> None:
 
 
 @pytest.mark.parametrize('data', OTHERS.values(), ids=OTHERS)
-def test_other_bytes_are_no_known_file(data: bytes) -> None:
+def test_unknown_binary_has_no_detected_media_type(data: bytes) -> None:
     assert detect_media_type(data) is None
 
 
 @pytest.mark.parametrize('text', TEXTS)
-def test_text_that_looks_like_magic_numbers_stays_text(text: str) -> None:
+def test_text_resembling_magic_numbers_is_detected_as_text(text: str) -> None:
     assert detect_media_type(text.encode()) == 'text/plain'
 
 
 @given(st.text(st.characters(exclude_categories=['Cs'], exclude_characters='\0')))
-def test_any_text_is_text_behind_a_quotation_mark(text: str) -> None:
+def test_quoted_text_is_detected_as_text(text: str) -> None:
     assert detect_media_type(f'"{text}'.encode()) == 'text/plain'
 
 
-def test_media_types_are_read_in_any_spelling() -> None:
+def test_media_type_spellings_are_normalized() -> None:
     spellings = [
         'image/png',
         ' Image/PNG ',
@@ -112,29 +112,29 @@ def test_media_types_are_read_in_any_spelling() -> None:
 @pytest.mark.parametrize(
     'value', ['', 'text', 'text/', '/plain', 'a/b/c', 'text/pläin', 'te xt/plain', 'a/' + 128 * 'b']
 )
-def test_what_is_no_media_type_is_none(value: str) -> None:
+def test_malformed_media_type_is_not_parsed(value: str) -> None:
     assert parse_media_type(value) is None
 
 
 @pytest.mark.parametrize(
     'name', ['text/x-python', 'application/json', 'application/atom+xml', 'application/yaml', 'image/svg+xml']
 )
-def test_text_is_more_than_text_types(name: str) -> None:
+def test_json_xml_and_yaml_types_count_as_text(name: str) -> None:
     assert is_text(name)
 
 
 @pytest.mark.parametrize('name', ['image/png', 'application/pdf', 'application/octet-stream', 'application/xmlish'])
-def test_binary_files_are_no_text(name: str) -> None:
+def test_binary_media_types_are_not_text(name: str) -> None:
     assert not is_text(name)
 
 
 @given(st.binary(), st.booleans(), st.booleans())
-def test_base64_is_read_in_both_alphabets_and_with_or_without_padding(data: bytes, safe: bool, padded: bool) -> None:
+def test_base64_is_decoded_in_both_alphabets_with_or_without_padding(data: bytes, safe: bool, padded: bool) -> None:
     encoded = (base64.urlsafe_b64encode if safe else base64.b64encode)(data).decode()
     assert decode_base64(encoded if padded else encoded.rstrip('=')) == data
 
 
 @pytest.mark.parametrize('value', ['a', 'ab c', 'ab\n', '!!!!', 'a=b=', 'äääa', 'abcde'])
-def test_what_is_no_base64_is_refused(value: str) -> None:
+def test_malformed_base64_is_refused(value: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         decode_base64(value)

@@ -35,7 +35,7 @@ bad, decoded, minimal = IN_FASTA2A.bad, IN_FASTA2A.decoded, IN_FASTA2A.minimal
 refused, sent = IN_FASTA2A.refused, IN_FASTA2A.sent
 
 
-def test_what_its_client_sends_becomes_a_request() -> None:
+def test_minimal_fasta2a_send_is_decoded() -> None:
     request = schema.SendMessageRequest(
         jsonrpc='2.0',
         id='x',
@@ -54,7 +54,7 @@ def test_what_its_client_sends_becomes_a_request() -> None:
     )
 
 
-def test_every_field_of_a_send_comes_through() -> None:
+def test_every_send_field_is_decoded() -> None:
     message: Message = {
         'message_id': 'm',
         'context_id': 'c',
@@ -100,7 +100,7 @@ def test_every_field_of_a_send_comes_through() -> None:
 
 
 @given(messages('user'))
-def test_any_message_of_its_client_comes_through_as_it_is(message: Message) -> None:
+def test_any_fasta2a_message_is_decoded_unchanged(message: Message) -> None:
     """Except that NUL is refused."""
     message = json.loads(exact(message).replace('\\u0000', '\\u2400'))
     request = schema.SendMessageRequest(jsonrpc='2.0', id=1, method='message/send', params={'message': message})
@@ -110,7 +110,7 @@ def test_any_message_of_its_client_comes_through_as_it_is(message: Message) -> N
     assert exact(params.message) == exact(message)
 
 
-def test_null_and_empty_values_are_unset() -> None:
+def test_null_and_empty_send_fields_count_as_unset() -> None:
     params = {
         'message': minimal(
             contextId='',
@@ -132,7 +132,7 @@ def test_null_and_empty_values_are_unset() -> None:
     assert sent(configuration=None) == sent(configuration={}) == sent()
 
 
-def test_unknown_fields_are_ignored_everywhere() -> None:
+def test_unknown_fields_are_ignored() -> None:
     params = {
         'message': minimal(parts=[{'text': 'Hi', 'kind': 5, 'x': 5}], kind=5, context_id=5),
         'configuration': {'returnImmediately': 5, 'history_length': 5},
@@ -147,29 +147,29 @@ def test_unknown_fields_are_ignored_everywhere() -> None:
     ('configuration', 'returns'),
     [(None, True), ({}, True), ({'blocking': None}, True), ({'blocking': False}, True), ({'blocking': True}, False)],
 )
-def test_an_answer_comes_at_once_unless_the_client_says_otherwise(configuration: Any, returns: bool) -> None:
+def test_send_returns_immediately_unless_blocking_is_true(configuration: Any, returns: bool) -> None:
     assert sent(configuration=configuration).return_immediately is returns
 
 
 @pytest.mark.parametrize(('length', 'read'), [(0, None), (None, None), (1, 1)])
-def test_only_a_positive_history_length_is_a_limit(length: object, read: int | None) -> None:
+def test_history_length_zero_means_no_limit(length: object, read: int | None) -> None:
     assert sent(configuration={'historyLength': length}).history_length == read
     assert decoded('tasks/get', {'id': 't', 'historyLength': length}) == GetParams(id='t', history_length=read)
 
 
 @pytest.mark.parametrize('id', ['null', '"x"', '7'])
-def test_the_id_may_be_null_as_its_client_has_it(id: str) -> None:
+def test_null_request_id_is_accepted(id: str) -> None:
     body = f'{{"jsonrpc":"2.0","id":{id},"method":"tasks/get","params":{{"id":"t"}}}}'
 
     assert CODEC.decode(body.encode()) == RpcRequest(id.encode(), OPERATIONS['GetTask'], GetParams(id='t'))
 
 
-def test_the_other_methods() -> None:
+def test_cancel_and_resubscribe_params_are_decoded() -> None:
     assert decoded('tasks/cancel', {'id': 't', 'metadata': {'why': 1}}) == CancelParams(id='t', metadata={'why': 1})
     assert decoded('tasks/resubscribe', {'id': 't'}) == SubscribeParams(id='t', also_ends=WAITS, ended_too=True)
 
 
-def test_every_field_of_a_list_comes_through() -> None:
+def test_every_list_tasks_field_is_decoded() -> None:
     params: schema.ListTasksParams = {
         'context_id': 'c',
         'status': 'input-required',
@@ -193,12 +193,12 @@ def test_every_field_of_a_list_comes_through() -> None:
 
 
 @pytest.mark.parametrize('rest', ['', ',"params":null', ',"params":{}', ',"params":{"status":null,"pageSize":null}'])
-def test_a_list_needs_no_params(rest: str) -> None:
+def test_list_tasks_without_params_is_decoded(rest: str) -> None:
     assert CODEC.decode(f'{{"jsonrpc":"2.0","id":1,"method":"tasks/list"{rest}}}'.encode()).params == ListParams()
 
 
 @pytest.mark.parametrize('value', ['TASK_STATE_WORKING', 'unknown', '', 1, True, [], {}])
-def test_a_state_is_one_of_fasta2as(value: object) -> None:
+def test_unknown_task_state_filter_is_refused(value: object) -> None:
     assert bad('tasks/list', {'status': value}) == snapshot(
         {
             'status': 'must be one of submitted, working, completed, failed, canceled, input-required, '
@@ -220,22 +220,22 @@ def test_a_state_is_one_of_fasta2as(value: object) -> None:
         ('tasks/pushNotificationConfig/delete', {'taskId': 't', 'id': 'c'}, PushParams(task_id='t', id='c')),
     ],
 )
-def test_the_params_of_push_are_read(method: str, params: object, expected: Any) -> None:
+def test_push_config_params_are_decoded(method: str, params: object, expected: Any) -> None:
     assert CODEC.decode(rpc(method, params)) == RpcRequest(b'1', METHODS[method], expected)
 
 
-def test_the_methods_are_those_of_fasta2as_requests() -> None:
+def test_methods_match_fasta2a_schema() -> None:
     definitions: dict[str, Any] = TypeAdapter[Any](schema.A2ARequest).json_schema()['$defs']
     methods = {each['properties']['method']['const'] for each in definitions.values() if 'method' in each['properties']}
 
     assert methods == METHODS.keys()
 
 
-def test_a_method_of_another_version_is_not_found() -> None:
+def test_method_of_another_version_is_not_found() -> None:
     assert refused(rpc('agent/getAuthenticatedExtendedCard', {})) == (-32601, b'1', 'Method not found.')
 
 
-def test_every_bad_field_is_named_with_its_path_on_the_wire() -> None:
+def test_every_bad_field_is_reported_with_its_json_path() -> None:
     params: dict[str, Any] = {
         'message': {
             'messageId': '',
@@ -294,13 +294,13 @@ def test_every_bad_field_is_named_with_its_path_on_the_wire() -> None:
 
 
 @pytest.mark.parametrize('role', ['agent', 'ROLE_USER', '', None, 1, [], {}])
-def test_a_client_speaks_as_user(role: object) -> None:
+def test_message_role_must_be_user(role: object) -> None:
     assert bad('message/send', {'message': minimal(role=role)}) == {
         'message.role': 'must be user: clients speak as users'
     }
 
 
-def test_nul_characters_and_lone_surrogates_are_refused_wherever_they_are() -> None:
+def test_nul_and_lone_surrogates_are_refused_in_every_field() -> None:
     def params(text: str) -> dict[str, Any]:
         parts = [{'text': text}, {'data': [{'x': text}]}, {'text': 'x', 'metadata': {text: 1}}, {'text': 'fine'}]
         return {'message': minimal(parts=parts), 'metadata': {'x': text}}

@@ -59,7 +59,7 @@ def read(adapter: TypeAdapter[Any], body: bytes, key: Literal['result', 'error']
     return value[key]
 
 
-def test_a_task_is_written_as_fasta2a_writes_it() -> None:
+def test_task_uses_fasta2a_field_names() -> None:
     task = StoredTask(
         NEW,
         [stored_values.dump_message(USER), stored_values.dump_message(AGENT)],
@@ -102,7 +102,7 @@ def test_a_task_is_written_as_fasta2a_writes_it() -> None:
     )
 
 
-def test_a_new_task_is_under_its_name_in_the_answer_to_a_message() -> None:
+def test_send_result_is_the_task_in_an_object() -> None:
     assert b''.join(CODEC.result_pieces(EMPTY)) == snapshot(
         b'{"task":{"id":"t","contextId":"c","status":{"state":"submitted","timestamp":"1970-01-01T00:00:00.000Z"}}}'
     )
@@ -110,7 +110,7 @@ def test_a_new_task_is_under_its_name_in_the_answer_to_a_message() -> None:
 
 
 @pytest.mark.parametrize('metadata', [None, {}, {'k': 'v'}])
-def test_metadata_of_data_without_a_schema_stays(metadata: Any) -> None:
+def test_data_part_metadata_without_json_schema_is_kept(metadata: Any) -> None:
     body = stored_values.dump_artifact({'artifact_id': 'a', 'parts': [{'data': 1, 'metadata': metadata}]})
     part = json.loads(CODEC.encode_task(StoredTask(NEW, None, [body])))['artifacts'][0]['parts'][0]
 
@@ -138,13 +138,13 @@ def expected(task: StoredTask) -> Any:
 
 
 @given(stored_tasks())
-def test_fasta2a_reads_any_task_as_it_is_stored(task: StoredTask) -> None:
+def test_fasta2a_types_read_any_stored_task(task: StoredTask) -> None:
     assert read(GET, CODEC.encode_task(task)) == expected(task)
     assert read(schema.send_message_response_ta, b''.join(CODEC.result_pieces(task))) == {'task': expected(task)}
     assert read(schema.stream_message_response_ta, b''.join(CODEC.result_pieces(task))) == {'task': expected(task)}
 
 
-def test_fasta2a_reads_a_page_of_tasks() -> None:
+def test_fasta2a_types_read_a_page_of_tasks() -> None:
     task = StoredTask(NEW, [stored_values.dump_message(USER)], [stored_values.dump_artifact(ARTIFACT)])
     page = b''.join(CODEC.page_pieces(Page([task, EMPTY], (1, 't'), 3), page_size=2, next_page_token='x'))
 
@@ -157,7 +157,7 @@ def test_fasta2a_reads_a_page_of_tasks() -> None:
 
 
 @given(messages('agent'), st.sampled_from(list(stored.STATE_NAMES)), st.booleans())
-def test_fasta2a_reads_any_status_update(message: Message, state: Any, last: bool) -> None:
+def test_fasta2a_types_read_any_status_update(message: Message, state: Any, last: bool) -> None:
     status = stored.status(state, 1_767_225_600_001, stored_values.dump_message(message))
     event = TaskEvent(1, state, stored.status_update('t', 'c', status))
 
@@ -195,7 +195,7 @@ def answer(text: str) -> bytes:
 TEXT = text_artifact.TextArtifact('t', 'c', 'a', 'result')
 
 
-def test_chunks_append_from_the_first_and_a_whole_artifact_does_not() -> None:
+def test_text_chunks_append_and_whole_artifacts_replace() -> None:
     chunk = TEXT.piece('Hel', first=True)
     assert json.loads(CODEC.encode_event(TaskEvent(1, None, chunk), False)) == snapshot(
         {
@@ -233,7 +233,7 @@ FASTA2A_ERRORS: TypeAdapter[Any] = TypeAdapter(
 )
 
 
-def test_errors_have_fasta2as_messages_and_their_data_has_the_text_that_says_more() -> None:
+def test_every_error_has_fasta2a_message_and_detail_in_data() -> None:
     written: dict[str, tuple[int, str]] = {}
     for name in errors.__all__:
         error: Any = getattr(errors, name)
@@ -285,13 +285,13 @@ def test_errors_have_fasta2as_messages_and_their_data_has_the_text_that_says_mor
     )
 
 
-def test_a_task_that_is_not_found_is_what_its_client_reads() -> None:
+def test_fasta2a_types_read_task_not_found_error() -> None:
     body = CODEC.encode_error(errors.TaskNotFoundError(), 'corr')
 
     assert read(GET, body, 'error') == {'code': -32001, 'message': 'Task not found'}
 
 
-def test_bad_fields_are_named_in_the_data() -> None:
+def test_bad_fields_are_named_in_error_data() -> None:
     error = InvalidParamsError.of('message.role', 'must be user')
 
     assert json.loads(CODEC.encode_error(error, 'corr')) == {
@@ -301,7 +301,7 @@ def test_bad_fields_are_named_in_the_data() -> None:
     }
 
 
-def test_missing_extensions_are_listed_in_the_data() -> None:
+def test_missing_required_extensions_are_listed_in_error_data() -> None:
     error = ExtensionSupportRequiredError(metadata={'requiredExtensions': 'https://a.example, https://b.example'})
 
     assert json.loads(CODEC.encode_error(error, 'corr')) == {
@@ -311,5 +311,5 @@ def test_missing_extensions_are_listed_in_the_data() -> None:
     }
 
 
-def test_what_is_deleted_leaves_nothing_to_say() -> None:
+def test_delete_push_config_result_is_null() -> None:
     assert CODEC.encode_deleted() == b'null'

@@ -46,26 +46,26 @@ def check(codec: Codec, body: bytes) -> None:
 
 
 @every_codec
-def test_the_requests_that_are_changed_are_valid(codec: Codec) -> None:
+def test_unmutated_fuzz_requests_are_valid(codec: Codec) -> None:
     for request in REQUESTS[codec.dialect]:
         assert isinstance(outcome(codec, json.dumps(request).encode()), RpcRequest)
 
 
 @every_codec
 @given(body=st.binary() | st.text().map(str.encode))
-def test_any_bytes(codec: Codec, body: bytes) -> None:
+def test_random_bytes_are_decoded_or_refused(codec: Codec, body: bytes) -> None:
     check(codec, body)
 
 
 @every_codec
 @given(value=ANY_JSON)
-def test_any_json(codec: Codec, value: Any) -> None:
+def test_random_json_is_decoded_or_refused(codec: Codec, value: Any) -> None:
     check(codec, json.dumps(value).encode())
 
 
 @every_codec
 @given(id=ANY_JSON, params=ANY_JSON, data=st.data())
-def test_any_params(codec: Codec, id: Any, params: Any, data: st.DataObject) -> None:
+def test_random_params_are_decoded_or_refused(codec: Codec, id: Any, params: Any, data: st.DataObject) -> None:
     method = data.draw(st.sampled_from(REQUESTS[codec.dialect]))['method']
     check(codec, json.dumps({'jsonrpc': '2.0', 'id': id, 'method': method, 'params': params}).encode())
 
@@ -73,14 +73,14 @@ def test_any_params(codec: Codec, id: Any, params: Any, data: st.DataObject) -> 
 @every_codec
 @given(data=st.data())
 @settings(max_examples=size(200, 500))
-def test_valid_requests_with_changed_values(codec: Codec, data: st.DataObject) -> None:
+def test_requests_with_mutated_values_are_decoded_or_refused(codec: Codec, data: st.DataObject) -> None:
     check(codec, json.dumps(data.draw(changed(codec.dialect))).encode())
 
 
 @every_codec
 @given(data=st.data())
 @settings(max_examples=size(120, 300))
-def test_valid_requests_with_changed_bytes(codec: Codec, data: st.DataObject) -> None:
+def test_requests_with_mutated_bytes_are_decoded_or_refused(codec: Codec, data: st.DataObject) -> None:
     body = json.dumps(data.draw(st.sampled_from(REQUESTS[codec.dialect]))).encode()
     start = data.draw(st.integers(min_value=0, max_value=len(body)))
     end = data.draw(st.integers(min_value=start, max_value=min(start + 4, len(body))))
@@ -121,7 +121,7 @@ def with_params(request: Any) -> bool:
 
 @drawn(size(120, 300), 3_000)
 @given(changed('1.0').filter(with_params))
-def test_a_body_is_read_as_the_params_of_json_rpc_are(request: dict[str, Any]) -> None:
+def test_http_json_and_json_rpc_decode_alike(request: dict[str, Any]) -> None:
     method: Any = request.get('method')
     assume(isinstance(method, str) and method in READ)
     assert over_http(method, request['params']) == over_json_rpc(method, request['params'])
@@ -129,7 +129,7 @@ def test_a_body_is_read_as_the_params_of_json_rpc_are(request: dict[str, Any]) -
 
 @drawn(size(40, 100), 1_000)
 @given(changed('1.0').filter(with_params))
-def test_what_the_path_says_may_be_missing_in_the_body(request: dict[str, Any]) -> None:
+def test_http_path_id_replaces_id_in_the_body(request: dict[str, Any]) -> None:
     rest = {name: value for name, value in request['params'].items() if name != 'id'}
     for method in ('GetTask', 'CancelTask', 'SubscribeToTask'):
         assert over_http(method, rest, {'id': 't'}) == over_json_rpc(method, {**rest, 'id': 't'})

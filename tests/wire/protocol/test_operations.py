@@ -16,14 +16,14 @@ from pydantic_ai_a2a.wire.protocol.missing_capabilities import refuse_unsupporte
 from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 
 
-def test_the_operations_are_those_of_the_proto_in_its_spelling() -> None:
+def test_operations_match_the_a2a_proto() -> None:
     service = a2a_pb2.DESCRIPTOR.services_by_name['A2AService']
 
     assert set(OPERATIONS) == {method.name for method in service.methods}
     assert {name for name, operation in OPERATIONS.items() if operation.name != name} == set()
 
 
-def test_only_operations_that_stream_in_the_proto_are_streams() -> None:
+def test_streaming_operations_match_the_a2a_proto() -> None:
     service = a2a_pb2.DESCRIPTOR.services_by_name['A2AService']
 
     assert {name for name, operation in OPERATIONS.items() if operation.stream} == {
@@ -36,7 +36,7 @@ def _path(template: str) -> str:
     return re.sub(r'{[^}]*}', '{}', template)
 
 
-def test_each_verb_and_path_of_the_proto_is_served() -> None:
+def test_every_proto_http_route_is_served() -> None:
     for method in a2a_pb2.DESCRIPTOR.services_by_name['A2AService'].methods:
         options: Any = method.GetOptions()
         rule: Any = options.Extensions[annotations_pb2.http]
@@ -45,12 +45,12 @@ def test_each_verb_and_path_of_the_proto_is_served() -> None:
         assert expected in [(verb, _path(path)) for verb, path in OPERATIONS[method.name].http]
 
 
-def test_no_verb_and_path_is_there_twice() -> None:
+def test_http_routes_are_unique() -> None:
     routes = [(verb, _path(path)) for operation in OPERATIONS.values() for verb, path in operation.http]
     assert len(set(routes)) == len(routes) == 12
 
 
-def test_each_operation_on_tasks_is_a_service_method_of_its_own() -> None:
+def test_each_task_operation_has_its_own_service_method() -> None:
     assert [operation.service for operation in OPERATIONS.values()] == snapshot(
         [
             'send_message',
@@ -68,13 +68,13 @@ def test_each_operation_on_tasks_is_a_service_method_of_its_own() -> None:
     )
 
 
-def test_each_service_method_takes_the_params_of_its_row() -> None:
+def test_service_methods_take_the_params_of_their_operation() -> None:
     rows = {operation.service: operation.params for operation in OPERATIONS.values() if operation.service}
 
     assert {name: get_type_hints(getattr(Service, name))['params'] for name in rows} == rows
 
 
-def test_each_operation_but_streams_and_the_card_writes_its_result() -> None:
+def test_all_operations_but_streams_and_card_encode_a_result() -> None:
     assert {name for name, operation in OPERATIONS.items() if operation.write is None} == {
         'SendStreamingMessage',
         'SubscribeToTask',
@@ -102,9 +102,7 @@ def test_each_operation_but_streams_and_the_card_writes_its_result() -> None:
         ('GetExtendedAgentCard', UnsupportedOperationError, 'This agent has no extended agent card.'),
     ],
 )
-def test_an_operation_is_refused_without_the_capability_it_needs(
-    operation: str, error: type[A2AError], message: str
-) -> None:
+def test_operation_without_its_capability_is_refused(operation: str, error: type[A2AError], message: str) -> None:
     with pytest.raises(error) as refused:
         refuse_unsupported(OPERATIONS[operation], frozenset())
 
@@ -112,10 +110,10 @@ def test_an_operation_is_refused_without_the_capability_it_needs(
 
 
 @pytest.mark.parametrize('operation', ['SendMessage', 'GetTask', 'ListTasks', 'CancelTask'])
-def test_basic_operations_need_no_capability(operation: str) -> None:
+def test_send_get_list_and_cancel_need_no_capability(operation: str) -> None:
     refuse_unsupported(OPERATIONS[operation], ())
 
 
 @pytest.mark.parametrize('operation', list(OPERATIONS))
-def test_no_operation_is_refused_where_all_capabilities_are_declared(operation: str) -> None:
+def test_all_capabilities_allow_every_operation(operation: str) -> None:
     refuse_unsupported(OPERATIONS[operation], ['streaming', 'pushNotifications', 'extendedAgentCard'])

@@ -28,33 +28,31 @@ pytestmark = pytest.mark.parametrize(
         (b'{"jsonrpc":"2.0","id":1.5,"method":"METHOD"}', -32600, b'null'),
     ],
 )
-def test_what_is_no_request_is_refused(requests: Requests, body: bytes, code: int, id: bytes) -> None:
+def test_malformed_request_is_refused_with_its_id(requests: Requests, body: bytes, code: int, id: bytes) -> None:
     assert requests.refused(body.replace(b'METHOD', requests.method('GetTask').encode()))[:2] == (code, id)
 
 
 @each_case('constant', [nan, inf, -inf])
-def test_constants_that_json_lacks_are_a_parse_error(requests: Requests, constant: float) -> None:
+def test_nan_and_infinity_are_a_parse_error(requests: Requests, constant: float) -> None:
     params = {'message': requests.minimal(parts=[{'kind': 'data', 'data': {'x': constant}}])}
     assert requests.refused(rpc(requests.method('SendMessage'), params))[:2] == (-32700, b'null')
 
 
 @each_case('operation', ['SendMessage', 'SendStreamingMessage', 'GetTask', 'CancelTask', 'SubscribeToTask'])
 @each_case('params', [None, 5, 'x', [], [{'id': 't'}]])
-def test_params_of_a_wrong_type_are_named(requests: Requests, operation: str, params: object) -> None:
+def test_params_of_wrong_type_are_refused(requests: Requests, operation: str, params: object) -> None:
     assert list(requests.bad(requests.method(operation), params)) == ['params']
 
 
 @each_case('id', ['', 'x' * 257, 'a\x00', '\x1f', '\x7f', 'a\x85b', '\n', None, 5, True, ['x'], {}])
 @each_case('operation', ['GetTask', 'CancelTask', 'SubscribeToTask'])
-def test_a_task_id_is_a_text_of_1_to_256_characters_without_controls(
-    requests: Requests, operation: str, id: object
-) -> None:
+def test_task_id_must_be_1_to_256_characters_without_controls(requests: Requests, operation: str, id: object) -> None:
     assert list(requests.bad(requests.method(operation), {'id': id})) == ['id']
 
 
 @each_case('field', ['messageId', 'contextId', 'taskId'])
 @each_case('id', ['x' * 257, 'a\x00', 'a\n', 5, [], {}])
-def test_the_ids_of_a_message_are_texts_of_at_most_256_characters_without_controls(
+def test_message_ids_must_have_at_most_256_characters_without_controls(
     requests: Requests, field: str, id: object
 ) -> None:
     params = {'message': requests.minimal(**{field: id})}
@@ -62,20 +60,20 @@ def test_the_ids_of_a_message_are_texts_of_at_most_256_characters_without_contro
 
 
 @each_case('parts', [None, [], {}, 'x', [None], [5], [[]]])
-def test_there_is_at_least_one_part_and_parts_are_objects(requests: Requests, parts: object) -> None:
+def test_message_parts_must_be_a_non_empty_list_of_objects(requests: Requests, parts: object) -> None:
     fields = requests.bad(requests.method('SendMessage'), {'message': requests.minimal(parts=parts)})
     assert set(fields) <= {'message.parts', 'message.parts[0]'}
 
 
 @each_case('value', [-1, '-1', 5.5, '5.5', 'x', '', True, False, 2**31, [], {}])
-def test_a_history_length_is_a_natural_number(requests: Requests, value: object) -> None:
+def test_history_length_must_be_a_natural_number(requests: Requests, value: object) -> None:
     assert list(requests.bad(requests.method('GetTask'), {'id': 't', 'historyLength': value})) == ['historyLength']
     if requests is not IN_0_3:  # which has no list
         assert list(requests.bad(requests.method('ListTasks'), {'historyLength': value})) == ['historyLength']
 
 
 @each_case('value', ['true', 1, 0, 'x', [], {}])
-def test_a_bool_is_true_or_false(requests: Requests, value: object) -> None:
+def test_boolean_fields_accept_only_true_or_false(requests: Requests, value: object) -> None:
     field = 'returnImmediately' if requests is IN_1_0 else 'blocking'
     params = {'message': requests.minimal(), 'configuration': {field: value}}
     assert list(requests.bad(requests.method('SendMessage'), params)) == [f'configuration.{field}']

@@ -109,7 +109,7 @@ def drawn(data: st.DataObject, name: str) -> Any:
 
 @pytest.mark.parametrize('name', list(PARAMS))
 @given(data=st.data())
-def test_what_a_client_writes_in_1_0_is_what_the_server_reads(name: str, data: st.DataObject) -> None:
+def test_server_decodes_1_0_json_rpc_requests_of_the_client(name: str, data: st.DataObject) -> None:
     params = drawn(data, name)
     operation = OPERATIONS[name]
     request = NEWER.decode(NEWER.encode_request(operation, params))
@@ -121,7 +121,7 @@ def test_what_a_client_writes_in_1_0_is_what_the_server_reads(name: str, data: s
 
 @pytest.mark.parametrize('name', list(PARAMS))
 @given(data=st.data())
-def test_what_a_client_writes_over_http_json_is_what_the_server_reads(name: str, data: st.DataObject) -> None:
+def test_server_decodes_http_json_requests_of_the_client(name: str, data: st.DataObject) -> None:
     params = drawn(data, name)
     operation = OPERATIONS[name]
     request = NEWER.http_request(operation, params)
@@ -138,9 +138,7 @@ def test_what_a_client_writes_over_http_json_is_what_the_server_reads(name: str,
 @pytest.mark.parametrize('codec', [OLDER, FASTA2A], ids=['0.3', 'fasta2a'])
 @pytest.mark.parametrize('name', list(PARAMS))
 @given(data=st.data())
-def test_what_a_client_writes_in_older_versions_is_what_the_server_reads(
-    codec: Codec, name: str, data: st.DataObject
-) -> None:
+def test_server_decodes_0_3_and_fasta2a_requests_of_the_client(codec: Codec, name: str, data: st.DataObject) -> None:
     params = drawn(data, name)
     operation = OPERATIONS[name]
     if not codec.method(operation):
@@ -190,7 +188,7 @@ def event_of(value: object) -> Any:
 
 @pytest.mark.parametrize('codec', [NEWER, OLDER], ids=['1.0', '0.3'])
 @given(task=stored_tasks())
-def test_a_task_is_read_as_it_was_stored(codec: Codec, task: StoredTask) -> None:
+def test_client_reads_task_as_stored(codec: Codec, task: StoredTask) -> None:
     read = event_of(from_json(b''.join(codec.result_pieces(task))))['task']
     expected: Any = load_task(task)
     assert plain(read, codec) == plain(expected, codec)
@@ -198,7 +196,7 @@ def test_a_task_is_read_as_it_was_stored(codec: Codec, task: StoredTask) -> None
 
 
 @given(task=stored_tasks())
-def test_a_task_of_fasta2a_is_read_with_its_text_and_data(task: StoredTask) -> None:
+def test_client_reads_id_state_and_artifacts_of_fasta2a_task(task: StoredTask) -> None:
     read = event_of(from_json(b''.join(FASTA2A.result_pieces(task))))['task']
     assert read['id'] == task.header.id
     assert read['status']['state'] == task.header.state
@@ -207,7 +205,7 @@ def test_a_task_of_fasta2a_is_read_with_its_text_and_data(task: StoredTask) -> N
 
 @pytest.mark.parametrize('codec', [NEWER, OLDER, FASTA2A], ids=['1.0', '0.3', 'fasta2a'])
 @given(artifact=ARTIFACTS, message=messages('agent'), append=st.booleans(), state=STATES)
-def test_events_are_read_as_they_were_stored(
+def test_client_reads_events_and_messages_as_stored(
     codec: Codec, artifact: Any, message: Any, append: bool, state: Any
 ) -> None:
     encode = codec.encode_event
@@ -228,7 +226,7 @@ def test_events_are_read_as_they_were_stored(
 
 
 @given(tasks=st.lists(stored_tasks(), max_size=3), token=st.just('') | NAME)
-def test_a_page_of_tasks_is_read_as_it_was_written(tasks: list[StoredTask], token: str) -> None:
+def test_client_reads_page_of_tasks_as_sent(tasks: list[StoredTask], token: str) -> None:
     written = b''.join(NEWER.page_pieces(Page(tasks, None, len(tasks)), page_size=7, next_page_token=token))
     page = read_list(from_json(written))
     assert [task['id'] for task in page['tasks']] == [task.header.id for task in tasks]
@@ -237,7 +235,7 @@ def test_a_page_of_tasks_is_read_as_it_was_written(tasks: list[StoredTask], toke
 
 @pytest.mark.parametrize('codec', [NEWER, OLDER, FASTA2A], ids=['1.0', '0.3', 'fasta2a'])
 @given(target=TARGETS)
-def test_webhooks_are_read_as_they_were_written(codec: Codec, target: PushTarget) -> None:
+def test_client_reads_push_configs_as_sent(codec: Codec, target: PushTarget) -> None:
     registered = Registered('t', target)
     config: Any = read_config(from_json(codec.encode_push_config(registered)))
     authentication = {'scheme': 'Bearer', **({'credentials': target.credentials} if target.credentials else {})}
@@ -247,7 +245,7 @@ def test_webhooks_are_read_as_they_were_written(codec: Codec, target: PushTarget
     assert read_configs(from_json(codec.encode_push_configs([registered]))) == ([expected], '')
 
 
-def test_lists_of_webhooks_have_pages() -> None:
+def test_push_config_list_has_next_page_token() -> None:
     assert read_configs(from_json(NEWER.encode_push_configs([], 'next'))) == ([], 'next')
     assert read_configs({}) == ([], '')
     assert read_config({'url': 'https://example.com', 'authentication': {}}) == {'url': 'https://example.com'}
@@ -260,7 +258,7 @@ KINDS = sorted(
 
 
 @each_case('kind', KINDS)
-def test_an_error_is_read_with_its_code_text_and_correlation_id(kind: type[A2AError]) -> None:
+def test_client_reads_error_code_message_and_correlation_id(kind: type[A2AError]) -> None:
     error = kind()
     over_rpc = rpc_error(from_json(NEWER.encode_error(error, 'name')), error.http_status if error.transport else 200)
     over_http = http_error(from_json(NEWER.encode_status(error, 'name')), error.http_status)
@@ -270,7 +268,7 @@ def test_an_error_is_read_with_its_code_text_and_correlation_id(kind: type[A2AEr
     assert over_http.http_status == error.http_status
 
 
-def test_invalid_params_name_their_fields() -> None:
+def test_client_reads_field_violations_of_invalid_params() -> None:
     error = InvalidParamsError('Bad.', violations=[FieldViolation('message.parts', 'must not be empty')])
     for read in (
         rpc_error(from_json(NEWER.encode_error(error, 'name')), 200),
@@ -305,13 +303,13 @@ def test_invalid_params_name_their_fields() -> None:
         ),
     ],
 )
-def test_foreign_errors_are_read_as_far_as_they_can_be(error: object, kind: type[A2AError], text: str) -> None:
+def test_malformed_remote_errors_are_read_leniently(error: object, kind: type[A2AError], text: str) -> None:
     read = rpc_error(error, 200)
     assert type(read) is kind
     assert read.message == text
 
 
-def test_an_unknown_code_stays_readable() -> None:
+def test_unknown_error_code_falls_back_to_http_status() -> None:
     assert rpc_error({'code': 7, 'message': 'Odd'}, 200).metadata['code'] == '7'
     assert type(rpc_error({'code': -32001, 'message': 'No'}, 404)) is errors.TaskNotFoundError
     assert type(rpc_error({'code': 0}, 401)) is errors.UnauthenticatedError
@@ -321,7 +319,7 @@ def test_an_unknown_code_stays_readable() -> None:
     assert type(http_error([], 418)) is A2AError
 
 
-def test_seconds_until_a_repetition_are_a_number() -> None:
+def test_retry_after_is_whole_seconds_or_none() -> None:
     assert errors.QuotaExceededError.of('day', 1500).retry_after == 2
     assert errors.OverloadedError(headers={'Retry-After': 'Mon, 23 Nov 2026 10:00:00 GMT'}).retry_after is None
 
@@ -342,14 +340,14 @@ NO_EVENTS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(('value', 'text'), NO_EVENTS)
-def test_what_is_no_event_is_refused_by_its_field_and_without_its_value(value: object, text: str) -> None:
+def test_invalid_event_is_refused_by_field_without_its_value(value: object, text: str) -> None:
     with pytest.raises(AnswerUnreadable, match=re.escape(text)) as refused:
         read_event(value)
     assert 'odd' not in str(refused.value)
     assert read_streamed(to_json(value), in_response=False) is None
 
 
-def test_faulty_values_that_nothing_needs_are_left_out_and_the_answer_is_unchanged() -> None:
+def test_faulty_optional_values_of_a_task_are_dropped() -> None:
     good = {'role': 'agent', 'parts': [{'text': 'a'}]}
     wire: dict[str, Any] = {
         'id': 't',
@@ -380,7 +378,7 @@ def test_faulty_values_that_nothing_needs_are_left_out_and_the_answer_is_unchang
     assert wire == before
 
 
-def test_faulty_values_are_left_out_for_a_few_rounds_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropping_faulty_values_stops_after_max_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lenient_reading, 'MOST_ROUNDS', 1)
     with pytest.raises(AnswerUnreadable, match='metadata: '):
         read_task({'id': 't', 'status': {'state': 'completed'}, 'metadata': 3})
@@ -407,17 +405,17 @@ CHUNKS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize('chunk', CHUNKS)
-def test_a_piece_of_text_is_the_same_event_in_every_form(chunk: dict[str, Any]) -> None:
+def test_text_chunk_is_read_alike_from_stream_and_json_value(chunk: dict[str, Any]) -> None:
     event_of(chunk if 'kind' in chunk else {'artifactUpdate': chunk})
 
 
-def test_a_response_with_an_error_or_without_a_result_has_no_event() -> None:
+def test_response_with_error_or_without_result_has_no_event() -> None:
     responses: list[Any] = [{'result': {'artifactUpdate': CHUNK}, 'error': {'code': 1}}, {'id': 1}, []]
     for response in responses:
         assert read_streamed(to_json(response), in_response=True) is None
 
 
-def test_configurations_that_are_no_objects_are_refused() -> None:
+def test_malformed_config_and_task_lists_are_refused() -> None:
     for value in (3, {'configs': 3}):
         with pytest.raises(AnswerUnreadable):
             read_configs(value)
@@ -426,7 +424,7 @@ def test_configurations_that_are_no_objects_are_refused() -> None:
         read_list({'tasks': 3})
 
 
-def test_absent_fields_are_empty() -> None:
+def test_absent_response_fields_are_read_as_empty() -> None:
     assert read_event({'message': {'messageId': 'm', 'role': 'agent'}}) == {
         'message': {'message_id': 'm', 'role': 'agent', 'parts': []}
     }
@@ -449,7 +447,7 @@ def test_absent_fields_are_empty() -> None:
     ]
 
 
-def test_the_same_params_make_the_same_bytes() -> None:
+def test_equal_params_encode_to_equal_bytes() -> None:
     params: Params = SendParams(message={'message_id': 'm', 'role': 'user', 'parts': [{'data': {'b': 1, 'a': 2}}]})
     for codec in (NEWER, OLDER, FASTA2A):
         first = codec.encode_request(OPERATIONS['SendMessage'], params)

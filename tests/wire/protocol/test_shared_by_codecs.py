@@ -31,12 +31,12 @@ from pydantic_ai_a2a.wire.protocol.value_count import check_values
         ('x' * MAX_ID, b'"' + b'x' * MAX_ID + b'"'),
     ],
 )
-def test_an_id_is_repeated_as_json(id: object, encoded: bytes) -> None:
+def test_request_id_is_repeated_as_json(id: object, encoded: bytes) -> None:
     assert encode_id(id) == encoded
 
 
 @pytest.mark.parametrize('id', [True, False, 1.0, 1.5, [], {}, 'x' * (MAX_ID + 1)])
-def test_an_id_of_another_type_is_refused(id: object) -> None:
+def test_request_id_of_wrong_type_or_length_is_refused(id: object) -> None:
     with pytest.raises(RpcRefused) as refused:
         encode_id(id)
 
@@ -61,7 +61,7 @@ def test_an_id_of_another_type_is_refused(id: object) -> None:
         (b'\xff', b'null'),
     ],
 )
-def test_the_id_of_a_request_that_is_not_decoded_is_read_if_it_can_be(body: bytes, id: bytes) -> None:
+def test_request_id_is_recovered_from_undecodable_request(body: bytes, id: bytes) -> None:
     assert request_id(body) == (id, False)
 
 
@@ -77,7 +77,7 @@ def test_the_id_of_a_request_that_is_not_decoded_is_read_if_it_can_be(body: byte
         (b'[{"jsonrpc":"2.0","method":"GetTask"}]', False),
     ],
 )
-def test_a_request_object_without_an_id_is_a_notification(body: bytes, notification: bool) -> None:
+def test_request_without_id_is_a_notification(body: bytes, notification: bool) -> None:
     assert request_id(body) == (b'null', notification)
 
 
@@ -101,7 +101,7 @@ def test_a_request_object_without_an_id_is_a_notification(body: bytes, notificat
         pytest.param(b'"\0"', id='NUL in a string'),
     ],
 )
-def test_what_is_not_json_is_refused(body: bytes) -> None:
+def test_invalid_json_is_a_parse_error(body: bytes) -> None:
     with pytest.raises(RpcRefused) as refused:
         parse_json(body)
 
@@ -110,7 +110,7 @@ def test_what_is_not_json_is_refused(body: bytes) -> None:
 
 
 @given(st.binary())
-def test_any_bytes_are_json_or_refused(body: bytes) -> None:
+def test_random_bytes_parse_or_are_refused(body: bytes) -> None:
     with suppress(RpcRefused):
         parse_json(body)
 
@@ -137,11 +137,11 @@ def _is_bad(value: object) -> bool:
         pytest.param({'items': ['bad'] * 1000}, [f'items[{i}]' for i in range(100)], id='not too many'),
     ],
 )
-def test_bad_fields_are_found_as_deep_as_their_names_are_known(params: object, paths: list[str]) -> None:
+def test_bad_fields_are_located_only_through_known_names(params: object, paths: list[str]) -> None:
     assert bad_fields(params, _is_bad, FIELDS) == paths
 
 
-def test_the_message_names_the_first_bad_fields_and_the_details_all_of_them() -> None:
+def test_error_names_first_five_bad_fields_and_details_name_all() -> None:
     violations = [FieldViolation(f'f{i}', 'is bad') for i in range(7)]
     error = invalid_fields(iter(violations))
 
@@ -152,7 +152,7 @@ def test_the_message_names_the_first_bad_fields_and_the_details_all_of_them() ->
     assert invalid_fields(violations[:2]).message == snapshot('Invalid parameters: f0: is bad; f1: is bad')
 
 
-def test_a_thousand_bad_fields_are_not_all_reported() -> None:
+def test_at_most_100_bad_fields_are_reported() -> None:
     assert len(invalid_fields(FieldViolation(f'f{i}', 'is bad') for i in range(1000)).violations) == 100
 
 
@@ -168,7 +168,7 @@ def test_a_thousand_bad_fields_are_not_all_reported() -> None:
         b'[[[[[[[[[[[[[[[[[[[[[[[[[[',
     ],
 )
-def test_a_body_with_too_many_values_is_refused_unread(body: bytes) -> None:
+def test_body_with_too_many_json_values_is_refused(body: bytes) -> None:
     with pytest.raises(PayloadTooLargeError, match='more than 5 JSON values'):
         check_values(body, 5)
 
@@ -185,5 +185,5 @@ def test_a_body_with_too_many_values_is_refused_unread(body: bytes) -> None:
         b' ' * 100_000,
     ],
 )
-def test_what_only_looks_like_many_values_is_not_refused(body: bytes) -> None:
+def test_punctuation_inside_strings_is_not_counted_as_values(body: bytes) -> None:
     check_values(body, 5)

@@ -21,7 +21,7 @@ def update(parts: list[dict[str, object]], *, append: bool = False, artifact: st
     return to_json({'artifactUpdate': body | ({'append': True} if append else {})})
 
 
-def test_chunks_of_text_are_joined_and_other_parts_stay_between_them() -> None:
+def test_appended_text_chunks_merge_but_data_parts_stay() -> None:
     updates = [
         update([{'text': 'old'}]),
         update([{'text': 'a'}]),
@@ -37,7 +37,7 @@ def test_chunks_of_text_are_joined_and_other_parts_stay_between_them() -> None:
     ]
 
 
-def test_a_note_drops_the_pieces_before_it_and_no_answer() -> None:
+def test_note_drops_earlier_text_chunks_but_not_whole_answers() -> None:
     def texts(*updates: bytes) -> list[str]:
         kept = to_json({'artifactId': 'earlier', 'parts': [{'text': 'kept'}]})
         return [from_json(body)['parts'][0]['text'] for body in stored.assemble([kept], updates)]
@@ -54,7 +54,7 @@ def test_a_note_drops_the_pieces_before_it_and_no_answer() -> None:
     assert texts(earlier.piece('Let me look.', first=True), note) == ['kept']
 
 
-def test_a_message_that_is_joined_from_pieces_is_the_one_that_is_dumped() -> None:
+def test_message_joined_from_pieces_equals_dumped_message() -> None:
     parts = stored.text_parts('Grüße "x"\n')
     joined = stored.with_ids(stored.message('m', b'ROLE_AGENT', parts, b',"metadata":{"k":1}'), 't', 'c')
 
@@ -69,14 +69,14 @@ def test_a_message_that_is_joined_from_pieces_is_the_one_that_is_dumped() -> Non
     assert from_json(joined) == from_json(stored_values.dump_message(stored_values.load_message(joined)))
 
 
-def test_ids_are_32_hexadecimal_digits_and_differ() -> None:
+def test_new_ids_are_unique_32_digit_hex() -> None:
     ids = {new_ids.new_id() for _ in range(1000)}
 
     assert len(ids) == 1000
     assert {len(bytes.fromhex(id)) for id in ids} == {16}
 
 
-def test_a_message_is_the_same_if_its_content_and_where_it_goes_are_the_same() -> None:
+def test_message_digest_covers_content_and_target_but_not_id() -> None:
     said = Message(role='user', parts=[Part(data={'a': 1, 'b': {'c': 2, 'd': 3}})], message_id='m', context_id='c')
     again = Message(role='user', parts=[Part(data={'b': {'d': 3, 'c': 2}, 'a': 1})], message_id='n', context_id='c')
     others: list[Message] = [
@@ -103,7 +103,7 @@ def test_a_message_is_the_same_if_its_content_and_where_it_goes_are_the_same() -
     'sizes', [[], [3], [100_000], [300] * 1_000, [10, 100_000, 10, 40_000, 40_000, 10], [70_000, 70_000], [1] * 100_000]
 )
 @pytest.mark.parametrize('separator', [b'', b','])
-def test_joined_pieces_are_the_joined_values_and_long_values_are_not_copied(sizes: list[int], separator: bytes) -> None:
+def test_joining_bytes_does_not_copy_long_values(sizes: list[int], separator: bytes) -> None:
     values = [b'%d' % (n % 10) * size for n, size in enumerate(sizes)]
     pieces = joined_bytes.joined(values, separator)
     assert b''.join(pieces) == separator.join(values)
@@ -121,11 +121,11 @@ def told(before: dict[str, Any] | None, usage: RunUsage | None, *models: str | N
     return from_json(task_metadata(body, run_id='r', usage=usage, messages=messages))
 
 
-def test_metadata_of_others_stays() -> None:
+def test_run_metadata_keeps_existing_task_metadata() -> None:
     assert told({'own': 1}, None, 'm', None) == {'own': 1, RUN_METADATA_URI: {'runId': 'r', 'model': 'm'}}
 
 
-def test_usage_is_added_to_that_of_runs_before() -> None:
+def test_run_metadata_adds_usage_of_earlier_runs() -> None:
     assert told(told(None, USAGE), USAGE, 'm') == snapshot(
         {
             'https://pypi.org/project/pydantic-ai-a2a/#run-metadata-v1': {
@@ -144,12 +144,12 @@ def test_usage_is_added_to_that_of_runs_before() -> None:
     )
 
 
-def test_a_run_whose_usage_nobody_knows_leaves_that_of_runs_before() -> None:
+def test_run_without_usage_keeps_usage_of_earlier_runs() -> None:
     before = told(None, USAGE, 'm')
     assert told(before, None) == {RUN_METADATA_URI: {'runId': 'r', 'usage': before[RUN_METADATA_URI]['usage']}}
 
 
-def test_a_request_asks_for_it_by_its_extensions_only() -> None:
+def test_run_metadata_is_requested_only_by_message_extensions() -> None:
     assert asks_run_metadata(to_json({'extensions': [RUN_METADATA_URI]}))
     assert not asks_run_metadata(to_json({'metadata': {'about': RUN_METADATA_URI}}))
     assert not asks_run_metadata(to_json({'extensions': [f'{RUN_METADATA_URI}.1']}))

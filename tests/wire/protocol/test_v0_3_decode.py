@@ -38,7 +38,7 @@ bad, decoded, message = IN_0_3.bad, IN_0_3.decoded, IN_0_3.message
 minimal, sent = IN_0_3.minimal, IN_0_3.sent
 
 
-def test_a_plain_send_becomes_a_request() -> None:
+def test_minimal_send_message_is_decoded() -> None:
     body = b"""{"jsonrpc": "2.0", "id": "x", "method": "message/send", "params": {"message": {
         "kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "Hi"}]}}}"""
 
@@ -77,7 +77,7 @@ EVERYTHING = {
 }
 
 
-def test_every_field_of_a_send_comes_through() -> None:
+def test_every_send_field_is_decoded() -> None:
     assert decoded('message/stream', EVERYTHING) == snapshot(
         SendParams(
             message={
@@ -147,7 +147,7 @@ def essence(params: Params | None) -> Any:
 
 
 @given(official_requests(), st.booleans())
-def test_the_official_sdk_says_in_0_3_what_it_says_in_1_0(request: types.SendMessageRequest, nulls: bool) -> None:
+def test_official_sdk_request_decodes_alike_in_0_3_and_1_0(request: types.SendMessageRequest, nulls: bool) -> None:
     body = request.model_dump_json(by_alias=True, exclude_none=not nulls).encode()
     core: Any = MessageToDict(conversions.to_core_send_message_request(request))
     same = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': 'SendMessage', 'params': core}).encode()
@@ -155,7 +155,7 @@ def test_the_official_sdk_says_in_0_3_what_it_says_in_1_0(request: types.SendMes
     assert essence(CODEC.decode(body).params) == essence(V1_0().decode(same).params)
 
 
-def test_null_and_empty_values_are_unset() -> None:
+def test_null_and_empty_send_fields_count_as_unset() -> None:
     unset = {'metadata': None, 'file': None, 'data': None}
     file = {'bytes': 'AA==', 'uri': None, 'name': '', 'mimeType': None}
     params = {
@@ -184,7 +184,7 @@ def test_null_and_empty_values_are_unset() -> None:
     assert sent(configuration=None) == sent(configuration={}) == sent()
 
 
-def test_unknown_fields_are_ignored_everywhere() -> None:
+def test_unknown_fields_are_ignored() -> None:
     part = {'kind': 'text', 'text': 'Hi', 'mediaType': 5, 'raw': 5, 'filename': 5}
     file = {'kind': 'file', 'file': {'uri': 'x', 'mime_type': 5, 'x': 5}}
     params = {
@@ -198,7 +198,7 @@ def test_unknown_fields_are_ignored_everywhere() -> None:
     assert message(parts=[part]) == message()
 
 
-def test_names_of_the_proto_are_no_names_of_0_3() -> None:
+def test_snake_case_field_names_are_not_read() -> None:
     assert bad('message/send', {'message': {'message_id': 'm', 'role': 'user', 'parts': []}}) == snapshot(
         {
             'message.messageId': 'Field required',
@@ -212,28 +212,28 @@ def test_names_of_the_proto_are_no_names_of_0_3() -> None:
     ('configuration', 'returns'),
     [(None, False), ({}, False), ({'blocking': None}, False), ({'blocking': True}, False), ({'blocking': False}, True)],
 )
-def test_an_answer_waits_for_the_task_unless_the_client_says_otherwise(configuration: Any, returns: bool) -> None:
+def test_send_waits_for_the_task_unless_blocking_is_false(configuration: Any, returns: bool) -> None:
     assert sent(configuration=configuration).return_immediately is returns
 
 
 @pytest.mark.parametrize(('length', 'read'), [(0, None), (None, None), (1, 1), (5.0, 5), ('5', 5)])
-def test_only_a_positive_history_length_is_a_limit(length: object, read: int | None) -> None:
+def test_history_length_zero_means_no_limit(length: object, read: int | None) -> None:
     assert sent(configuration={'historyLength': length}).history_length == read
     assert decoded('tasks/get', {'id': 't', 'historyLength': length}) == GetParams(id='t', history_length=read)
 
 
 @pytest.mark.parametrize('key', ['pushNotificationConfig', 'taskPushNotificationConfig'])
-def test_a_push_configuration_comes_through_by_its_old_and_its_new_name(key: str) -> None:
+def test_push_config_is_read_by_its_0_3_and_1_0_field_name(key: str) -> None:
     assert sent(configuration={key: {'url': 'x'}}).push_config == PushTarget(id='', url='x')
 
 
 @pytest.mark.parametrize('data', [{}, {'value': 1}, {'a': None}, {'kind': 'text'}])
-def test_a_data_part_holds_an_object(data: Any) -> None:
+def test_data_part_holds_an_object(data: Any) -> None:
     assert message(parts=[{'kind': 'data', 'data': data}])['parts'] == [{'data': data}]
 
 
 @pytest.mark.parametrize('value', [None, '', 'x', 0, 1.5, True, [], [None], {}, {'value': 1}])
-def test_data_that_the_official_sdk_wrapped_in_an_object_is_unwrapped(value: Any) -> None:
+def test_data_wrapped_by_official_sdk_is_unwrapped(value: Any) -> None:
     part = {'kind': 'data', 'data': {'value': value}, 'metadata': {'data_part_compat': True}}
 
     assert message(parts=[part])['parts'] == [{'data': value}]
@@ -248,7 +248,7 @@ def test_data_that_the_official_sdk_wrapped_in_an_object_is_unwrapped(value: Any
         pytest.param({'value': 1}, {}, id='says nothing'),
     ],
 )
-def test_data_that_is_not_wrapped_is_left_as_it_is(data: Any, metadata: Any) -> None:
+def test_data_without_wrapper_mark_is_kept(data: Any, metadata: Any) -> None:
     part = {'kind': 'data', 'data': data, 'metadata': metadata}
 
     assert message(parts=[part])['parts'] == [{'data': data, 'metadata': metadata}]
@@ -264,17 +264,17 @@ def test_data_that_is_not_wrapped_is_left_as_it_is(data: Any, metadata: Any) -> 
         ({'uri': 'x', 'bytes': None, 'mimeType': 'a/b'}, {'url': 'x', 'media_type': 'a/b'}),
     ],
 )
-def test_a_file_has_bytes_or_a_uri(file: Any, part: Any) -> None:
+def test_file_part_becomes_raw_or_url(file: Any, part: Any) -> None:
     assert message(parts=[{'kind': 'file', 'file': file}])['parts'] == [part]
 
 
-def test_the_other_methods() -> None:
+def test_get_and_cancel_params_are_decoded() -> None:
     assert decoded('tasks/get', {'id': 't', 'metadata': {}}) == GetParams(id='t')
     assert decoded('tasks/cancel', {'id': 't'}) == CancelParams(id='t')
     assert decoded('tasks/cancel', {'id': 't', 'metadata': {'why': 1}}) == CancelParams(id='t', metadata={'why': 1})
 
 
-def test_a_task_that_has_ended_or_waits_may_be_followed() -> None:
+def test_resubscribe_also_follows_ended_and_waiting_tasks() -> None:
     assert decoded('tasks/resubscribe', {'id': 't'}) == SubscribeParams(id='t', also_ends=WAITS, ended_too=True)
 
 
@@ -300,11 +300,11 @@ PUSH = 'tasks/pushNotificationConfig/'
         ('agent/getAuthenticatedExtendedCard', 5, CardParams()),
     ],
 )
-def test_the_params_of_push_are_read(method: str, params: object, expected: Any) -> None:
+def test_push_config_and_card_params_are_decoded(method: str, params: object, expected: Any) -> None:
     assert CODEC.decode(rpc(method, params)) == RpcRequest(b'1', METHODS[method], expected)
 
 
-def test_the_methods_are_those_of_the_official_requests() -> None:
+def test_methods_match_official_sdk_requests() -> None:
     requests: list[Any] = list(types.A2ARequest.model_fields['root'].annotation.__args__)  # type: ignore[union-attr]
 
     assert {request.model_fields['method'].default for request in requests} == METHODS.keys()

@@ -70,7 +70,7 @@ def written(model: type[BaseModel], body: bytes) -> Any:
     return read
 
 
-def test_a_task_is_written_in_the_spelling_of_0_3() -> None:
+def test_task_uses_0_3_field_names() -> None:
     task = StoredTask(HEADER, [stored_values.dump_message(USER)], [stored_values.dump_artifact(ARTIFACT)])
 
     assert json.loads(CODEC.encode_task(task)) == snapshot(
@@ -131,21 +131,21 @@ def test_a_task_is_written_in_the_spelling_of_0_3() -> None:
     )
 
 
-def test_a_new_task_has_no_empty_fields() -> None:
+def test_new_task_has_no_empty_fields() -> None:
     assert CODEC.encode_task(StoredTask(NEW, None, None)) == snapshot(
         b'{"kind":"task","id":"t","contextId":"c","status":{"state":"submitted","timestamp":"1970-01-01T00:00:00.000Z"}}'
     )
     assert CODEC.encode_task(StoredTask(NEW, [], [])) == CODEC.encode_task(StoredTask(NEW, None, None))
 
 
-def test_a_task_result_is_the_bare_task() -> None:
+def test_send_result_is_the_bare_task() -> None:
     task = StoredTask(HEADER, None, None)
 
     assert b''.join(CODEC.result_pieces(task)) == CODEC.encode_task(task)
 
 
 @pytest.mark.parametrize('state', stored.STATE_NAMES)
-def test_states_are_those_of_0_3(state: Any) -> None:
+def test_task_states_use_0_3_names(state: Any) -> None:
     payload = stored.status_update('t', 'c', stored.status(state, 0, None))
     event = written(types.TaskStatusUpdateEvent, CODEC.encode_event(TaskEvent(1, state, payload), False))
 
@@ -172,7 +172,7 @@ def comparable(item: Any) -> Any:
 
 
 @given(stored_tasks())
-def test_the_official_sdk_reads_any_task_and_takes_it_for_the_one_of_1_0(task: StoredTask) -> None:
+def test_official_sdk_reads_any_0_3_task_like_its_1_0_form(task: StoredTask) -> None:
     read = written(types.Task, CODEC.encode_task(task))
     same = Parse(V1_0().encode_task(task), a2a_pb2.Task())
 
@@ -180,7 +180,7 @@ def test_the_official_sdk_reads_any_task_and_takes_it_for_the_one_of_1_0(task: S
 
 
 @given(messages('agent'), st.sampled_from(list(stored.STATE_NAMES)), st.booleans())
-def test_the_official_sdk_reads_any_status_update(message: Message, state: Any, last: bool) -> None:
+def test_official_sdk_reads_any_status_update(message: Message, state: Any, last: bool) -> None:
     status = stored.status(state, 1_767_225_600_001, stored_values.dump_message(message))
     payload = stored.status_update('t', 'c', status)
     read = written(types.TaskStatusUpdateEvent, CODEC.encode_event(TaskEvent(1, state, payload), last))
@@ -191,7 +191,7 @@ def test_the_official_sdk_reads_any_status_update(message: Message, state: Any, 
 
 
 @given(ARTIFACTS)
-def test_the_official_sdk_reads_any_artifact_update(artifact: Artifact) -> None:
+def test_official_sdk_reads_any_artifact_update(artifact: Artifact) -> None:
     payload = stored.artifact_update('t', 'c', stored_values.dump_artifact(artifact))
     read = written(types.TaskArtifactUpdateEvent, CODEC.encode_event(TaskEvent(1, None, payload), False))
     same = Parse(payload, a2a_pb2.StreamResponse()).artifact_update
@@ -199,7 +199,7 @@ def test_the_official_sdk_reads_any_artifact_update(artifact: Artifact) -> None:
     assert comparable(conversions.to_core_task_artifact_update_event(read)) == comparable(same)
 
 
-def test_chunks_of_text_say_whether_they_append_and_which_is_the_last() -> None:
+def test_text_chunks_set_append_and_last_chunk() -> None:
     text = text_artifact.TextArtifact('t', 'c', 'a', 'result')
     whole = stored.whole_text('t', 'c', stored_values.dump_artifact({'artifact_id': 'a', 'parts': [{'text': 'Hello'}]}))
     chunks = [text.piece('Hel', first=True), text.piece('lo', first=False), stored.without_text(whole), whole]
@@ -223,7 +223,7 @@ def test_chunks_of_text_say_whether_they_append_and_which_is_the_last() -> None:
     ]
 
 
-def test_a_stream_is_read_as_answers_of_the_official_sdk() -> None:
+def test_official_sdk_reads_stream_responses() -> None:
     task = StoredTask(HEADER, [stored_values.dump_message(USER)], [stored_values.dump_artifact(ARTIFACT)])
     status = stored.status('completed', 0, None)
     payloads = [
@@ -247,7 +247,7 @@ def answer(key: bytes, body: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":"x","%s":%s}' % (key, body)
 
 
-def test_an_error_has_a_code_and_a_message_and_nothing_else() -> None:
+def test_error_has_only_code_and_message() -> None:
     error = InvalidParamsError.of('message.role', 'must be user')
 
     assert CODEC.encode_error(TaskNotFoundError(), 'corr') == b'{"code":-32001,"message":"Task not found"}'
@@ -274,7 +274,7 @@ OFFICIAL_ERRORS: dict[int, type[BaseModel]] = {
 }
 
 
-def test_every_error_is_read_as_the_official_one_of_its_code() -> None:
+def test_official_sdk_reads_every_error_by_its_code() -> None:
     read: dict[str, str] = {}
     for name in errors.__all__:
         error: Any = getattr(errors, name)

@@ -24,7 +24,7 @@ def bad_part(part: Any) -> dict[str, str]:
     'method',
     ['message/stream', 'tasks/resubscribe', 'message/send', 'tasks/get'],
 )
-def test_a_refused_request_names_its_operation(method: str) -> None:
+def test_refused_request_carries_its_operation(method: str) -> None:
     for params in ({}, {'id': '\x00', 'metadata': {'\x00': 1}}, {'id': '\ud800'}):
         with pytest.raises(RpcRefused) as info:
             CODEC.decode(rpc(method, params))
@@ -32,11 +32,11 @@ def test_a_refused_request_names_its_operation(method: str) -> None:
 
 
 @pytest.mark.parametrize('method', ['SendMessage', 'tasks/list', 'tasks/pushNotification/set', 'message/Send', '/'])
-def test_a_method_of_another_version_is_not_found(method: str) -> None:
+def test_method_of_another_version_is_not_found(method: str) -> None:
     assert refused(rpc(method, {})) == (-32601, b'1', 'Method not found.')
 
 
-def test_every_bad_field_is_named_with_its_path_on_the_wire() -> None:
+def test_every_bad_field_is_reported_with_its_json_path() -> None:
     params: dict[str, Any] = {
         'message': {
             'kind': 'task',
@@ -94,14 +94,14 @@ def test_every_bad_field_is_named_with_its_path_on_the_wire() -> None:
 
 
 @pytest.mark.parametrize('role', ['agent', 'ROLE_USER', 'User', '', None, 1, True, [], {}])
-def test_a_client_speaks_as_user(role: object) -> None:
+def test_message_role_must_be_user(role: object) -> None:
     assert bad('message/send', {'message': minimal(role=role)}) == {
         'message.role': 'must be user: clients speak as users'
     }
 
 
 @pytest.mark.parametrize('kind', ['', 'message', 'Text', None, 5, [], {}])
-def test_a_part_says_its_kind(kind: object) -> None:
+def test_part_with_missing_or_unknown_kind_is_refused(kind: object) -> None:
     assert bad_part({'kind': kind, 'text': 'x'}) == {
         'message.parts[1].kind': "Input should be 'text', 'file' or 'data'"
     }
@@ -120,7 +120,7 @@ def test_a_part_says_its_kind(kind: object) -> None:
         ({'kind': 'data', 'data': None}, 'data'),
     ],
 )
-def test_a_part_holds_what_its_kind_says(part: object, kind: str) -> None:
+def test_part_without_the_content_of_its_kind_is_refused(part: object, kind: str) -> None:
     assert bad_part(part) == {'message.parts[1]': f'must have the field {kind}, because its kind is {kind}'}
 
 
@@ -128,21 +128,21 @@ def test_a_part_holds_what_its_kind_says(part: object, kind: str) -> None:
     'file',
     [{}, {'bytes': None}, {'uri': ''}, {'name': 'x'}, {'bytes': 'AA==', 'uri': 'x'}, {'bytes': '', 'uri': 'x'}],
 )
-def test_a_file_without_content_or_with_two_is_refused(file: object) -> None:
+def test_file_part_needs_either_bytes_or_uri(file: object) -> None:
     assert bad_part({'kind': 'file', 'file': file}) == {'message.parts[1]': 'must hold either file.bytes or file.uri'}
 
 
 @pytest.mark.parametrize('data', ['x', 0, True, [], [{}]])
-def test_data_that_is_no_object_is_refused_where_nothing_says_that_it_is_wrapped(data: object) -> None:
+def test_unwrapped_data_part_must_be_an_object(data: object) -> None:
     assert bad_part({'kind': 'data', 'data': data}) == {'message.parts[1].data': 'Input should be an object'}
 
 
 @pytest.mark.parametrize('content', ['A', 'AAAAA', '=', 'A A=', 'é'])
-def test_bad_base64_is_refused(content: str) -> None:
+def test_invalid_base64_is_refused(content: str) -> None:
     assert bad_part({'kind': 'file', 'file': {'bytes': content}}) == {'message.parts[1].file.bytes': 'must be base64'}
 
 
-def test_nul_characters_and_lone_surrogates_are_refused_wherever_they_are() -> None:
+def test_nul_and_lone_surrogates_are_refused_in_every_field() -> None:
     def params(text: str) -> dict[str, Any]:
         parts = [
             {'kind': 'text', 'text': text},
@@ -168,7 +168,7 @@ def test_nul_characters_and_lone_surrogates_are_refused_wherever_they_are() -> N
     assert bad('tasks/get', {'id': '\ud800'}) == {'id': 'must not hold lone surrogates'}
 
 
-def test_numbers_that_could_not_be_written_again_are_refused() -> None:
+def test_numbers_beyond_double_range_are_refused() -> None:
     part = '{"kind":"data","data":{"x":1e999},"metadata":{"x":-1e999}}'
     wire = f'{{"messageId":"m","role":"user","parts":[{part}]}}'
 
@@ -181,7 +181,7 @@ def test_numbers_that_could_not_be_written_again_are_refused() -> None:
     }
 
 
-def test_no_refusal_repeats_what_was_sent() -> None:
+def test_errors_do_not_echo_request_values() -> None:
     secret = 'hunter2'
     parts = [
         {'kind': secret},

@@ -36,7 +36,7 @@ CODEC = IN_1_0.codec
 decoded, message, minimal = IN_1_0.decoded, IN_1_0.message, IN_1_0.minimal
 
 
-def test_a_plain_send_becomes_a_request() -> None:
+def test_minimal_send_message_is_decoded() -> None:
     body = b"""{"jsonrpc": "2.0", "id": "x", "method": "SendMessage", "params": {
         "message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}}}"""
 
@@ -75,7 +75,7 @@ EVERYTHING = {
 }
 
 
-def test_every_field_of_a_send_comes_through() -> None:
+def test_every_send_field_is_decoded() -> None:
     assert decoded('SendStreamingMessage', EVERYTHING) == snapshot(
         SendParams(
             message={
@@ -106,7 +106,7 @@ def test_every_field_of_a_send_comes_through() -> None:
 
 @pytest.mark.parametrize('numbers', [True, False], ids=['numbers', 'names'])
 @pytest.mark.parametrize('snake', [True, False], ids=['snake_case', 'camelCase'])
-def test_the_official_sdk_is_understood_however_it_writes_its_messages(snake: bool, numbers: bool) -> None:
+def test_official_sdk_request_is_decoded_in_any_json_style(snake: bool, numbers: bool) -> None:
     request = json_format.ParseDict(EVERYTHING, a2a_pb2.SendMessageRequest())
     params: dict[str, Any] = json_format.MessageToDict(
         request, preserving_proto_field_name=snake, use_integers_for_enums=numbers
@@ -119,7 +119,7 @@ def test_the_official_sdk_is_understood_however_it_writes_its_messages(snake: bo
     assert sent.push_config == config
 
 
-def test_null_and_empty_values_are_unset() -> None:
+def test_null_and_empty_send_fields_count_as_unset() -> None:
     params = {
         'tenant': None,
         'message': minimal(
@@ -147,7 +147,7 @@ def test_null_and_empty_values_are_unset() -> None:
     assert decoded('SendMessage', {'message': minimal(), 'configuration': None}) == SendParams(message=message())
 
 
-def test_unknown_fields_are_ignored_everywhere() -> None:
+def test_unknown_fields_are_ignored() -> None:
     params = {
         'message': minimal(parts=[{'text': 'Hi', 'kind': 'text'}], kind='message'),
         'configuration': {'blocking': 5, 'pushNotificationConfig': 5},
@@ -159,7 +159,7 @@ def test_unknown_fields_are_ignored_everywhere() -> None:
 
 
 @pytest.mark.parametrize('value', [None, '', 'x', 0, 1.5, True, [], [None], {}, {'a': None}])
-def test_a_data_part_holds_any_json_value(value: Any) -> None:
+def test_data_part_holds_any_json_value(value: Any) -> None:
     assert message(parts=[{'data': value}])['parts'] == [{'data': value}]
 
 
@@ -167,37 +167,37 @@ def test_a_data_part_holds_any_json_value(value: Any) -> None:
     ('sent', 'read'),
     [('', ''), ('AA', 'AA=='), ('AA==', 'AA=='), ('-_8', '+/8='), ('QUJD', 'QUJD')],
 )
-def test_base64_is_read_as_standard_and_padded(sent: str, read: str) -> None:
+def test_raw_base64_is_normalized_to_padded_standard(sent: str, read: str) -> None:
     assert message(parts=[{'raw': sent}])['parts'] == [{'raw': read}]
 
 
-def test_get_task() -> None:
+def test_get_task_params_are_decoded() -> None:
     assert decoded('GetTask', {'id': 't'}) == GetParams(id='t')
     assert decoded('GetTask', {'id': 't', 'history_length': 3, 'tenant': ''}) == GetParams(id='t', history_length=3)
 
 
 @pytest.mark.parametrize('length', [5, 5.0, '5', '5.0'])
-def test_integers_may_be_strings_or_floats(length: object) -> None:
+def test_history_length_may_be_string_or_float(length: object) -> None:
     assert decoded('GetTask', {'id': 't', 'historyLength': length}) == GetParams(id='t', history_length=5)
 
 
-def test_cancel_task() -> None:
+def test_cancel_task_params_are_decoded() -> None:
     assert decoded('CancelTask', {'id': 't'}) == CancelParams(id='t')
     assert decoded('CancelTask', {'id': 't', 'metadata': {'why': 1}}) == CancelParams(id='t', metadata={'why': 1})
 
 
-def test_subscribe_to_task() -> None:
+def test_subscribe_to_task_params_are_decoded() -> None:
     assert decoded('SubscribeToTask', {'id': 't'}) == SubscribeParams(id='t')
 
 
 @pytest.mark.parametrize('rest', ['', ',"params":null', ',"params":{}'])
-def test_list_tasks_needs_no_params(rest: str) -> None:
+def test_list_tasks_without_params_is_decoded(rest: str) -> None:
     body = f'{{"jsonrpc":"2.0","id":1,"method":"ListTasks"{rest}}}'.encode()
 
     assert CODEC.decode(body).params == ListParams()
 
 
-def test_every_field_of_a_list_comes_through() -> None:
+def test_every_list_tasks_field_is_decoded() -> None:
     params = {
         'tenant': 'acme',
         'contextId': 'c',
@@ -223,13 +223,13 @@ def test_every_field_of_a_list_comes_through() -> None:
     )
 
 
-def test_empty_values_of_a_list_are_unset() -> None:
+def test_empty_list_tasks_filters_count_as_unset() -> None:
     params = {'contextId': '', 'status': 'TASK_STATE_UNSPECIFIED', 'pageToken': '', 'pageSize': None}
 
     assert decoded('ListTasks', params) == ListParams()
 
 
-def test_states_are_read_by_name_and_by_the_number_of_the_proto() -> None:
+def test_task_states_are_decoded_by_name_and_number() -> None:
     assert [*STATES] == a2a_pb2.TaskState.keys()[1:]
     for name, state in STATES.items():
         assert decoded('ListTasks', {'status': name}) == ListParams(state=state)
@@ -250,7 +250,7 @@ def test_states_are_read_by_name_and_by_the_number_of_the_proto() -> None:
         ('9999-12-31T23:59:59-23:59', 253_402_387_139_000),
     ],
 )
-def test_a_time_is_read_as_the_first_millisecond_not_before_it(sent: str, since: int) -> None:
+def test_timestamp_is_rounded_up_to_milliseconds(sent: str, since: int) -> None:
     assert decoded('ListTasks', {'statusTimestampAfter': sent}) == ListParams(since=since)
 
 
@@ -258,7 +258,7 @@ def test_a_time_is_read_as_the_first_millisecond_not_before_it(sent: str, since:
     st.datetimes(min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29)),
     st.integers(min_value=-1439, max_value=1439),
 )
-def test_any_time_with_any_offset_is_read(local: datetime, offset: int) -> None:
+def test_timestamp_with_any_utc_offset_is_decoded(local: datetime, offset: int) -> None:
     time = local.replace(tzinfo=timezone(timedelta(minutes=offset)))
     params = decoded('ListTasks', {'statusTimestampAfter': time.isoformat()})
 
@@ -269,7 +269,7 @@ def test_any_time_with_any_offset_is_read(local: datetime, offset: int) -> None:
 
 
 @given(st.integers(min_value=0, max_value=253_402_300_799_999))
-def test_a_time_that_was_sent_to_a_client_comes_back_the_same(ms: int) -> None:
+def test_encoded_timestamp_is_decoded_unchanged(ms: int) -> None:
     assert decoded('ListTasks', {'statusTimestampAfter': json.loads(stored.timestamp(ms))}) == ListParams(since=ms)
 
 
@@ -297,9 +297,9 @@ CREATE, TARGET = 'CreateTaskPushNotificationConfig', PushTarget(id='', url='x')
         ('GetExtendedAgentCard', {'tenant': 'acme'}, CardParams(tenant='acme')),
     ],
 )
-def test_the_params_of_push_and_of_the_card_are_read(method: str, params: object, expected: Any) -> None:
+def test_push_config_and_card_params_are_decoded(method: str, params: object, expected: Any) -> None:
     assert CODEC.decode(rpc(method, params)) == RpcRequest(b'1', OPERATIONS[method], expected)
 
 
-def test_a_missing_id_is_null() -> None:
+def test_missing_request_id_is_null() -> None:
     assert CODEC.decode(b'{"jsonrpc":"2.0","method":"ListTasks"}').id == b'null'

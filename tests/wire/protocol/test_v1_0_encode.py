@@ -72,7 +72,7 @@ FULL = StoredTask(
 BARE = StoredTask(replace(NEW, id='t2'), history=None, artifacts=None)
 
 
-def test_a_message_is_written_in_the_spelling_of_1_0() -> None:
+def test_message_uses_1_0_field_names() -> None:
     assert json.loads(dump_message(USER)) == snapshot(
         {
             'messageId': 'm1',
@@ -93,7 +93,7 @@ def test_a_message_is_written_in_the_spelling_of_1_0() -> None:
     )
 
 
-def test_an_artifact_is_written_in_the_spelling_of_1_0() -> None:
+def test_artifact_uses_1_0_field_names() -> None:
     assert json.loads(dump_artifact(ARTIFACT)) == snapshot(
         {
             'artifactId': 'a',
@@ -106,7 +106,7 @@ def test_an_artifact_is_written_in_the_spelling_of_1_0() -> None:
     )
 
 
-def test_unset_fields_are_left_out_and_data_that_is_null_is_kept() -> None:
+def test_unset_fields_are_omitted_but_null_data_is_kept() -> None:
     parts: list[Any] = [{'data': None, 'metadata': None}, {'text': 'x', 'filename': None}]
     message: Any = {**AGENT, 'context_id': None}
 
@@ -114,7 +114,7 @@ def test_unset_fields_are_left_out_and_data_that_is_null_is_kept() -> None:
     assert dump_message(message) == dump_message(AGENT)
 
 
-def test_numbers_that_json_lacks_are_written_as_null() -> None:
+def test_nan_and_infinity_are_encoded_as_null() -> None:
     parts: list[Part] = [{'data': [float('nan'), float('inf'), -float('inf'), 1.5]}]
 
     assert dump_parts(parts) == b'[{"data":[null,null,null,1.5]}]'
@@ -122,7 +122,7 @@ def test_numbers_that_json_lacks_are_written_as_null() -> None:
     assert b'null,null,null' in dump_artifact({**ARTIFACT, 'parts': parts})
 
 
-def test_what_is_dumped_is_not_changed() -> None:
+def test_dumping_does_not_change_its_argument() -> None:
     before = json.dumps([USER, ARTIFACT])
     dump_message(USER)
     dump_artifact(ARTIFACT)
@@ -131,17 +131,17 @@ def test_what_is_dumped_is_not_changed() -> None:
 
 
 @given(messages('user', 'agent'))
-def test_a_message_that_is_dumped_is_loaded_the_same(message: Message) -> None:
+def test_any_message_survives_dump_and_load(message: Message) -> None:
     assert exact(load_message(dump_message(message))) == exact(message)
 
 
 @given(ARTIFACTS)
-def test_an_artifact_that_is_dumped_is_loaded_the_same(artifact: Artifact) -> None:
+def test_any_artifact_survives_dump_and_load(artifact: Artifact) -> None:
     assert exact(load_artifact(dump_artifact(artifact))) == exact(artifact)
 
 
 @given(messages('user'))
-def test_a_message_that_is_sent_is_stored_as_it_was(message: Message) -> None:
+def test_any_dumped_message_is_decoded_unchanged(message: Message) -> None:
     """Decoding a request undoes dumping, except that NUL is refused."""
     body = b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":%s}}' % dump_message(message)
     if '\\u0000' in exact(message):
@@ -154,14 +154,14 @@ def test_a_message_that_is_sent_is_stored_as_it_was(message: Message) -> None:
 
 
 @given(messages('user', 'agent'))
-def test_the_official_sdk_reads_any_message_that_is_written(message: Message) -> None:
+def test_official_sdk_reads_any_message(message: Message) -> None:
     read = json_format.Parse(dump_message(message), a2a_pb2.Message())
 
     assert read.message_id == message['message_id']
     assert [part.text for part in read.parts] == [part.get('text', '') for part in message['parts']]
 
 
-def test_a_task_is_joined_from_what_is_stored() -> None:
+def test_task_is_encoded_from_stored_json() -> None:
     assert CODEC.encode_task(BARE) == snapshot(
         b'{"id":"t2","contextId":"c","status":{"state":"TASK_STATE_SUBMITTED","timestamp":"1970-01-01T00:00:00.000Z"}}'
     )
@@ -179,19 +179,19 @@ def test_a_task_is_joined_from_what_is_stored() -> None:
     }
 
 
-def test_empty_history_and_artifacts_have_no_key() -> None:
+def test_empty_history_and_artifacts_are_omitted() -> None:
     assert CODEC.encode_task(BARE._replace(history=[], artifacts=[])) == CODEC.encode_task(BARE)
 
 
-def test_a_task_result_is_the_task_in_an_object() -> None:
+def test_send_result_is_the_task_in_an_object() -> None:
     assert b''.join(CODEC.result_pieces(BARE)) == b'{"task":%s}' % CODEC.encode_task(BARE)
 
 
-def test_an_event_is_sent_as_it_is_stored() -> None:
+def test_event_is_encoded_as_stored() -> None:
     assert CODEC.encode_event(TaskEvent(1, 'working', b'{"statusUpdate":{}}'), False) == b'{"statusUpdate":{}}'
 
 
-def test_a_page_has_all_its_fields_even_when_it_is_empty() -> None:
+def test_empty_page_of_tasks_has_all_fields() -> None:
     empty = b''.join(CODEC.page_pieces(Page([], None, 0), page_size=50, next_page_token=''))
     page = b''.join(CODEC.page_pieces(Page([BARE, BARE], (1, 't'), 3), page_size=2, next_page_token='"x"'))
 
@@ -204,7 +204,7 @@ def test_a_page_has_all_its_fields_even_when_it_is_empty() -> None:
     }
 
 
-def test_the_official_sdk_reads_what_is_written() -> None:
+def test_official_sdk_reads_task_result_event_and_page() -> None:
     task = json_format.Parse(CODEC.encode_task(FULL), a2a_pb2.Task())
     result = json_format.Parse(b''.join(CODEC.result_pieces(FULL)), a2a_pb2.SendMessageResponse())
     event = json_format.Parse(b''.join(CODEC.result_pieces(FULL)), a2a_pb2.StreamResponse())
@@ -219,13 +219,13 @@ def test_the_official_sdk_reads_what_is_written() -> None:
 
 
 @pytest.mark.parametrize(('name', 'state'), STATES.items())
-def test_states_are_written_by_their_proto_names(state: Any, name: str) -> None:
+def test_task_states_use_proto_names(state: Any, name: str) -> None:
     task = StoredTask(replace(NEW, state=state), None, None)
 
     assert json.loads(CODEC.encode_task(task))['status']['state'] == name
 
 
-def test_a_stored_task_is_loaded_as_a_value() -> None:
+def test_stored_task_is_loaded_as_value() -> None:
     assert load_task(FULL) == {
         'id': 't"1',
         'context_id': 'c',
@@ -240,7 +240,7 @@ def test_a_stored_task_is_loaded_as_a_value() -> None:
     assert load_task(BARE._replace(history=[], artifacts=[])) == load_task(BARE)
 
 
-def test_an_error_of_a2a_carries_its_reason_and_the_correlation_id() -> None:
+def test_error_data_has_reason_and_correlation_id() -> None:
     assert json.loads(CODEC.encode_error(TaskNotFoundError(metadata={'taskId': 't'}), 'corr')) == snapshot(
         {
             'code': -32001,
@@ -257,7 +257,7 @@ def test_an_error_of_a2a_carries_its_reason_and_the_correlation_id() -> None:
     )
 
 
-def test_invalid_params_carry_the_bad_fields_too() -> None:
+def test_invalid_params_error_lists_field_violations() -> None:
     error = InvalidParamsError('No.', violations=[FieldViolation('message.role', 'must be ROLE_USER')])
 
     assert json.loads(CODEC.encode_error(error, 'corr')) == snapshot(
@@ -280,7 +280,7 @@ def test_invalid_params_carry_the_bad_fields_too() -> None:
     )
 
 
-def test_every_error_has_a_code_a_message_a_reason_and_the_correlation_id() -> None:
+def test_every_error_has_code_message_reason_and_correlation_id() -> None:
     reasons: dict[str, str] = {}
     for name in errors.__all__:
         error: Any = getattr(errors, name)
@@ -327,7 +327,7 @@ def test_every_error_has_a_code_a_message_a_reason_and_the_correlation_id() -> N
     )
 
 
-def test_google_rpc_reads_the_details_of_errors() -> None:
+def test_error_details_parse_as_google_rpc_types() -> None:
     error = InvalidParamsError.of('message.role', 'must be ROLE_USER')
     info, request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
     for detail, message in zip(json.loads(CODEC.encode_error(error, 'corr'))['data'], (info, request), strict=True):

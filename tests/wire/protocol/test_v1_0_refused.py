@@ -42,7 +42,7 @@ DEEP = b'[' * 300 + b']' * 300
         pytest.param(b'{"jsonrpc":"2.0","id":1,"method":"ListTasks","params":{"x":%s}}' % (b'9' * 5000), id='number'),
     ],
 )
-def test_what_is_not_json_is_a_parse_error_without_id(body: bytes) -> None:
+def test_invalid_json_is_a_parse_error_with_null_id(body: bytes) -> None:
     assert refused(body)[:2] == (-32700, b'null')
 
 
@@ -50,7 +50,7 @@ def test_what_is_not_json_is_a_parse_error_without_id(body: bytes) -> None:
     'body',
     [b'42', b'"x"', b'null', b'true', b'[]', b'[{"jsonrpc":"2.0","id":1,"method":"ListTasks"}]'],
 )
-def test_what_is_no_object_is_no_request(body: bytes) -> None:
+def test_non_object_body_is_an_invalid_request(body: bytes) -> None:
     assert refused(body)[:2] == (-32600, b'null')
 
 
@@ -75,22 +75,22 @@ def test_what_is_no_object_is_no_request(body: bytes) -> None:
         pytest.param(b'{"jsonrpc":"2.0","id":"%s","method":"ListTasks"}' % (b'x' * 257), b'null', id='long id'),
     ],
 )
-def test_a_wrong_envelope_is_an_invalid_request(body: bytes, id: bytes) -> None:
+def test_wrong_json_rpc_envelope_is_an_invalid_request(body: bytes, id: bytes) -> None:
     assert refused(body)[:2] == (-32600, id)
 
 
 @pytest.mark.parametrize('method', ['message/send', 'sendMessage', 'SendMessage ', '', 'x' * 1000])
-def test_an_unknown_method_is_not_found_and_not_repeated(method: str) -> None:
+def test_unknown_method_is_not_found_and_not_echoed(method: str) -> None:
     assert refused(rpc(method, {})) == (-32601, b'1', 'Method not found.')
 
 
-def test_missing_params_are_named() -> None:
+def test_missing_params_are_named_in_the_error() -> None:
     assert refused(b'{"jsonrpc":"2.0","id":1,"method":"GetTask"}') == snapshot(
         (-32602, b'1', 'Invalid parameters: params: Field required')
     )
 
 
-def test_every_bad_field_is_named_with_its_path_on_the_wire() -> None:
+def test_every_bad_field_is_reported_with_its_json_path() -> None:
     params: dict[str, Any] = {
         'tenant': 5,
         'message': {
@@ -148,7 +148,7 @@ def test_every_bad_field_is_named_with_its_path_on_the_wire() -> None:
     )
 
 
-def test_the_message_of_the_refusal_names_the_first_bad_fields() -> None:
+def test_error_message_names_the_bad_fields() -> None:
     assert refused(rpc('SendMessage', {'message': {'role': 'user', 'parts': []}})) == snapshot(
         (
             -32602,
@@ -161,13 +161,13 @@ def test_the_message_of_the_refusal_names_the_first_bad_fields() -> None:
 
 
 @pytest.mark.parametrize('role', ['ROLE_AGENT', 2, 'ROLE_UNSPECIFIED', 0, 'user', 'agent', '', None, True, 1.5, [], {}])
-def test_a_client_speaks_as_user(role: object) -> None:
+def test_message_role_must_be_user(role: object) -> None:
     assert bad('SendMessage', {'message': minimal(role=role)}) == {
         'message.role': 'must be ROLE_USER: clients speak as users'
     }
 
 
-def test_a_message_without_role_is_refused() -> None:
+def test_message_without_role_is_refused() -> None:
     assert bad('SendMessage', {'message': {'messageId': 'm', 'parts': [{'text': 'x'}]}}) == snapshot(
         {'message.role': 'Field required'}
     )
@@ -186,24 +186,24 @@ def test_a_message_without_role_is_refused() -> None:
         {'kind': 'file', 'file': {'bytes': ''}},
     ],
 )
-def test_a_part_has_exactly_one_content(part: object) -> None:
+def test_part_must_hold_exactly_one_content(part: object) -> None:
     assert bad('SendMessage', {'message': minimal(parts=[{'text': 'x'}, part])}) == {
         'message.parts[1]': 'must hold exactly one of text, raw, url and data'
     }
 
 
 @pytest.mark.parametrize('raw', ['A', 'AAAAA', 'AA=', 'AA=A', '=', 'A A=', 'AA\n==', 'é', 'AA*='])
-def test_bad_base64_is_refused(raw: str) -> None:
+def test_invalid_base64_is_refused(raw: str) -> None:
     assert bad('SendMessage', {'message': minimal(parts=[{'raw': raw}])}) == {'message.parts[0].raw': 'must be base64'}
 
 
-def test_more_parts_than_anybody_needs_are_refused_without_looking_at_each() -> None:
+def test_message_with_more_than_10000_parts_is_refused() -> None:
     assert bad('SendMessage', {'message': minimal(parts=[5] * 20_000)}) == snapshot(
         {'message.parts': 'List should have at most 10000 items after validation, not 20000'}
     )
 
 
-def test_ids_of_256_characters_of_any_script_are_fine() -> None:
+def test_ids_of_256_characters_are_accepted() -> None:
     ids = {'messageId': 'é' * 256, 'contextId': '語' * 256, 'taskId': '😀' * 256}
 
     assert message(**ids) == {
@@ -216,14 +216,14 @@ def test_ids_of_256_characters_of_any_script_are_fine() -> None:
 
 
 @pytest.mark.parametrize('value', [0, 101, 150, -1, '0', True, 'x'])
-def test_a_page_size_is_from_1_to_100(value: object) -> None:
+def test_page_size_outside_1_to_100_is_refused(value: object) -> None:
     assert list(bad('ListTasks', {'pageSize': value})) == ['pageSize']
 
 
 @pytest.mark.parametrize(
     'value', ['completed', 'TASK_STATE_X', 'task_state_working', '', '1', 9, -1, True, 1.5, [], {}]
 )
-def test_a_state_is_one_of_the_proto(value: object) -> None:
+def test_unknown_task_state_filter_is_refused(value: object) -> None:
     assert bad('ListTasks', {'status': value}) == {'status': f'must be one of {", ".join(STATES)}'}
 
 
@@ -231,13 +231,13 @@ def test_a_state_is_one_of_the_proto(value: object) -> None:
     'value',
     ['2026-01-01T00:00:00', '2026-01-01', '', 'yesterday', '1767225600', 1767225600, '2026-13-01T00:00:00Z', True, {}],
 )
-def test_a_time_has_a_date_and_an_offset(value: object) -> None:
+def test_timestamp_without_date_and_utc_offset_is_refused(value: object) -> None:
     assert bad('ListTasks', {'statusTimestampAfter': value}) == {
         'statusTimestampAfter': 'must be an ISO 8601 time with a UTC offset or Z'
     }
 
 
-def test_nul_characters_are_refused_wherever_they_are() -> None:
+def test_nul_characters_are_refused_in_every_field() -> None:
     parts = [
         {'text': 'a\x00'},
         {'raw': '', 'filename': '\x00'},
@@ -268,14 +268,14 @@ def test_nul_characters_are_refused_wherever_they_are() -> None:
     )
 
 
-def test_what_only_looks_like_a_nul_or_a_constant_is_text() -> None:
+def test_escaped_nul_and_nan_as_text_are_accepted() -> None:
     parts = [{'text': '\\u0000 \\\\u0000 \n\\u0000 "\\u0000'}, {'data': ['\\u0000', 'NaN', 'Infinity', '-Infinity']}]
 
     assert message(parts=parts)['parts'] == parts
 
 
 @pytest.mark.parametrize('number', ['1e999', '-1e999', '9' * 400 + '.0'])
-def test_numbers_that_could_not_be_written_again_are_refused(number: str) -> None:
+def test_numbers_beyond_double_range_are_refused(number: str) -> None:
     body = f'{{"x":[{number}]}}'
     part = f'{{"text":"x","metadata":{body}}},{{"data":{body}}}'
     wire = f'{{"messageId":"m","role":1,"metadata":{body},"parts":[{part}]}}'
@@ -294,7 +294,7 @@ def test_numbers_that_could_not_be_written_again_are_refused(number: str) -> Non
     )
 
 
-def test_lone_surrogates_are_refused_wherever_they_are() -> None:
+def test_lone_surrogates_are_refused_in_every_field() -> None:
     parts = [{'text': '\ud800'}, {'data': {'x': ['\udfff']}}, {'text': 'fine'}, {'unknown': '\ud800'}]
     params = {'message': minimal(message_id='\ud800', parts=parts), 'unknown': '\ud800'}
 
@@ -309,14 +309,14 @@ def test_lone_surrogates_are_refused_wherever_they_are() -> None:
     assert bad('ListTasks', {'unknown': '\ud800'}) == {'params': 'must not hold lone surrogates'}
 
 
-def test_paired_surrogates_are_text() -> None:
+def test_paired_surrogates_are_accepted_as_text() -> None:
     body = rpc('SendMessage', {'message': minimal(parts=[{'text': '😀'}])})
 
     assert b'\\ud83d\\ude00' in body
     assert message(parts=[{'text': '😀'}])['parts'] == [{'text': '😀'}]
 
 
-def test_no_refusal_repeats_what_was_sent() -> None:
+def test_errors_do_not_echo_request_values() -> None:
     secret = 'hunter2'
     params = {
         'tenant': [secret],

@@ -33,7 +33,7 @@ def with_parts(parts: object) -> dict[str, Any]:
     return {'message': {'messageId': 'm', 'role': 'user', 'parts': parts}}
 
 
-def test_the_supported_versions_are_those_of_the_codecs() -> None:
+def test_supported_versions_match_the_codecs() -> None:
     assert snapshot(('1.0', '0.3')) == SUPPORTED
     assert tuple(codec.dialect for codec in CODECS.values()) == SUPPORTED == BOTH.served
 
@@ -44,14 +44,12 @@ def test_the_supported_versions_are_those_of_the_codecs() -> None:
     [(each, '1.0') for each in ('1.0', '1', '1.0.0', '1.0.3', ' 1.0\t', '01.0', '1.0, 1.0', '1.0,1.0.1', ',1.0,')]
     + [(each, '0.3') for each in ('0.3', '0.3.0', '0.3.26', '0.3, 0.3.0')],
 )
-def test_a_version_is_compared_by_major_and_minor_and_goes_before_the_method(
-    version: str, dialect: str, body: bytes
-) -> None:
+def test_version_header_chooses_codec_by_major_and_minor(version: str, dialect: str, body: bytes) -> None:
     assert choose(version, body) == CodecChoice(CODECS[dialect])
 
 
 @pytest.mark.parametrize('version', [None, '', '  ', ','])
-def test_without_a_version_the_method_says_it(version: str | None) -> None:
+def test_without_version_the_method_chooses_the_codec(version: str | None) -> None:
     assert choose(version, SENT_1_0) == CodecChoice(DEFAULT) == CodecChoice(CODECS['1.0'])
     assert choose(version, request('message/send', with_parts([KIND]))) == CodecChoice(CODECS['0.3'])
 
@@ -60,37 +58,37 @@ def test_without_a_version_the_method_says_it(version: str | None) -> None:
     'body',
     [b'', b'{', b'42', b'[]', b'\xff', b'{}', request(7), request('nonsense'), request('GetTask', {'id': 'x'})],
 )
-def test_what_is_of_no_older_version_is_left_to_the_default_codec(body: bytes) -> None:
+def test_unrecognized_request_uses_the_default_codec(body: bytes) -> None:
     assert choose(None, body) == CodecChoice(DEFAULT)
 
 
 @pytest.mark.parametrize('parts', [[KIND, BARE], [BARE]])
-def test_a_part_without_a_kind_is_of_fasta2as_client(parts: list[object]) -> None:
+def test_message_part_without_kind_chooses_fasta2a(parts: list[object]) -> None:
     assert choose(None, request('message/send', with_parts(parts))).codec.dialect == 'fasta2a'
     assert choose(None, request('message/stream', with_parts(parts))).codec.dialect == 'fasta2a'
 
 
 @pytest.mark.parametrize('parts', [[KIND, BARE], [BARE], [], 'x'])
 @pytest.mark.parametrize('kind', ['message', 'task', '', None, 7])
-def test_a_message_with_a_kind_is_of_0_3_whatever_its_parts_lack(kind: object, parts: object) -> None:
+def test_message_with_kind_chooses_0_3(kind: object, parts: object) -> None:
     params = with_parts(parts)
     params['message']['kind'] = kind
     assert choose(None, request('message/send', params)) == CodecChoice(CODECS['0.3'])
 
 
 @pytest.mark.parametrize('parts', [[], None, {}, 'x', ['x'], [KIND, 7]])
-def test_parts_that_are_none_are_left_to_0_3(parts: object) -> None:
+def test_malformed_message_parts_choose_0_3(parts: object) -> None:
     assert choose(None, request('message/send', with_parts(parts))) == CodecChoice(CODECS['0.3'])
 
 
 @pytest.mark.parametrize('method', ['tasks/list', 'tasks/pushNotification/set', 'tasks/pushNotification/get'])
-def test_a_method_that_only_fasta2a_has_is_of_its_client(method: str) -> None:
+def test_fasta2a_only_method_chooses_fasta2a(method: str) -> None:
     assert choose(None, request(method, {'id': 'x'})).codec.dialect == 'fasta2a'
 
 
 @pytest.mark.parametrize('method', ['tasks/get', 'tasks/cancel', 'tasks/resubscribe', 'no/method', 'message/send'])
 @pytest.mark.parametrize('params', [{'id': 'x'}, None, {'message': 'x'}])
-def test_a_request_without_a_message_is_answered_in_the_dialect_of_its_task(method: str, params: object) -> None:
+def test_request_without_message_uses_the_dialect_of_its_task(method: str, params: object) -> None:
     choice = choose(None, request(method, params))
 
     assert choice == CodecChoice(CODECS['0.3'], task_decides=True)
@@ -99,20 +97,20 @@ def test_a_request_without_a_message_is_answered_in_the_dialect_of_its_task(meth
 
 
 @pytest.mark.parametrize('method', ['tasks/get', 'tasks/cancel', 'tasks/resubscribe'])
-def test_a_request_about_a_task_with_null_for_its_id_is_of_fasta2as_client(method: str) -> None:
+def test_task_request_with_null_id_chooses_fasta2a(method: str) -> None:
     body = json.dumps({'jsonrpc': '2.0', 'id': None, 'method': method, 'params': {'id': 'x'}}).encode()
 
     assert choose(None, body).codec.dialect == 'fasta2a'
     assert choose('0.3', body) == CodecChoice(CODECS['0.3'])
 
 
-def test_a_version_that_is_named_goes_before_the_task() -> None:
+def test_version_header_overrides_dialect_of_the_task() -> None:
     choice = choose('0.3', request('tasks/get', {'id': 'x'}))
 
     assert in_dialect_of(choice, 'fasta2a') is CODECS['0.3']
 
 
-def test_what_codecs_refuse_by_name_does_not_hide_the_method() -> None:
+def test_lone_surrogate_does_not_prevent_codec_choice() -> None:
     body = b'{"method":"message/send","params":{"message":{"parts":[{"kind":"text","text":"\\ud800"}]}}}'
 
     assert choose(None, body) == CodecChoice(CODECS['0.3'])
@@ -121,21 +119,21 @@ def test_what_codecs_refuse_by_name_does_not_hide_the_method() -> None:
 @pytest.mark.parametrize(
     'version', ['9.9', '1.1', '2', 'v1.0', '1.', '.1', '1.0.', '1.0-rc1', '1.0.0.0', '-1.0', '١.٠', 'latest', '*']
 )
-def test_a_version_that_no_codec_has_is_refused(version: str) -> None:
+def test_unsupported_version_is_refused(version: str) -> None:
     with pytest.raises(VersionNotSupportedError) as refused:
         choose(version, SENT_1_0)
 
     assert refused.value.metadata == {'supportedVersions': '1.0, 0.3'}
 
 
-def test_the_refusal_names_the_version_and_what_is_supported() -> None:
+def test_version_error_names_supported_versions() -> None:
     with pytest.raises(VersionNotSupportedError) as refused:
         choose('9.9', SENT_1_0)
 
     assert refused.value.message == snapshot("A2A version '9.9' is not supported; use 1.0 or 0.3.")
 
 
-def test_the_refusal_repeats_only_the_beginning_of_what_was_sent_and_in_ascii() -> None:
+def test_version_error_echoes_header_shortened_in_ascii() -> None:
     with pytest.raises(VersionNotSupportedError) as refused:
         choose('\x1b\xe9' + 'x' * 10_000, SENT_1_0)
 
@@ -144,7 +142,7 @@ def test_the_refusal_repeats_only_the_beginning_of_what_was_sent_and_in_ascii() 
     )
 
 
-def test_several_versions_at_once_are_refused() -> None:
+def test_conflicting_versions_in_header_are_refused() -> None:
     with pytest.raises(InvalidRequestError) as refused:
         choose('1.0, 0.3', SENT_1_0)
 
@@ -155,14 +153,12 @@ def test_several_versions_at_once_are_refused() -> None:
     ('version', 'dialect'),
     [(None, '1.0'), ('', '1.0'), ('1.0', '1.0'), ('0.3.0', '0.3'), ('9.9', '1.0'), ('1.0, 0.3', '1.0')],
 )
-def test_what_is_refused_before_it_is_read_is_answered_in_the_version_that_is_named(
-    version: str | None, dialect: str
-) -> None:
+def test_refusal_before_reading_body_uses_the_header_version(version: str | None, dialect: str) -> None:
     assert before_reading(version) == CodecChoice(CODECS[dialect])
 
 
 @given(st.text(), st.binary())
-def test_any_value_and_body_choose_a_codec_or_are_refused(version: str, body: bytes) -> None:
+def test_any_header_and_body_choose_a_codec_or_are_refused(version: str, body: bytes) -> None:
     with suppress(VersionNotSupportedError, InvalidRequestError):
         assert choose(version, body).codec.dialect
 
@@ -184,7 +180,7 @@ BARE_SEND, OLDER_SEND = request('message/send', with_parts([BARE])), request('me
         ('', request('no/method')),
     ],
 )
-def test_0_3_and_fasta2as_dialect_can_be_off(version: str | None, body: bytes) -> None:
+def test_server_of_1_0_only_refuses_0_3_and_fasta2a(version: str | None, body: bytes) -> None:
     with pytest.raises(VersionNotSupportedError) as refused:
         NEWER.choose(version, body)
     assert refused.value.message == "A2A version '0.3' is not supported; use 1.0."
@@ -194,7 +190,7 @@ def test_0_3_and_fasta2as_dialect_can_be_off(version: str | None, body: bytes) -
 
 
 @pytest.mark.parametrize(('version', 'body'), [('1.0', OLDER_SEND), (None, SENT_1_0), ('', request('ListTasks'))])
-def test_1_0_can_be_off(version: str | None, body: bytes) -> None:
+def test_server_of_0_3_only_refuses_1_0(version: str | None, body: bytes) -> None:
     with pytest.raises(VersionNotSupportedError) as refused:
         OLDER.choose(version, body)
     assert refused.value.message == "A2A version '1.0' is not supported; use 0.3."
@@ -206,7 +202,7 @@ def test_1_0_can_be_off(version: str | None, body: bytes) -> None:
 
 
 @pytest.mark.parametrize('version', [None, '', ' ,', '1.0', '0.3', '9.9'])
-def test_without_1_0_http_is_refused_in_every_version(version: str | None) -> None:
+def test_server_of_0_3_only_refuses_http_json(version: str | None) -> None:
     with pytest.raises(VersionNotSupportedError, match=r'is not supported; use 0\.3 over JSON-RPC\.$'):
         OLDER.choose_http(version)
     assert OLDER.http is None
@@ -221,6 +217,6 @@ def test_without_1_0_http_is_refused_in_every_version(version: str | None) -> No
         ({'0.2'}, ValueError, r"versions= takes '1\.0' and '0\.3', not '0\.2'\."),
     ],
 )
-def test_versions_that_there_are_not_are_refused(versions: Any, error: type[Exception], text: str) -> None:
+def test_invalid_versions_option_is_refused(versions: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         Versions(versions)

@@ -83,7 +83,7 @@ UNUSABLE: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(('schema', 'error'), UNUSABLE.values(), ids=UNUSABLE)
-def test_a_schema_that_cannot_be_used_is_refused_by_its_place(schema: Any, error: str) -> None:
+def test_unusable_schema_is_refused_with_its_path(schema: Any, error: str) -> None:
     for check in (check_schema, inlined_schema):
         with pytest.raises(UnusableSchema) as refused:
             check(schema, 'schema')
@@ -91,7 +91,7 @@ def test_a_schema_that_cannot_be_used_is_refused_by_its_place(schema: Any, error
         assert f'{refused.value.field}: {refused.value.description}' == str(refused.value)
 
 
-def test_references_are_replaced_with_their_own_texts() -> None:
+def test_inlined_references_keep_their_own_descriptions() -> None:
     schema = inlined_schema(Trip.model_json_schema(), 'schema')
     stop = Stop.model_json_schema()
     assert schema == {
@@ -107,7 +107,7 @@ def test_references_are_replaced_with_their_own_texts() -> None:
     assert StructuredDict(schema) is not None
 
 
-def test_a_reference_beside_other_rules_must_fit_both() -> None:
+def test_reference_beside_keywords_becomes_all_of() -> None:
     schema = {**of(a={'$ref': '#/$defs/A~1B', 'minLength': 1, 'allOf': [True]}), '$defs': {'A/B': {'type': 'string'}}}
     assert inlined_schema(schema, 'schema') == of(a={'minLength': 1, 'allOf': [{'type': 'string'}, True]})
     root = {'$ref': '#/$defs/A', '$defs': {'A': of(a={'type': 'string'})}}
@@ -116,7 +116,7 @@ def test_a_reference_beside_other_rules_must_fit_both() -> None:
     assert inlined_schema(yes, 'schema') == of(a={'allOf': [True]})
 
 
-def test_data_in_a_schema_is_no_schema() -> None:
+def test_references_in_schema_data_are_not_resolved() -> None:
     schema = of(**{'$ref': {'enum': [{'$ref': 'x'}], 'default': {'$ref': 'x'}, 'properties': True}})
     schema['properties']['$ref'].pop('properties')
     assert check_schema(schema, 'schema') == schema
@@ -124,12 +124,12 @@ def test_data_in_a_schema_is_no_schema() -> None:
     assert inlined_schema({**schema, '$defs': {}}, 'schema') == schema
 
 
-def test_other_types_are_taken_where_they_may_be() -> None:
+def test_non_object_schema_is_accepted_if_allowed() -> None:
     schema = {'type': 'array', 'items': {'type': 'integer'}}
     assert check_schema(schema, 'schema', of_object=False) == schema
 
 
-def test_whole_numbers_are_integers_also_from_protobuf_and_other_numbers_stay_exact() -> None:
+def test_whole_floats_in_schemas_become_integers() -> None:
     schema = of(a={'minLength': 1.0, 'maximum': 0.5, 'enum': [2.0, [3.0, 1e300]], 'items': {'maxItems': 4.0}})
     for checked in (check_schema(schema, 'schema'), inlined_schema(schema, 'schema')):
         assert repr(checked['properties']['a']) == (
@@ -139,7 +139,7 @@ def test_whole_numbers_are_integers_also_from_protobuf_and_other_numbers_stay_ex
         check_schema(of(a={'minLength': 1.5}), 'schema')
 
 
-def test_circles_are_refused_where_references_are_replaced() -> None:
+def test_recursive_schema_cannot_be_inlined() -> None:
     node = of(next={'$ref': '#/$defs/Node'})
     schema = {'$ref': '#/$defs/Node', '$defs': {'Node': node}}
     assert check_schema(schema, 'schema') == {'type': 'object', **schema}
@@ -148,7 +148,7 @@ def test_circles_are_refused_where_references_are_replaced() -> None:
     assert str(refused.value) == snapshot('schema.$defs.Node: must not refer to itself: recursion is not supported')
 
 
-def test_a_small_schema_with_exponentially_many_members_is_refused() -> None:
+def test_schema_growing_too_large_when_inlined_is_refused() -> None:
     with pytest.raises(UnusableSchema, match='schema: must not have more than 32000 bytes of JSON without references'):
         inlined_schema(laughs(), 'schema')
     twice = {**of(**{f'p{n}': {'$ref': '#/$defs/a'} for n in range(9)}), '$defs': {'a': {'title': 'x' * 5_000}}}
@@ -198,15 +198,15 @@ BAD: list[tuple[Any, Any, tuple[str, str]]] = [
 
 
 @pytest.mark.parametrize(('value', 'schema'), FITTING)
-def test_what_fits_has_no_problem(value: Any, schema: Any) -> None:
+def test_value_matching_the_schema_is_valid(value: Any, schema: Any) -> None:
     assert problem(value, schema, 'v') is None
 
 
 @pytest.mark.parametrize(('value', 'schema', 'found'), BAD)
-def test_what_does_not_fit_is_told_where_and_why(value: Any, schema: Any, found: tuple[str, str]) -> None:
+def test_invalid_value_is_reported_with_path_and_reason(value: Any, schema: Any, found: tuple[str, str]) -> None:
     assert problem(value, schema, 'v') == found
 
 
 @pytest.mark.parametrize('ways', [1, 2])
-def test_a_schema_that_has_no_end_comes_to_one(ways: int) -> None:
+def test_validation_ends_for_endless_schema_references(ways: int) -> None:
     assert problem(1, {'anyOf': [{'$ref': '#'}] * ways}, 'v') == ('v', 'matches none of the allowed forms')

@@ -126,12 +126,12 @@ def of_the_protocol() -> dict[str, dict[str, Any]]:
     return {name: fields for name, fields in seen.items() if not name.endswith('Entry')}
 
 
-def test_the_fields_are_those_of_the_protocol() -> None:
+def test_known_card_fields_match_the_protocol() -> None:
     messages = of_the_protocol()
     assert {name: {*fields} for name, fields in FIELDS.items()} == {name: {*each} for name, each in messages.items()}
 
 
-def test_the_fields_that_may_lose_their_default_value_are_those_of_the_protocol() -> None:
+def test_optional_card_fields_match_the_protocol() -> None:
     for name, fields in of_the_protocol().items():
         for field, descriptor in fields.items():
             is_required = REQUIRED in descriptor.GetOptions().Extensions[field_behavior]
@@ -172,14 +172,12 @@ CANONICAL: list[tuple[str, dict[str, Any], str]] = [
 
 
 @each_case('name, card, expected', CANONICAL)
-def test_the_plain_form_of_a_card_is_rfc_8785_without_signatures(
-    name: str, card: dict[str, Any], expected: str
-) -> None:
+def test_plain_form_is_rfc_8785_without_signatures(name: str, card: dict[str, Any], expected: str) -> None:
     assert canonical(everything(card)) == expected.encode(), name
 
 
 @each_case('value', ['\ud800', '\udc00', '\ud800x', float('nan'), float('inf'), float('-inf')])
-def test_a_card_with_a_value_that_json_does_not_have_has_no_plain_form(value: Any) -> None:
+def test_card_with_non_json_value_has_no_plain_form(value: Any) -> None:
     with pytest.raises(NotSignable):
         canonical(everything({'a': value}))
 
@@ -203,13 +201,13 @@ TEXT_FORM: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @each_case('card, expected', TEXT_FORM)
-def test_the_form_of_the_text_has_required_fields_and_loses_defaults_of_others(
+def test_known_fields_keep_required_and_drop_empty_optional_fields(
     card: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     assert known_fields(card) == expected
 
 
-def test_a_whole_card_is_signed_as_the_official_sdk_does() -> None:
+def test_full_card_is_canonicalized_like_official_sdk() -> None:
     assert known_fields(CARD) == CARD
     assert canonical(signed_content(CARD)) == official(CARD)
 
@@ -265,7 +263,7 @@ CARDS: st.SearchStrategy[Any] = st.fixed_dictionaries(
 
 
 @given(CARDS)
-def test_every_card_is_signed_as_the_official_sdk_does(card: dict[str, Any]) -> None:
+def test_any_card_is_canonicalized_like_official_sdk(card: dict[str, Any]) -> None:
     ours, theirs = canonical(signed_content(card)), official(deepcopy(card))
     # The official SDK signs `null` for a card without any value.
     assert ours == (b'{}' if theirs == b'null' else theirs)
@@ -285,14 +283,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(('changes', 'place'), WRONG)
-def test_a_card_with_a_wrong_type_has_no_signed_form(changes: dict[str, Any], place: str) -> None:
+def test_card_field_of_wrong_type_is_not_signable(changes: dict[str, Any], place: str) -> None:
     with pytest.raises(NotSignable, match=place):
         canonical(signed_content({**CARD, **changes}))
     with pytest.raises(NotSignable, match='the card is not an object'):
         known_fields([])
 
 
-def test_a_card_that_is_nested_too_deeply_has_no_signed_form() -> None:
+def test_card_nested_deeper_than_128_is_not_signable() -> None:
     value: Any = 'x'
     for _ in range(200):
         value = [value]
@@ -300,7 +298,7 @@ def test_a_card_that_is_nested_too_deeply_has_no_signed_form() -> None:
         signed_content({'capabilities': {'extensions': [{'params': {'a': value}}]}})
 
 
-def test_a_card_with_requirements_without_scopes_is_signed_in_both_forms() -> None:
+def test_card_whose_two_forms_differ_has_two_signatures() -> None:
     requirements: list[Any] = [{'schemes': {'key': {'list': []}}}]
     skill: dict[str, Any] = {**CARD['skills'][0], 'inputSchema': {}, 'securityRequirements': requirements}
     card = sign_card({**CARD, 'skills': [skill], 'securityRequirements': requirements, 'url': 'x'}, SIGNER)
@@ -324,7 +322,7 @@ def test_a_card_with_requirements_without_scopes_is_signed_in_both_forms() -> No
     assert canonical(everything(card)) == canonical(known_fields(card)) != official(card)
 
 
-def test_a_card_that_is_the_same_in_both_forms_has_one_signature() -> None:
+def test_card_whose_two_forms_match_has_one_signature() -> None:
     card = sign_card(CARD, SIGNER)
     assert len(card['signatures']) == 1
     assert canonical(everything(card)) == canonical(known_fields(card)) == official(parse(card))
@@ -347,7 +345,7 @@ def parse(card: dict[str, Any]) -> dict[str, Any]:
         ({'capabilities': {'extensions': [{'uri': 'x', 'params': {'a': 2**53 + 1}}]}}, None),
     ],
 )
-def test_an_empty_value_is_not_signed_unnoticed(changes: dict[str, Any], place: str | None) -> None:
+def test_card_with_empty_value_is_not_signed(changes: dict[str, Any], place: str | None) -> None:
     if place is None:
         sign_card({**CARD, **changes}, SIGNER)
         return
@@ -355,7 +353,7 @@ def test_an_empty_value_is_not_signed_unnoticed(changes: dict[str, Any], place: 
         sign_card({**CARD, **changes}, SIGNER)
 
 
-def test_json_schemas_on_a_signed_card_lose_empty_keywords_that_restrict_nothing() -> None:
+def test_empty_schema_keywords_without_effect_are_removed_before_signing() -> None:
     name: dict[str, Any] = {'type': 'string', 'default': '', 'title': 'Name'}
     properties: dict[str, Any] = {
         'name': name,
@@ -387,7 +385,7 @@ def test_json_schemas_on_a_signed_card_lose_empty_keywords_that_restrict_nothing
     assert schema['required'] == [], 'the schema itself has not changed'
 
 
-def test_a_json_schema_that_an_empty_value_restricts_is_not_signed() -> None:
+def test_schema_with_meaningful_empty_value_is_not_signed() -> None:
     extensions = [{'uri': 'x', 'params': {'inputSchema': {'enum': ['', 'a']}}}]
     with pytest.raises(ValueError, match=r'params\.inputSchema\.enum\[0\] is empty'):
         sign_card({**CARD, 'capabilities': {'extensions': extensions}}, SIGNER)

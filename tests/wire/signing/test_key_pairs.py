@@ -29,7 +29,7 @@ JKU = 'https://agent.example.com/.well-known/jwks.json'
     ('kind', 'algorithm'),
     [('P-256', 'ES256'), ('P-384', 'ES384'), ('P-521', 'ES512'), ('2048', 'RS256'), ('Ed25519', 'EdDSA')],
 )
-def test_the_kind_of_a_key_decides_its_algorithm(kind: str, algorithm: str) -> None:
+def test_key_type_decides_signature_algorithm(kind: str, algorithm: str) -> None:
     signer = Signer([pem(kind).encode()], 'signing', JKU)
     [signature] = signer.signatures(b'content')
     header = protected_header(signature['protected'], [algorithm])
@@ -42,7 +42,7 @@ def test_the_kind_of_a_key_decides_its_algorithm(kind: str, algorithm: str) -> N
         verify(signature['protected'], b'Content', signature['signature'], [key])
 
 
-def test_a_json_web_key_has_its_id_and_its_algorithm() -> None:
+def test_jwk_keeps_its_kid_and_algorithm() -> None:
     private = ec.generate_private_key(ec.SECP256R1())
     fields = {'kid': 'one', 'alg': 'ES256'}
     [pair] = load_keys([{**ECAlgorithm.to_jwk(private, as_dict=True), **fields}], 'keys')
@@ -52,14 +52,14 @@ def test_a_json_web_key_has_its_id_and_its_algorithm() -> None:
     assert (unnamed.named, unnamed.pinned) == (False, False)
 
 
-def test_an_rsa_key_can_sign_with_another_algorithm() -> None:
+def test_rsa_jwk_signs_with_its_declared_algorithm() -> None:
     private: Any = load_pem_private_key(pem('2048').encode(), None)
     key = {**RSAAlgorithm.to_jwk(private, as_dict=True), 'alg': 'PS384'}
     [signature] = Signer([key], 'signing', JKU).signatures(b'content')
     assert protected_header(signature['protected'], ['PS384'])['alg'] == 'PS384'
 
 
-def test_the_id_of_a_key_without_an_id_is_its_thumbprint() -> None:
+def test_key_without_kid_uses_rfc_7638_thumbprint() -> None:
     """The example of RFC 7638 §3.1."""
     n = (
         '0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3o'
@@ -85,14 +85,14 @@ def test_the_id_of_a_key_without_an_id_is_its_thumbprint() -> None:
         {'kty': 'OKP', 'crv': 'X25519', 'x': 'hSDwCYkwp1R0i33ctD73Wg2_Og0mOBr066SpjqqbTmo'},
     ],
 )
-def test_what_is_no_key_is_refused_without_being_shown(key: Any) -> None:
+def test_unreadable_key_is_refused_without_echoing_the_key(key: Any) -> None:
     with pytest.raises(ValueError, match=r'^signing\[1\] cannot be read: a key is the text of a PEM file') as error:
         Signer([pem(), key], 'signing', JKU)
     assert 'secret' not in str(error.value)
 
 
 @pytest.mark.parametrize('private', [ec.generate_private_key(ec.SECP256K1()), None])
-def test_an_unusual_curve_and_a_short_rsa_key_are_refused(private: Any) -> None:
+def test_encrypted_pem_and_short_rsa_key_are_refused(private: Any) -> None:
     key: Any = (
         public_pem('1024')
         if private is None
@@ -108,26 +108,26 @@ def _rsa(text: str) -> RSAPublicKey:
     return key
 
 
-def test_a_short_rsa_key_in_a_key_set_is_ignored() -> None:
+def test_short_rsa_key_in_key_set_is_ignored() -> None:
     pairs = (('short', '1024'), ('long', '2048'))
     keys = [{**RSAAlgorithm.to_jwk(_rsa(public_pem(bits)), as_dict=True), 'kid': kid} for kid, bits in pairs]
     assert read_key_set({'keys': keys}, ['RS256']).keys() == {('long', 'RS256'), (None, 'RS256')}
 
 
-def test_a_curve_that_no_algorithm_has_is_refused() -> None:
+def test_key_on_unsupported_curve_is_refused() -> None:
     private = ec.generate_private_key(ec.SECP256K1())
     with pytest.raises(ValueError, match='P-256, P-384 or P-521'):
         load_keys([ECAlgorithm.to_jwk(private, as_dict=True)], 'signing')
 
 
-def test_an_algorithm_that_does_not_fit_the_key_is_refused() -> None:
+def test_algorithm_not_fitting_the_key_is_refused() -> None:
     private = ec.generate_private_key(ec.SECP256R1())
     for algorithm in ('RS256', 'ES384', 'HS256', 'none'):
         with pytest.raises(ValueError, match=f'signing\\[0\\] has the algorithm {algorithm!r}, which does not fit'):
             load_keys([{**ECAlgorithm.to_jwk(private, as_dict=True), 'alg': algorithm}], 'signing')
 
 
-def test_the_id_of_a_key_is_text_and_of_one_key() -> None:
+def test_kid_must_be_a_unique_string() -> None:
     key = ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()), as_dict=True)
     with pytest.raises(ValueError, match=r'signing\[0\] has a `kid` that is not a string'):
         load_keys([{**key, 'kid': 1}], 'signing')
@@ -135,12 +135,12 @@ def test_the_id_of_a_key_is_text_and_of_one_key() -> None:
         load_keys([{**key, 'kid': 'one'}, {**key, 'kid': 'one'}], 'signing')
 
 
-def test_the_first_key_has_to_be_able_to_sign() -> None:
+def test_first_signing_key_must_be_private() -> None:
     with pytest.raises(ValueError, match=r'signing\[0\] is a public key: the first key signs'):
         Signer([public_pem(), pem(number=2)], 'signing', JKU)
 
 
-def test_all_private_keys_sign_and_public_keys_are_only_listed() -> None:
+def test_only_private_keys_sign() -> None:
     signer = Signer([pem(), public_pem(number=2), pem('2048')], 'signing', JKU)
     signatures = signer.signatures(b'')
     kids = [protected_header(each['protected'], ['ES256', 'RS256'])['kid'] for each in signatures]
@@ -163,13 +163,13 @@ def test_all_private_keys_sign_and_public_keys_are_only_listed() -> None:
         ('eyJhbGciOiJFUzI1NiIsImprdSI6e319', 'has a malformed header'),
     ],
 )
-def test_a_header_that_is_none_is_refused(protected: Any, reason: str) -> None:
+def test_invalid_protected_header_is_refused(protected: Any, reason: str) -> None:
     with pytest.raises(Unverified, match=reason):
         protected_header(protected, ['ES256'])
 
 
 @pytest.mark.parametrize('signature', [None, 7, '', '=', 'é', 'AA', 'AB'])
-def test_a_signature_that_is_none_is_refused(signature: Any) -> None:
+def test_invalid_signature_value_is_refused(signature: Any) -> None:
     signer = Signer([pem()], 'signing', JKU)
     key = read_key_set({'keys': [signer.keys[0].public]}, ['ES256'])[signer.keys[0].kid, 'ES256']
     [signed] = signer.signatures(b'')

@@ -39,7 +39,7 @@ from ..gates import database
 from .conftest import Open
 
 
-async def test_nothing_is_opened_before_the_first_use(another: Open) -> None:
+async def test_connection_is_opened_on_first_use(another: Open) -> None:
     before = {*threading.enumerate()}
     backend = another()
     assert {*threading.enumerate()} - before == set()
@@ -50,7 +50,7 @@ async def test_nothing_is_opened_before_the_first_use(another: Open) -> None:
 
 
 @pytest.mark.parametrize('used', [True, False])
-async def test_the_thread_uses_the_event_loop_of_uvloop_if_the_process_does(
+async def test_connection_thread_uses_uvloop_if_loaded(
     another: Open, monkeypatch: pytest.MonkeyPatch, used: bool
 ) -> None:
     loops: list[asyncio.AbstractEventLoop] = []
@@ -64,7 +64,7 @@ async def test_the_thread_uses_the_event_loop_of_uvloop_if_the_process_does(
     assert len(loops) == used
 
 
-async def test_a_backend_that_nobody_has_any_longer_closes_its_connections(postgres: Server, postgres_url: str) -> None:
+async def test_unreferenced_backend_closes_connections(postgres: Server, postgres_url: str) -> None:
     backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
     await submit(backend, message(new='t'))
     connected = f"SELECT COUNT(*) FROM pg_stat_activity WHERE datname = '{database(postgres_url)}'"
@@ -77,7 +77,7 @@ async def test_a_backend_that_nobody_has_any_longer_closes_its_connections(postg
 
 
 @pytest.mark.parametrize('options', [{'listen': False}, {'statement_cache_size': 0}], ids=['deaf', 'pooled'])
-async def test_processes_hear_of_each_other_by_whatever_means(another: Open, options: dict[str, Any]) -> None:
+async def test_processes_share_queued_tasks_and_events(another: Open, options: dict[str, Any]) -> None:
     here, there = another(**options), another(**options)
     ready: asyncio.Queue[str | None] = asyncio.Queue()
     stop = here.listen(ready.put_nowait, nothing)
@@ -96,7 +96,7 @@ async def test_processes_hear_of_each_other_by_whatever_means(another: Open, opt
     stop()
 
 
-async def test_readers_miss_nothing_while_nobody_is_told_anything(another: Open, postgres: Server) -> None:
+async def test_subscriber_gets_events_after_lost_listen_connection(another: Open, postgres: Server) -> None:
     here, there = another(), another()
     await submit(there, message(new='t'))
     claimed = await claim_one(there, 't')
@@ -111,7 +111,9 @@ async def test_readers_miss_nothing_while_nobody_is_told_anything(another: Open,
     reader.close()
 
 
-async def test_who_cannot_listen_asks_and_says_so_once(another: Open, caplog: pytest.LogCaptureFixture) -> None:
+async def test_backend_without_notifications_polls_and_logs_once(
+    another: Open, caplog: pytest.LogCaptureFixture
+) -> None:
     here, there = another(listen_dsn='postgresql://nobody@localhost:1/away'), another()
     ready: asyncio.Queue[str | None] = asyncio.Queue()
     stop = here.listen(ready.put_nowait, nothing)
@@ -124,7 +126,7 @@ async def test_who_cannot_listen_asks_and_says_so_once(another: Open, caplog: py
 
 
 @pytest.mark.parametrize('end', ['fast', 'immediate', 'kill'])
-async def test_what_waits_while_the_database_is_started_anew_is_done(end: Any) -> None:
+async def test_pending_writes_complete_after_database_restart(end: Any) -> None:
     with postgres_server() as server:
         backend = PostgresBackend(Postgres(server.url()), 'agent', reader_lag=READER_LAG)
         await submit(backend, message(new='t'))
@@ -147,7 +149,7 @@ async def test_what_waits_while_the_database_is_started_anew_is_done(end: Any) -
 
 
 @pytest.mark.usefixtures('three_attempts')
-async def test_a_database_that_stays_away_is_said_to_be(another: Open) -> None:
+async def test_unreachable_database_raises_store_unavailable(another: Open) -> None:
     with postgres_server() as server:
         backend = another(server.url(), acquire_timeout=LIMIT)
         await submit(backend, message(new='t'))
@@ -161,7 +163,7 @@ async def test_a_database_that_stays_away_is_said_to_be(another: Open) -> None:
         assert await state_of(backend, 't') == 'submitted'
 
 
-async def test_a_statement_that_takes_too_long_is_ended(another: Open) -> None:
+async def test_statement_timeout_raises_store_unavailable(another: Open) -> None:
     backend, other = another(statement_timeout=2), another()
     await submit(backend, message(new='t'))
     held, tried = threading.Event(), threading.Event()
@@ -188,9 +190,7 @@ async def test_a_statement_that_takes_too_long_is_ended(another: Open) -> None:
         ('database', 'database "missing" does not exist'),
     ],
 )
-async def test_what_makes_a_database_unusable_is_told_without_the_password(
-    another: Open, postgres: Server, url: str, why: str
-) -> None:
+async def test_database_error_does_not_reveal_password(another: Open, postgres: Server, url: str, why: str) -> None:
     postgres.run(f"DROP ROLE IF EXISTS {GUARDED}; CREATE ROLE {GUARDED} LOGIN PASSWORD '{GUARDED}'")
     wrong = postgres.url(user=GUARDED, password='hunter2') if url == 'user' else postgres.url('missing')
     with pytest.raises(BackendUnusable, match=why) as raised:
@@ -198,7 +198,7 @@ async def test_what_makes_a_database_unusable_is_told_without_the_password(
     assert 'hunter2' not in str(raised.value) + repr(Postgres(wrong))
 
 
-async def test_a_user_with_a_password_and_no_right_to_make_a_schema_uses_the_one_that_is_there(
+async def test_user_without_schema_right_can_use_existing_schema(
     another: Open, postgres: Server, postgres_url: str
 ) -> None:
     name = database(postgres_url)
@@ -218,28 +218,26 @@ async def test_a_user_with_a_password_and_no_right_to_make_a_schema_uses_the_one
     postgres.run(f'DROP OWNED BY {GUARDED}', name)
 
 
-async def test_tables_that_are_newer_than_the_package_are_left_alone(
-    another: Open, postgres: Server, postgres_url: str
-) -> None:
+async def test_newer_schema_is_refused(another: Open, postgres: Server, postgres_url: str) -> None:
     await submit(another(), message(new='t'))
     postgres.run('INSERT INTO a2a.a2a_schema VALUES (999, 999)', database(postgres_url))
     with pytest.raises(BackendUnusable, match=r'written by a newer version .* \(schema 999,'):
         await submit(another(), message(new='u'))
 
 
-async def test_many_processes_that_start_at_once_make_the_tables_once(another: Open) -> None:
+async def test_concurrent_processes_create_tables_once(another: Open) -> None:
     await asyncio.gather(*(submit(another(), message(new=f't{n}')) for n in range(5)))
     assert await state_of(another(), 't4') == 'submitted'
 
 
-async def test_an_id_that_the_database_cannot_keep_is_refused(another: Open) -> None:
+async def test_context_id_with_null_character_is_refused(another: Open) -> None:
     backend = another()
     with pytest.raises(InvalidParamsError):
         await submit(backend, message(new='t', context='c\0'))
     await submit(backend, message(new='t', context='c'))
 
 
-async def test_agents_may_share_a_database_and_namespaces_may_share_a_process(another: Open) -> None:
+async def test_second_app_with_same_namespace_is_refused(another: Open) -> None:
     one, two, schema = another(), another(namespace='other'), another(schema='elsewhere')
     stops = [each.listen(nothing, nothing) for each in (one, two, schema)]
     with pytest.raises(BackendUnusable, match=r"namespace 'agent' of the PostgreSQL database .* or database\."):
@@ -262,7 +260,7 @@ async def test_agents_may_share_a_database_and_namespaces_may_share_a_process(an
         ('postgresql://host/db', {'listen_dsn': 'http://host'}, "this one begins with 'http'"),
     ],
 )
-def test_what_makes_no_sense_is_refused_when_the_app_is_made(url: str, options: dict[str, Any], why: str) -> None:
+def test_invalid_postgres_settings_are_refused(url: str, options: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why) as raised:
         to_a2a(Agent(TestModel()), backend=Postgres(url, **options))
     assert 'hunter2' not in str(raised.value)
@@ -275,11 +273,11 @@ def test_what_makes_no_sense_is_refused_when_the_app_is_made(url: str, options: 
         ('postgres:///db?host=/tmp&port=1&password=hunter2', '/tmp:1/db (schema a2a)'),
     ],
 )
-def test_messages_say_where_the_database_is(url: str, place: str) -> None:
+def test_database_place_in_messages_hides_credentials(url: str, place: str) -> None:
     assert Postgres(url).place == place
 
 
-def test_that_the_driver_is_missing_is_told_when_the_app_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_postgres_driver_raises_import_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ('asyncpg', 'pydantic_ai_a2a.server.store.postgres.backend'):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError):

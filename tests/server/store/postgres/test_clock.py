@@ -40,7 +40,7 @@ def set_clock(server: Server, url: str, hours: int) -> None:
 
 
 @pytest.mark.parametrize('hours', [1, -1], ids=['behind', 'ahead'])
-async def test_leases_do_not_depend_on_the_time_that_a_process_was_told(
+async def test_lease_does_not_depend_on_clock_of_process(
     another: Open, postgres: Server, postgres_url: str, hours: int
 ) -> None:
     set_clock(postgres, postgres_url, hours)
@@ -62,7 +62,7 @@ async def test_leases_do_not_depend_on_the_time_that_a_process_was_told(
 
 
 @pytest.mark.parametrize('hours', [1, -1], ids=['ahead', 'behind'])
-async def test_deliveries_do_not_depend_on_the_time_that_a_process_was_told(
+async def test_webhook_delivery_does_not_depend_on_clock_of_process(
     another: Open, postgres: Server, postgres_url: str, hours: int
 ) -> None:
     here = another()
@@ -81,15 +81,13 @@ async def test_deliveries_do_not_depend_on_the_time_that_a_process_was_told(
     assert len(await lease(there)) == 1
 
 
-async def test_a_command_writes_the_time_of_the_database_from_its_first_write_on(
-    postgres: Server, postgres_url: str
-) -> None:
+async def test_command_uses_database_clock_from_first_write(postgres: Server, postgres_url: str) -> None:
     set_clock(postgres, postgres_url, 1)
     async with opened(Store(None, '', postgres_url, 'agent')) as backend:
         assert backend.now() - SYSTEM.now() > HOUR // 2
 
 
-async def test_a_server_that_runs_no_tasks_writes_the_time_of_the_database_from_its_first_message_on(
+async def test_server_without_worker_uses_database_clock_from_first_message(
     another: Open, postgres: Server, postgres_url: str
 ) -> None:
     await another().queued()  # makes the tables
@@ -102,7 +100,7 @@ async def test_a_server_that_runs_no_tasks_writes_the_time_of_the_database_from_
     assert at - datetime.now(UTC) > timedelta(minutes=30)
 
 
-async def test_a_clock_that_is_set_is_noticed_by_who_listens(
+async def test_listening_process_notices_changed_database_clock(
     another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, 'POLL', 0.05)
@@ -119,7 +117,7 @@ async def test_a_clock_that_is_set_is_noticed_by_who_listens(
 
 
 @pytest.mark.parametrize('hours', [1, -1])
-async def test_a_reader_elsewhere_is_known_whatever_the_clocks_say(
+async def test_subscriber_of_another_process_is_known_despite_clock_change(
     another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> None:
     monkeypatch.setattr(listener, 'POLL', 0.05)

@@ -62,9 +62,7 @@ def raise_at_commit(server: Server, url: str, code: str, times: int) -> None:
 # --- commits that nobody hears of, or that fail -----------------------------------------------------------------------
 
 
-async def test_a_message_whose_commit_nobody_hears_of_is_accepted_once_when_it_is_sent_again(
-    another: Open, postgres_url: str
-) -> None:
+async def test_message_with_lost_commit_answer_is_accepted_once(another: Open, postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
         backend = another(proxy.url, statement_cache_size=0)
         await submit(backend, message('first', new='t'))
@@ -76,9 +74,7 @@ async def test_a_message_whose_commit_nobody_hears_of_is_accepted_once_when_it_i
         await asyncio.to_thread(backend.close)
 
 
-async def test_what_may_have_been_claimed_by_a_commit_that_nobody_hears_of_is_handed_back(
-    another: Open, postgres_url: str
-) -> None:
+async def test_claim_with_lost_commit_answer_is_released(another: Open, postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
         backend = another(proxy.url)
         await submit(backend, message(new='t'))
@@ -99,9 +95,7 @@ async def claim_in_time(backend: PostgresBackend) -> Claim:
 
 
 @pytest.mark.usefixtures('three_attempts')
-async def test_what_may_have_been_claimed_is_handed_back_however_long_the_database_is_away(
-    another: Open, postgres_url: str
-) -> None:
+async def test_lost_claim_is_released_after_long_database_outage(another: Open, postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
         backend = another(proxy.url, acquire_timeout=LIMIT)
         await submit(backend, message(new='t'))
@@ -121,7 +115,7 @@ async def test_what_may_have_been_claimed_is_handed_back_however_long_the_databa
         await asyncio.to_thread(backend.close)
 
 
-async def test_that_nothing_could_be_handed_back_is_logged(
+async def test_failed_release_of_lost_claim_is_logged(
     another: Open, postgres: Server, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with proxied(postgres_url) as proxy:
@@ -152,9 +146,7 @@ async def test_that_nothing_could_be_handed_back_is_logged(
         await asyncio.to_thread(backend.close)
 
 
-async def test_a_commit_that_fails_because_of_others_is_tried_again(
-    another: Open, postgres: Server, postgres_url: str
-) -> None:
+async def test_serialization_failure_at_commit_is_retried(another: Open, postgres: Server, postgres_url: str) -> None:
     backend = another()
     await submit(backend, message(new='t'))
     raise_at_commit(postgres, postgres_url, code='40001', times=3)
@@ -162,7 +154,7 @@ async def test_a_commit_that_fails_because_of_others_is_tried_again(
     assert (claimed.attempt, claimed.fence) == (1, 1)
 
 
-async def test_a_commit_that_others_are_always_in_the_way_of_fails_in_the_end(
+async def test_repeated_commit_conflicts_raise_store_unavailable(
     another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, 'MOST_CONFLICTS', 2)
@@ -174,9 +166,7 @@ async def test_a_commit_that_others_are_always_in_the_way_of_fails_in_the_end(
     assert (await claim_one(backend, 't')).fence == 1
 
 
-async def test_a_commit_that_the_database_refuses_is_not_tried_again(
-    another: Open, postgres: Server, postgres_url: str
-) -> None:
+async def test_refused_commit_is_not_retried(another: Open, postgres: Server, postgres_url: str) -> None:
     backend = another()
     await submit(backend, message(new='t'))
     raise_at_commit(postgres, postgres_url, code='P0001', times=1)
@@ -185,9 +175,7 @@ async def test_a_commit_that_the_database_refuses_is_not_tried_again(
     assert (await claim_one(backend, 't')).fence == 1
 
 
-async def test_of_two_that_wait_for_each_other_one_is_run_again(
-    another: Open, postgres: Server, postgres_url: str
-) -> None:
+async def test_deadlocked_transaction_is_retried(another: Open, postgres: Server, postgres_url: str) -> None:
     postgres.run(f"ALTER DATABASE {database(postgres_url)} SET deadlock_timeout = '10ms'")
     processes, both, runs = [another(), another()], threading.Barrier(2), list[str]()
 
@@ -204,9 +192,7 @@ async def test_of_two_that_wait_for_each_other_one_is_run_again(
     assert len(runs) == 3
 
 
-async def test_a_statement_sees_what_others_wrote_before_it_whatever_the_database_has_for_a_default(
-    another: Open, postgres: Server, postgres_url: str
-) -> None:
+async def test_transactions_use_read_committed_isolation(another: Open, postgres: Server, postgres_url: str) -> None:
     def level() -> Transaction[str]:
         return (yield 'SHOW transaction_isolation', ())[0][0]
 
@@ -217,7 +203,7 @@ async def test_a_statement_sees_what_others_wrote_before_it_whatever_the_databas
 # --- callers who go, and others who are in the way --------------------------------------------------------------------
 
 
-async def test_a_claim_of_somebody_who_is_gone_is_handed_back(another: Open, postgres_url: str) -> None:
+async def test_claim_of_canceled_caller_is_released(another: Open, postgres_url: str) -> None:
     backend = another()
     await submit(backend, message(new='t'))
     async with gate(postgres_url, EVENTS) as held:
@@ -231,7 +217,7 @@ async def test_a_claim_of_somebody_who_is_gone_is_handed_back(another: Open, pos
     assert (again.attempt, again.fence) == (1, 2)
 
 
-async def test_who_closes_does_not_wait_long_for_others(
+async def test_close_does_not_wait_for_blocked_statement(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, 'STOP_TIME', 0.5)
@@ -246,7 +232,7 @@ async def test_who_closes_does_not_wait_long_for_others(
     assert (await claim_one(another(), 't')).fence == 1
 
 
-async def test_who_closes_does_not_wait_long_for_a_server_that_says_nothing(
+async def test_close_does_not_wait_for_silent_server(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, 'STOP_TIME', 0.1)
@@ -258,7 +244,7 @@ async def test_who_closes_does_not_wait_long_for_a_server_that_says_nothing(
             await asyncio.to_thread(backend.close)
 
 
-async def test_who_finds_another_one_sweeping_leaves_it_to_them(another: Open, postgres_url: str) -> None:
+async def test_sweep_is_skipped_while_another_process_sweeps(another: Open, postgres_url: str) -> None:
     backend = another()
     await submit(backend, message(new='t'))
     await run(backend, 't')
@@ -267,7 +253,7 @@ async def test_who_finds_another_one_sweeping_leaves_it_to_them(another: Open, p
     assert await backend.housekeeping.sweep(LATE[0], at=LATE[1])
 
 
-async def test_a_context_that_somebody_writes_to_is_not_swept(another: Open, postgres_url: str) -> None:
+async def test_context_locked_by_writer_is_not_swept(another: Open, postgres_url: str) -> None:
     backend = another()
     await submit(backend, message(new='t', context='c'))
     await run(backend, 't', messages=turn('hi', 'hello'))
@@ -278,9 +264,7 @@ async def test_a_context_that_somebody_writes_to_is_not_swept(another: Open, pos
     assert await conversation(backend, 'c') == []
 
 
-async def test_a_conversation_with_a_newer_turn_is_swept_once_its_context_is_free(
-    another: Open, postgres_url: str
-) -> None:
+async def test_context_with_newer_turn_is_swept_after_unlock(another: Open, postgres_url: str) -> None:
     backend = another()
     for n in range(2):
         await submit(backend, message(f'{n}', new=f't{n}', context='c', at=AT + n))
@@ -308,7 +292,7 @@ def stopping_before_locks(agent: str, retention: Retention, at: int, most_kept: 
         return stop.value
 
 
-async def test_a_context_that_goes_on_while_others_are_swept_is_kept(another: Open, postgres_url: str) -> None:
+async def test_context_with_new_turn_during_sweep_is_kept(another: Open, postgres_url: str) -> None:
     here, there = another(), another()
     for n in range(2):
         await submit(here, message(f'{n}', new=f't{n}', context=f'c{n}', at=AT + n))
@@ -325,9 +309,7 @@ async def test_a_context_that_goes_on_while_others_are_swept_is_kept(another: Op
     assert await conversation(here, 'c1') == ['hi', 'hello', 'more', 'said']
 
 
-async def test_who_erases_an_owner_waits_for_no_context_once_it_has_locked_the_owner(
-    another: Open, postgres_url: str
-) -> None:
+async def test_owner_erasure_locks_contexts_before_owner(another: Open, postgres_url: str) -> None:
     backend = another()
     for n in range(2):
         await submit(backend, message(new=f't{n}', context=f'c{n}'))
@@ -344,9 +326,7 @@ async def test_who_erases_an_owner_waits_for_no_context_once_it_has_locked_the_o
 # --- servers that are silent, away, strange or old --------------------------------------------------------------------
 
 
-async def test_a_connection_that_says_nothing_more_is_given_up_for_another_one(
-    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silent_connection_is_replaced(another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (connect, execution, migration):
         monkeypatch.setattr(module, 'LATE', 0.1)
     async with proxied(postgres_url) as proxy:
@@ -357,7 +337,7 @@ async def test_a_connection_that_says_nothing_more_is_given_up_for_another_one(
         await asyncio.to_thread(backend.close)
 
 
-async def test_what_the_database_refuses_to_who_listens_is_logged(
+async def test_refused_write_of_listener_is_logged(
     another: Open, postgres: Server, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     here, there = another(), another()
@@ -383,7 +363,7 @@ async def test_what_the_database_refuses_to_who_listens_is_logged(
 # --- a pooler whose connections change --------------------------------------------------------------------------------
 
 
-async def test_lost_prepared_statements_name_the_setting_for_poolers(
+async def test_lost_prepared_statements_error_names_pooler_setting(
     another: Open, postgres: Server, postgres_url: str
 ) -> None:
     backend = another(pool_size=2)
@@ -400,7 +380,7 @@ async def test_lost_prepared_statements_name_the_setting_for_poolers(
     assert 'statement_cache_size=0' in str(lost.value.__cause__)
 
 
-async def test_reads_commit_and_count_as_no_rollbacks(another: Open, postgres: Server, postgres_url: str) -> None:
+async def test_reads_end_with_commit(another: Open, postgres: Server, postgres_url: str) -> None:
     backend = another()
     await submit(backend, message(new='t'))
     committed, rolled_back = ends(postgres, postgres_url)

@@ -637,7 +637,7 @@ async def check(schedule: Schedule, postgres: Server) -> None:
 
 
 @pytest.mark.parametrize('schedule', SCHEDULES, ids=lambda schedule: schedule.__name__)
-async def test_calls_and_generators_have_the_same_results_and_rows(schedule: Schedule, postgres: Server) -> None:
+async def test_function_and_generator_have_same_results_and_rows(schedule: Schedule, postgres: Server) -> None:
     await check(schedule, postgres)
 
 
@@ -655,9 +655,7 @@ OTHERS: dict[str, Callable[[], Transaction[Any]]] = {
 
 @pytest.mark.parametrize('other', OTHERS)
 @pytest.mark.parametrize('write', WRITES)
-async def test_calls_and_generators_agree_after_a_write_of_another_session(
-    write: str, other: str, postgres: Server
-) -> None:
+async def test_function_and_generator_agree_after_concurrent_write(write: str, other: str, postgres: Server) -> None:
     async def schedule(stage: Stage) -> None:
         claimed = await stage.started()
         if other == 'the claim of another':
@@ -686,7 +684,7 @@ def counted() -> Generator[list[str]]:
         yield queries
 
 
-async def test_a_run_is_started_and_completed_in_one_round_trip_each(postgres_url: str) -> None:
+async def test_task_start_and_end_take_single_round_trip_each(postgres_url: str) -> None:
     stage = Stage(postgres_url, calls=True)
     await stage.end(*both(await stage.started()))
     with counted() as queries:
@@ -696,7 +694,7 @@ async def test_a_run_is_started_and_completed_in_one_round_trip_each(postgres_ur
     await asyncio.to_thread(stage.backend.close)
 
 
-async def test_a_batch_of_tasks_is_filed_in_one_round_trip(postgres_url: str) -> None:
+async def test_batch_of_tasks_is_filed_in_single_round_trip(postgres_url: str) -> None:
     stage = Stage(postgres_url, calls=True)
     await stage.end(*both(await stage.started()))
     with counted() as queries:
@@ -708,9 +706,7 @@ async def test_a_batch_of_tasks_is_filed_in_one_round_trip(postgres_url: str) ->
 
 
 @pytest.mark.parametrize('default', ["isolation = 'repeatable read'", 'read_only = on'])
-async def test_a_database_with_other_defaults_gets_the_generator(
-    default: str, postgres: Server, postgres_url: str
-) -> None:
+async def test_task_runs_with_unusual_transaction_defaults(default: str, postgres: Server, postgres_url: str) -> None:
     postgres.run(f'ALTER DATABASE "{database(postgres_url)}" SET default_transaction_{default}')
     stage = Stage(postgres_url, calls=True)
     claimed = await stage.started()
@@ -723,7 +719,7 @@ async def test_a_database_with_other_defaults_gets_the_generator(
 # --- calls without an answer ------------------------------------------------------------------------------------------
 
 
-async def test_a_start_whose_answer_is_lost_is_called_again_and_has_started_once(postgres_url: str) -> None:
+async def test_task_start_with_lost_answer_starts_once(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
         stage = Stage(proxy.url, calls=True)
         await stage.started('first', 'd')
@@ -734,7 +730,7 @@ async def test_a_start_whose_answer_is_lost_is_called_again_and_has_started_once
         await asyncio.to_thread(stage.backend.close)
 
 
-async def test_a_task_whose_answer_is_lost_is_queued_once(postgres_url: str) -> None:
+async def test_submission_with_lost_answer_is_queued_once(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
         stage = Stage(proxy.url, calls=True)
         await stage.note(submit(stage.backend, message(new='first')))
@@ -747,7 +743,7 @@ async def test_a_task_whose_answer_is_lost_is_queued_once(postgres_url: str) -> 
         await asyncio.to_thread(stage.backend.close)
 
 
-async def test_an_end_whose_answer_is_lost_is_stored_once(postgres_url: str) -> None:
+async def test_task_end_with_lost_answer_is_stored_once(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
         stage = Stage(proxy.url, calls=True)
         claimed = await stage.started()
@@ -758,7 +754,7 @@ async def test_an_end_whose_answer_is_lost_is_stored_once(postgres_url: str) -> 
         await asyncio.to_thread(stage.backend.close)
 
 
-async def test_events_whose_answer_is_lost_are_stored_once(postgres_url: str) -> None:
+async def test_events_with_lost_answer_are_stored_once(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
         stage = Stage(proxy.url, calls=True)
         claimed = await stage.started()
@@ -772,7 +768,7 @@ async def test_events_whose_answer_is_lost_are_stored_once(postgres_url: str) ->
 
 
 @pytest.mark.usefixtures('three_attempts')
-async def test_what_may_have_been_started_is_handed_back_when_the_database_answers_again(postgres_url: str) -> None:
+async def test_task_start_with_lost_answer_is_released_after_outage(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
         backend = PostgresBackend(Postgres(proxy.url, acquire_timeout=LIMIT), 'agent', reader_lag=READER_LAG)
         await submit(backend, message(new='first'), slot=SLOT)
@@ -789,7 +785,7 @@ async def test_what_may_have_been_started_is_handed_back_when_the_database_answe
         await asyncio.to_thread(backend.close)
 
 
-async def test_a_start_without_a_connection_leaves_nothing_to_hand_back(postgres_url: str) -> None:
+async def test_task_start_without_connection_raises_store_unavailable(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
         proxy.refuses = True
         backend = PostgresBackend(Postgres(proxy.url, acquire_timeout=0.1), 'agent', reader_lag=READER_LAG)
@@ -798,7 +794,7 @@ async def test_a_start_without_a_connection_leaves_nothing_to_hand_back(postgres
         await asyncio.to_thread(backend.close)
 
 
-async def test_a_call_waits_for_a_lock_as_long_as_a_statement(postgres_url: str) -> None:
+async def test_function_call_waits_for_lock_up_to_statement_timeout(postgres_url: str) -> None:
     backend = PostgresBackend(Postgres(postgres_url, statement_timeout=2), 'agent', reader_lag=READER_LAG)
     await backend.queued()
     async with gate(postgres_url, lock(LockName(CONTEXT))):
@@ -808,7 +804,7 @@ async def test_a_call_waits_for_a_lock_as_long_as_a_statement(postgres_url: str)
     await asyncio.to_thread(backend.close)
 
 
-async def test_a_database_without_the_functions_is_refused(postgres: Server, postgres_url: str) -> None:
+async def test_missing_database_function_raises_store_unavailable(postgres: Server, postgres_url: str) -> None:
     stage = Stage(postgres_url, calls=True)
     await stage.backend.queued()
     postgres.run('DROP FUNCTION called.a2a_submit', database(postgres_url))

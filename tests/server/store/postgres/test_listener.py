@@ -23,7 +23,7 @@ from ....suites.values import LEASE, LIMIT, OWNER, claim, ending, message, nothi
 from .conftest import Open
 
 
-async def test_who_listens_finds_out_that_nobody_speaks_any_longer(
+async def test_silent_listen_connection_is_reopened(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener_module, 'POLL', 0.1)
@@ -38,7 +38,7 @@ async def test_who_listens_finds_out_that_nobody_speaks_any_longer(
         await asyncio.to_thread(backend.close)
 
 
-async def test_who_is_cut_off_when_it_begins_to_listen_begins_again(another: Open, postgres_url: str) -> None:
+async def test_connection_lost_during_listen_is_reopened(another: Open, postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
         backend = another(listen_dsn=proxy.url)
         proxy.when(b'LISTEN', 'lose the answer')
@@ -50,7 +50,7 @@ async def test_who_is_cut_off_when_it_begins_to_listen_begins_again(another: Ope
         await asyncio.to_thread(backend.close)
 
 
-async def test_that_a_database_is_away_is_logged_once_by_who_listens(
+async def test_unreachable_database_is_logged_once_by_listener(
     another: Open, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with proxied(postgres_url) as proxy:
@@ -65,7 +65,7 @@ async def test_that_a_database_is_away_is_logged_once_by_who_listens(
     assert [record.getMessage()[:36] for record in caplog.records] == ['PostgreSQL sends no notifications, s']
 
 
-async def test_who_comes_back_after_a_close_hears_of_the_others_again(another: Open) -> None:
+async def test_backend_hears_of_queued_tasks_after_reopening(another: Open) -> None:
     here, there = another(), another()
     ready: asyncio.Queue[str | None] = asyncio.Queue()
     for life in range(2):
@@ -82,7 +82,7 @@ async def test_who_comes_back_after_a_close_hears_of_the_others_again(another: O
         await asyncio.to_thread(here.close)
 
 
-async def test_who_listens_ends_although_it_is_woken_at_the_same_moment() -> None:
+async def test_listener_ends_although_woken_during_cancel() -> None:
     settings = Postgres('postgresql://nobody@localhost:1/away', listen=False)
 
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
@@ -107,7 +107,7 @@ async def test_who_listens_ends_although_it_is_woken_at_the_same_moment() -> Non
 
 
 @pytest.mark.parametrize('sends', [False, True])
-async def test_the_process_of_a_task_hears_at_once_of_a_reader_in_another_process(
+async def test_process_of_task_learns_at_once_of_remote_subscriber(
     another: Open, monkeypatch: pytest.MonkeyPatch, sends: bool
 ) -> None:
     monkeypatch.setattr(listener_module, 'POLL', 10 * LIMIT)
@@ -131,9 +131,7 @@ async def test_the_process_of_a_task_hears_at_once_of_a_reader_in_another_proces
         await asyncio.to_thread(backend.close)
 
 
-async def test_a_process_looks_for_the_events_after_a_message_once_the_message_is_stored(
-    another: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_process_looks_for_events_after_message_is_stored(another: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look before leaves the task alone."""
     here = another()
     await submit(here, message('hi', new='t'))
@@ -145,9 +143,7 @@ async def test_a_process_looks_for_the_events_after_a_message_once_the_message_i
     reader.close()
 
 
-async def test_the_process_of_a_task_hears_of_a_sender_in_another_process_who_waits_for_it(
-    another: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_process_of_task_learns_at_once_of_waiting_sender(another: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener_module, 'POLL', 10 * LIMIT)
     here, there = another(), another()
     stop = here.listen(nothing, nothing)

@@ -45,9 +45,7 @@ def locked(*tasks: str) -> str:
     return f'SELECT 1 FROM a2a.task WHERE id IN ({", ".join(map(repr, tasks))}) FOR UPDATE'
 
 
-async def test_a_claim_skips_locked_tasks_and_what_comes_after_them_in_their_contexts(
-    another: Open, postgres_url: str
-) -> None:
+async def test_claim_skips_locked_tasks_and_their_successors_in_context(another: Open, postgres_url: str) -> None:
     backend = another()
     await submit(backend, message(new='lost', context='red'))
     await claim_one(backend, 'lost', 'gone', lease=OVER)
@@ -65,7 +63,7 @@ async def test_a_claim_skips_locked_tasks_and_what_comes_after_them_in_their_con
     assert [each.header.id for each in await claim(backend)] == ['after lost', 'after queued']
 
 
-async def test_a_locked_task_holds_up_no_lease_of_another_task(another: Open, postgres_url: str) -> None:
+async def test_locked_task_does_not_delay_renewal_of_leases(another: Open, postgres_url: str) -> None:
     backend = another()
     for task_id in 'abc':
         await submit(backend, message(new=task_id))
@@ -80,7 +78,7 @@ async def test_a_locked_task_holds_up_no_lease_of_another_task(another: Open, po
     assert [each.header.id for each in await claim(backend, 'other')] == ['a']
 
 
-async def test_that_a_task_is_read_is_told_although_the_task_is_locked(another: Open, postgres_url: str) -> None:
+async def test_subscriber_is_recorded_while_task_is_locked(another: Open, postgres_url: str) -> None:
     backend = another()
     await submit(backend, message(new='t'))
     connection = await asyncpg.connect(postgres_url)
@@ -93,9 +91,7 @@ async def test_that_a_task_is_read_is_told_although_the_task_is_locked(another: 
 
 
 @pytest.mark.slow
-async def test_a_server_starts_and_works_while_the_row_of_a_lost_task_is_locked(
-    another: Open, postgres_url: str
-) -> None:
+async def test_server_starts_while_lost_task_is_locked(another: Open, postgres_url: str) -> None:
     agent = Agent(FunctionModel(heard), name='agent')
     backend = another()
     await backend.queued()
@@ -112,7 +108,7 @@ async def test_a_server_starts_and_works_while_the_row_of_a_lost_task_is_locked(
         assert texts(await ended(client, 'lost')) == ['lost']
 
 
-async def test_a_sweep_skips_locked_tasks(another: Open, postgres_url: str) -> None:
+async def test_sweep_skips_locked_tasks(another: Open, postgres_url: str) -> None:
     backend = another()
     for kind in ('free', 'locked'):
         for what in ('waits', 'ended', 'old'):
@@ -143,9 +139,7 @@ async def test_a_sweep_skips_locked_tasks(another: Open, postgres_url: str) -> N
     await connection.close()
 
 
-async def test_transactions_of_one_owner_do_not_wait_for_each_other_because_of_a_total(
-    another: Open, postgres_url: str
-) -> None:
+async def test_owner_totals_do_not_block_transactions(another: Open, postgres_url: str) -> None:
     backend = another()
     await submit(backend, message(new='t'))
 
@@ -167,7 +161,7 @@ async def test_transactions_of_one_owner_do_not_wait_for_each_other_because_of_a
     assert (await backend.reader.list(TaskQuery(owner=OWNER, state='canceled'))).total == 1
 
 
-async def test_an_owner_is_erased_while_another_process_sweeps(another: Open, postgres_url: str) -> None:
+async def test_owner_is_erased_while_another_process_sweeps(another: Open, postgres_url: str) -> None:
     backend = another()
     await submit(backend, message(new='t'))
     await run(backend, 't')
@@ -203,9 +197,7 @@ async def rows(url: str, sql: str) -> list[str]:
         await connection.close()
 
 
-async def test_a_webhook_that_is_registered_while_its_task_is_swept_goes_with_it(
-    another: Open, postgres_url: str
-) -> None:
+async def test_webhook_registered_during_sweep_is_deleted_with_task(another: Open, postgres_url: str) -> None:
     backend = another()
     await told(backend)
     async with gate(postgres_url, f'{TASK}; {ANOTHER}') as registering:
@@ -216,9 +208,7 @@ async def test_a_webhook_that_is_registered_while_its_task_is_swept_goes_with_it
     assert await rows(postgres_url, 'SELECT id FROM a2a.push_config UNION ALL SELECT id FROM a2a.task') == []
 
 
-async def test_who_sweeps_waits_for_who_tells_a_webhook_without_a_lock_on_what_is_told(
-    another: Open, postgres_url: str
-) -> None:
+async def test_sweep_waits_for_webhook_lock_before_locking_deliveries(another: Open, postgres_url: str) -> None:
     backend = another()
     await told(backend)
     async with gate(postgres_url, CONFIG) as telling:

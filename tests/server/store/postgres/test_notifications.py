@@ -90,7 +90,7 @@ def read(backend: PostgresBackend, *task_ids: str) -> list[Subscription]:
     return readers
 
 
-async def test_the_streams_of_a_process_notify_nobody_however_long_they_last(
+async def test_streams_of_own_process_send_no_notifications(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, 'POLL', 0.05)
@@ -109,7 +109,7 @@ async def test_the_streams_of_a_process_notify_nobody_however_long_they_last(
         end()
 
 
-async def test_an_event_is_told_only_to_the_processes_that_read_the_task(another: Open, postgres_url: str) -> None:
+async def test_event_notifies_only_processes_with_subscribers(another: Open, postgres_url: str) -> None:
     here, reading, other = another(), another(), another()
     stop = here.listen(nothing, nothing)
     accepted = await submit(here, message(new='t'), slot=SLOT)
@@ -128,9 +128,7 @@ async def test_an_event_is_told_only_to_the_processes_that_read_the_task(another
         end()
 
 
-async def test_a_queued_task_is_told_only_to_an_idle_worker_and_its_end_to_who_waits(
-    another: Open, postgres_url: str
-) -> None:
+async def test_queued_task_notifies_idle_worker_and_end_notifies_waiter(another: Open, postgres_url: str) -> None:
     sender, busy, idle = another(), another(), another()
     for backend in (busy, idle):
         work(backend)
@@ -160,9 +158,7 @@ async def test_a_queued_task_is_told_only_to_an_idle_worker_and_its_end_to_who_w
 
 
 @pytest.mark.parametrize('state', ['completed', 'failed'])
-async def test_an_idle_worker_is_told_of_the_next_task_of_a_context_when_the_task_before_ends(
-    state: TaskState, another: Open, postgres_url: str
-) -> None:
+async def test_task_end_notifies_idle_worker_of_next_task(state: TaskState, another: Open, postgres_url: str) -> None:
     here, sender, idle = another(), another(), another()
     work(idle)
     idle.set_idle('worker', idle=True)
@@ -182,9 +178,7 @@ async def test_an_idle_worker_is_told_of_the_next_task_of_a_context_when_the_tas
     stop()
 
 
-async def test_a_process_with_a_worker_looks_for_the_writes_of_others_without_being_asked_again(
-    another: Open, postgres_url: str
-) -> None:
+async def test_process_with_worker_polls_for_remote_writes(another: Open, postgres_url: str) -> None:
     backend = another()
     assert not backend.process.looks
     stop = backend.listen(nothing, nothing)
@@ -193,7 +187,7 @@ async def test_a_process_with_a_worker_looks_for_the_writes_of_others_without_be
     stop()
 
 
-async def test_a_worker_that_has_just_become_idle_finds_the_task_that_was_queued_before(
+async def test_worker_becoming_idle_finds_queued_task(
     another: Open, monkeypatch: pytest.MonkeyPatch, postgres_url: str
 ) -> None:
     monkeypatch.setattr(listener, 'POLL', 10 * LIMIT)
@@ -209,7 +203,7 @@ async def test_a_worker_that_has_just_become_idle_finds_the_task_that_was_queued
     stop()
 
 
-async def test_idle_streams_change_no_row_but_the_row_of_their_process(
+async def test_idle_streams_change_only_process_row(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, 'POLL', 0.05)
@@ -233,7 +227,7 @@ async def test_idle_streams_change_no_row_but_the_row_of_their_process(
 
 
 @pytest.mark.slow
-async def test_a_process_that_was_taken_for_dead_enters_again_with_all_that_it_reads(
+async def test_process_taken_for_dead_restores_subscriptions(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, 'POLL', 0.05)
@@ -274,7 +268,7 @@ async def hears(url: str, backend: PostgresBackend, level: int, most: int = 3) -
     await connection.close()
 
 
-async def test_a_write_is_one_also_if_its_notification_fails(
+async def test_write_succeeds_if_notification_fails(
     another: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def notify(*_: object, **options: object) -> str:

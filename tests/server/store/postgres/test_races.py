@@ -38,7 +38,7 @@ from .conftest import Open
 ROUNDS = 25
 
 
-async def test_tasks_of_a_context_are_queued_in_the_order_of_their_commits(another: Open) -> None:
+async def test_tasks_of_context_are_queued_in_commit_order(another: Open) -> None:
     processes = [another() for _ in range(3)]
     answered: list[str] = []
 
@@ -59,7 +59,7 @@ async def test_tasks_of_a_context_are_queued_in_the_order_of_their_commits(anoth
     assert (sorted(seen), seen[-1]) == (sorted(answered), 'last')
 
 
-async def test_a_message_that_is_accepted_while_its_run_completes_is_run(another: Open) -> None:
+async def test_message_accepted_during_run_completion_is_run(another: Open) -> None:
     here, there = another(), another()
     for n in range(ROUNDS):
         task_id = f't{n}'
@@ -78,7 +78,7 @@ async def test_a_message_that_is_accepted_while_its_run_completes_is_run(another
         assert await conversation(here, f'context of {task_id}') == ['one', '1', 'two', '2']
 
 
-async def test_a_task_that_is_taken_away_while_its_holder_writes_has_a_log_without_gaps(another: Open) -> None:
+async def test_force_canceled_task_has_event_log_without_gaps(another: Open) -> None:
     here, there = another(), another()
     for n in range(5):
         task_id = f't{n}'
@@ -99,7 +99,7 @@ async def test_a_task_that_is_taken_away_while_its_holder_writes_has_a_log_witho
         assert await here.events.has(task_id, 0)
 
 
-async def test_a_lost_task_that_its_old_holder_still_writes_to_goes_on_with_the_next_number(another: Open) -> None:
+async def test_reclaimed_task_continues_event_numbers_despite_old_holder(another: Open) -> None:
     here, there = another(), another()
     for n in range(ROUNDS):
         task_id = f't{n}'
@@ -119,7 +119,7 @@ async def test_a_lost_task_that_its_old_holder_still_writes_to_goes_on_with_the_
             await here.queue.emit(old, [chunk(9, 'late')])
 
 
-async def test_a_context_keeps_every_turn_however_many_tasks_of_it_end_at_once(another: Open) -> None:
+async def test_context_keeps_turns_of_tasks_ending_concurrently(another: Open) -> None:
     here, there = another(), another()
     for n in range(ROUNDS):
         context = f'c{n}'
@@ -134,7 +134,7 @@ async def test_a_context_keeps_every_turn_however_many_tasks_of_it_end_at_once(a
         assert sorted(await conversation(here, context)) == ['asks', 'done', 'runs', 'which?']
 
 
-async def test_a_waiting_task_that_expires_while_its_answer_comes_either_goes_on_or_has_failed(another: Open) -> None:
+async def test_expiring_waiting_task_either_continues_or_fails(another: Open) -> None:
     here, there = another(), another()
     late = AT + 30 * 24 * 3600 * 1000
     for n in range(ROUNDS):
@@ -154,7 +154,7 @@ async def test_a_waiting_task_that_expires_while_its_answer_comes_either_goes_on
             await run(here, task_id, at=late)
 
 
-async def test_a_task_is_either_erased_or_goes_on(another: Open) -> None:
+async def test_concurrently_answered_task_is_erased_or_continues(another: Open) -> None:
     here, there = another(), another()
     for n in range(ROUNDS):
         task_id = f't{n}'
@@ -173,7 +173,7 @@ async def test_a_task_is_either_erased_or_goes_on(another: Open) -> None:
             await run(here, task_id)
 
 
-async def test_leases_are_renewed_while_tasks_are_written_claimed_and_canceled(another: Open) -> None:
+async def test_leases_are_renewed_during_concurrent_writes_and_cancels(another: Open) -> None:
     here, there = another(), another()
     for n in range(20):
         await submit(here, message(new=f't{n}'))
@@ -195,9 +195,7 @@ async def test_leases_are_renewed_while_tasks_are_written_claimed_and_canceled(a
     assert states == ['canceled'] * 10 + ['working'] * 10
 
 
-async def test_processes_that_enter_at_once_do_not_forget_what_the_others_read(
-    another: Open, postgres_url: str
-) -> None:
+async def test_concurrent_process_start_keeps_known_subscribers(another: Open, postgres_url: str) -> None:
     here = another()
     await submit(here, message(new='t'))
     stored = "INSERT INTO a2a.reader VALUES ('agent', 't', 'other', 1)"  # together with its task

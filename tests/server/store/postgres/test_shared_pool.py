@@ -55,7 +55,7 @@ def threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == 'pydantic_ai_a2a PostgreSQL'}
 
 
-async def test_four_agents_with_traffic_have_at_most_twelve_connections(postgres: Server, postgres_url: str) -> None:
+async def test_four_busy_agents_share_at_most_twelve_connections(postgres: Server, postgres_url: str) -> None:
     before = threads()  # one of an earlier test may end meanwhile
     agents = [Agent(FunctionModel(heard), name=name) for name in ('ann', 'bob', 'cat', 'dan')]
     apps = [to_a2a(agent, backend=postgres_url) for agent in agents]
@@ -91,7 +91,7 @@ async def waiting(held: Gate, number: int) -> None:
             pass
 
 
-async def test_an_agent_leaves_connections_to_the_others(backend: Make, postgres_url: str) -> None:
+async def test_busy_agent_leaves_connections_for_another_agent(backend: Make, postgres_url: str) -> None:
     busy, other = backend('busy', pool_size=4), backend('other', pool_size=4)
     await submit(busy, message(new='t'))  # makes the tables
     async with gate(postgres_url, 'SELECT pg_advisory_xact_lock(1)') as held, asyncio.timeout(LIMIT):
@@ -111,9 +111,7 @@ async def test_an_agent_leaves_connections_to_the_others(backend: Make, postgres
 
 
 @pytest.mark.slow
-async def test_an_app_goes_on_and_hears_of_other_processes_after_another_app_has_ended(
-    backend: Make, postgres: Server, postgres_url: str
-) -> None:
+async def test_app_is_notified_after_another_app_closes(backend: Make, postgres: Server, postgres_url: str) -> None:
     one, other, elsewhere = backend('one'), backend('other'), backend('other', pool_size=3)
     loop, ready = asyncio.get_running_loop(), asyncio.Queue[str | None]()
     stops = [each.listen(partial(loop.call_soon_threadsafe, ready.put_nowait), print) for each in (one, other)]
@@ -131,7 +129,7 @@ async def test_an_app_goes_on_and_hears_of_other_processes_after_another_app_has
     await asyncio.to_thread(other.close)
 
 
-async def test_apps_with_different_settings_share_nothing_and_a_line_of_the_log_says_so(
+async def test_apps_with_different_settings_share_no_connections(
     backend: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = threads()  # one of an earlier test may end meanwhile
@@ -143,7 +141,7 @@ async def test_apps_with_different_settings_share_nothing_and_a_line_of_the_log_
     assert line.endswith(' (schema a2a), so they share no connections.')
 
 
-async def test_a_backend_may_be_closed_in_the_thread_of_its_connections(backend: Make) -> None:
+async def test_backend_can_be_closed_in_connection_thread(backend: Make) -> None:
     """The garbage collector closes a backend in any thread."""
     closed = backend('here')
 

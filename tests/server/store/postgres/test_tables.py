@@ -27,7 +27,7 @@ from ..gates import database, gate
 from .conftest import Open
 
 
-async def test_a_server_that_is_too_old_is_refused(another: Open, postgres: Server, postgres_url: str) -> None:
+async def test_unsupported_server_version_is_refused(another: Open, postgres: Server, postgres_url: str) -> None:
     [version] = postgres.run('SHOW server_version')
     async with proxied(postgres_url) as proxy:
         proxy.version = version.encode(), re.sub(r'\d+', '13', version, count=1).encode()
@@ -37,7 +37,7 @@ async def test_a_server_that_is_too_old_is_refused(another: Open, postgres: Serv
         await asyncio.to_thread(backend.close)
 
 
-async def test_tables_may_take_longer_to_be_made_than_a_statement(
+async def test_table_creation_may_exceed_statement_timeout(
     another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (connect, execution, migration):
@@ -52,7 +52,7 @@ async def test_tables_may_take_longer_to_be_made_than_a_statement(
     await submit(another(statement_timeout=2), message(new='t'))
 
 
-async def test_who_waits_for_others_to_make_the_tables_waits_longer_than_for_a_statement(
+async def test_waiting_for_table_creation_may_exceed_statement_timeout(
     another: Open, postgres: Server, postgres_url: str
 ) -> None:
     async with gate(postgres_url, lock(LockName(('schema', 'a2a')))) as held:
@@ -63,7 +63,7 @@ async def test_who_waits_for_others_to_make_the_tables_waits_longer_than_for_a_s
         await submitting
 
 
-async def test_several_calls_that_come_first_make_the_tables_once(another: Open) -> None:
+async def test_concurrent_first_calls_create_tables_once(another: Open) -> None:
     backend = another()
     await asyncio.gather(*(submit(backend, message(new=f't{n}')) for n in range(5)))
     assert await state_of(backend, 't4') == 'submitted'
@@ -94,7 +94,7 @@ async def upgrade(url: str) -> None:
         await once(Postgres(url), migrate)
 
 
-async def test_several_processes_that_start_at_once_make_the_indexes_once(
+async def test_concurrent_upgrades_create_indexes_once(
     old: PostgresBackend, postgres: Server, postgres_url: str
 ) -> None:
     await asyncio.gather(*(upgrade(postgres_url) for _ in range(3)))
@@ -103,7 +103,7 @@ async def test_several_processes_that_start_at_once_make_the_indexes_once(
     assert sorted(map(int, versions))[-2:] == [newest(LATER) - 1, newest(LATER)]
 
 
-async def test_indexes_are_made_beside_open_writes(old: PostgresBackend, postgres: Server, postgres_url: str) -> None:
+async def test_indexes_are_created_during_open_write(old: PostgresBackend, postgres: Server, postgres_url: str) -> None:
     """CREATE INDEX would wait for the open write, and all later writes for CREATE INDEX."""
     await upgrade_column(postgres_url)
     async with gate(postgres_url, "UPDATE a2a.task SET noted = 0 WHERE id = 't'") as write:
@@ -123,7 +123,7 @@ async def upgrade_column(url: str) -> None:
         await upgrade(url)
 
 
-async def test_a_table_in_use_delays_the_step_and_no_write(old: PostgresBackend, postgres_url: str) -> None:
+async def test_table_in_use_delays_upgrade_but_no_write(old: PostgresBackend, postgres_url: str) -> None:
     """A backup reads the table for a long time. The lock that the step waits for would block all writes behind it."""
     async with gate(postgres_url, 'LOCK TABLE a2a.task IN ACCESS SHARE MODE') as backup, asyncio.timeout(LIMIT):
         with told_in_log('cannot be upgraded yet, because a table is in use') as told:
@@ -136,7 +136,7 @@ async def test_a_table_in_use_delays_the_step_and_no_write(old: PostgresBackend,
     assert await state_of(old, 't') == 'completed'
 
 
-async def test_indexes_that_a_crash_left_unfinished_are_made_again(
+async def test_invalid_indexes_are_rebuilt_by_next_upgrade(
     old: PostgresBackend, postgres: Server, postgres_url: str
 ) -> None:
     await submit(old, message(new='u'))
@@ -151,7 +151,7 @@ async def test_indexes_that_a_crash_left_unfinished_are_made_again(
     assert postgres.run(OID, database(postgres_url)) == noted
 
 
-async def test_a_user_without_the_right_to_change_the_tables_is_told(
+async def test_upgrade_without_permission_is_refused(
     old: PostgresBackend, another: Open, postgres: Server, postgres_url: str
 ) -> None:
     name = database(postgres_url)
@@ -163,7 +163,7 @@ async def test_a_user_without_the_right_to_change_the_tables_is_told(
     postgres.run(f'DROP OWNED BY {GUARDED}', name)
 
 
-async def test_the_printed_steps_make_the_indexes_beside_writes(
+async def test_printed_upgrade_creates_indexes_concurrently(
     old: PostgresBackend, another: Open, postgres: Server, postgres_url: str
 ) -> None:
     printed = script_of(Postgres(postgres_url), LATER, newest(MIGRATIONS))

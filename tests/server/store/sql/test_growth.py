@@ -121,7 +121,7 @@ def grow(connection: sqlite3.Connection, first: int, last: int) -> None:
 
 
 @pytest.mark.long
-def test_no_write_beside_a_send_is_long_however_many_tasks_are_stored(connection: sqlite3.Connection) -> None:
+def test_housekeeping_writes_stay_short_with_many_tasks(connection: sqlite3.Connection) -> None:
     grow(connection, 1, STEADY)
     connection.executescript(ENTRIES)
     half = Retention(events=timedelta(days=1), max_tasks=STEADY // 2)
@@ -141,20 +141,20 @@ def query(name: str) -> TaskQuery:
 
 
 @pytest.mark.long
-def test_a_sweep_without_work_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
+def test_sweep_without_work_costs_same_for_many_tasks(sizes: list[sqlite3.Connection]) -> None:
     taken = [steps(connection, sweep.sweep('agent', KEEP, AT, MANY)) for connection in sizes]
     assert abs(taken[0] - taken[1]) < 100
 
 
 @pytest.mark.long
-def test_a_batch_of_an_export_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
+def test_export_batch_costs_same_for_many_tasks(sizes: list[sqlite3.Connection]) -> None:
     for after in (None, ('completed', AT - 900, 't900')):
         taken = [steps(connection, export.filed_ids('agent', OWNER, None, after)) for connection in sizes]
         assert abs(taken[0] - taken[1]) < 100
 
 
 @pytest.mark.long
-def test_a_claim_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
+def test_claim_costs_same_for_many_tasks(sizes: list[sqlite3.Connection]) -> None:
     few, many = (
         steps(connection, claims.claim('agent', Slot('holder', 1000), at=AT, limit=10, task_id=None))
         for connection in sizes
@@ -164,14 +164,14 @@ def test_a_claim_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite
 
 @pytest.mark.long
 @pytest.mark.parametrize('context', [None, 'c3'])
-def test_an_erasure_costs_the_same_however_many_tasks_others_have(
+def test_erasure_costs_same_for_many_tasks_of_another_owner(
     sizes: list[sqlite3.Connection], context: str | None
 ) -> None:
     taken = [steps(connection, erasing.erase('agent', '/bob', context, AT)) for connection in sizes]
     assert abs(taken[0] - taken[1]) < 100
 
 
-def test_a_sweep_deletes_a_conversation_whose_record_is_damaged(connection: sqlite3.Connection) -> None:
+def test_conversation_with_damaged_record_is_swept(connection: sqlite3.Connection) -> None:
     grow(connection, 1, 10)
     connection.execute("UPDATE conversation SET record = 'oops' WHERE id = 'idle 10'")
     perform(connection, sweep.sweep('agent', Retention(events=timedelta(days=1), max_tasks=8), AT, MANY))
@@ -179,7 +179,7 @@ def test_a_sweep_deletes_a_conversation_whose_record_is_damaged(connection: sqli
     assert [row[0] for row in rows] == [f'idle {n}' for n in range(1, 9)]
 
 
-def test_a_conversation_that_went_on_is_not_swept_by_the_time_of_its_first_turn(connection: sqlite3.Connection) -> None:
+def test_conversation_is_swept_by_time_of_newest_turn(connection: sqlite3.Connection) -> None:
     grow(connection, 1, 10)
     connection.execute("UPDATE conversation SET updated_at = updated_at + 100 WHERE id = 'idle 10'")
     small = Retention(events=timedelta(days=1), max_tasks=8)
@@ -194,7 +194,7 @@ def total(connection: sqlite3.Connection, *kinds: str) -> int:
     return connection.execute(statement, values).fetchone()[0]
 
 
-def test_a_total_of_all_owners_costs_the_same_however_many_tasks_are_stored(sizes: list[sqlite3.Connection]) -> None:
+def test_total_of_all_owners_costs_same_for_many_tasks(sizes: list[sqlite3.Connection]) -> None:
     assert [total(connection) for connection in sizes] == [FEW, MANY]
     taken = [steps(connection, read(totals.count_tasks('agent', None))) for connection in sizes]
     assert abs(taken[0] - taken[1]) < 100
@@ -204,7 +204,7 @@ def read(statement: Statement) -> Transaction[Any]:
     return (yield statement)
 
 
-def test_a_sweep_keeps_as_many_tasks_and_conversations_as_the_limits_say(connection: sqlite3.Connection) -> None:
+def test_sweep_keeps_maximum_of_tasks_and_conversations(connection: sqlite3.Connection) -> None:
     grow(connection, 1, FEW)
     connection.execute("DELETE FROM task WHERE id = 't1'")
     connection.execute("DELETE FROM conversation WHERE id = 'idle 1'")
@@ -216,7 +216,7 @@ def test_a_sweep_keeps_as_many_tasks_and_conversations_as_the_limits_say(connect
     assert connection.execute("SELECT COUNT(*) FROM task WHERE state <> 'input-required'").fetchone() == (800,)
 
 
-def test_a_sweep_adds_a_batch_of_changes_to_the_totals_and_is_called_again_for_the_rest(
+def test_sweep_adds_changes_to_totals_in_batches(
     connection: sqlite3.Connection,
 ) -> None:
     for statement in inserts(1, FEW):
@@ -233,7 +233,7 @@ def test_a_sweep_adds_a_batch_of_changes_to_the_totals_and_is_called_again_for_t
     ]
 
 
-def test_an_owner_whose_tasks_are_erased_is_in_no_total(connection: sqlite3.Connection) -> None:
+def test_erased_owner_has_no_totals(connection: sqlite3.Connection) -> None:
     grow(connection, 1, 10)
     while perform(connection, erasing.erase('agent', OWNER, None, AT)).value:
         pass
@@ -243,15 +243,13 @@ def test_an_owner_whose_tasks_are_erased_is_in_no_total(connection: sqlite3.Conn
 
 @pytest.mark.long
 @pytest.mark.parametrize('name', QUERIES)
-def test_a_page_of_a_list_costs_the_same_however_many_tasks_are_stored(
-    sizes: list[sqlite3.Connection], name: str
-) -> None:
+def test_list_page_costs_same_for_many_tasks(sizes: list[sqlite3.Connection], name: str) -> None:
     taken = [steps(connection, task_reads.page('agent', query(name)), without='SELECT COUNT') for connection in sizes]
     assert abs(taken[0] - taken[1]) < 100
 
 
 @pytest.mark.parametrize('name', [name for name, values in QUERIES.items() if {'context_id', 'since'} & values.keys()])
-def test_the_total_of_a_context_or_of_a_time_is_counted_in_an_index(connection: sqlite3.Connection, name: str) -> None:
+def test_total_of_context_or_time_uses_covering_index(connection: sqlite3.Connection, name: str) -> None:
     [(statement, values)] = [
         each for each in statements_of(connection, query(name)) if each[0].startswith('SELECT COUNT')
     ]
@@ -293,7 +291,7 @@ def recorded_sweep(statements: list[Statement]) -> Transaction[Any]:
 
 
 @pytest.mark.long
-async def test_postgresql_finds_pages_and_the_work_of_a_sweep_in_indexes(postgres: Server, postgres_url: str) -> None:
+async def test_postgres_list_and_sweep_use_indexes(postgres: Server, postgres_url: str) -> None:
     backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
     connection = await asyncpg.connect(postgres_url, server_settings={'search_path': 'a2a'})
     counts: list[list[int]] = []
@@ -348,7 +346,7 @@ async def plan_of(connection: Any, statement: str, values: tuple[Any, ...]) -> s
     return '\n'.join(row[0] for row in rows)
 
 
-async def test_a_claim_on_postgresql_reads_no_running_task(postgres: Server, postgres_url: str) -> None:
+async def test_postgres_claim_reads_no_running_task(postgres: Server, postgres_url: str) -> None:
     def claim() -> Transaction[Any]:
         return recorded(
             claims.claim('agent', Slot('holder', 1000), at=AT, limit=9, task_id=None, lost=False), statements

@@ -26,7 +26,7 @@ TEXT = json.dumps({'parts': [{'text': 'x' * 200}]}).encode()
         [('message', 'm', b''), ('artifact', 'a', b'')],
     ],
 )
-def test_a_joined_end_is_split_into_the_same_messages_and_artifacts(items: list[tuple[str, str, bytes]]) -> None:
+def test_joined_items_are_split_unchanged(items: list[tuple[str, str, bytes]]) -> None:
     messages = [body for kind, _, body in items if kind == 'message']
     artifacts = [body for kind, _, body in items if kind == 'artifact']
     assert joined_items.split_items('t', joined_items.join_items(items)) == (messages, artifacts)
@@ -35,7 +35,7 @@ def test_a_joined_end_is_split_into_the_same_messages_and_artifacts(items: list[
 @pytest.mark.parametrize(
     'ending', [b'', b'oops', b'x2\n{}', b'\n{}', b'm2\n{', b'm2\n{}}', b'm-2\n{}', b'm\n{}', b'2\n{}']
 )
-def test_an_end_that_was_not_joined_is_damaged(ending: bytes) -> None:
+def test_malformed_joined_items_are_reported_as_damaged(ending: bytes) -> None:
     with pytest.raises(StoredDamaged, match=r'^Task t has a stored end that cannot be read\.$'):
         joined_items.split_items('t', ending)
 
@@ -52,16 +52,14 @@ def test_an_end_that_was_not_joined_is_damaged(ending: bytes) -> None:
     ],
 )
 @pytest.mark.parametrize('others', [[], [b'{"a":"%b"}' % (b'x' * 70_000)], [TEXT] * 1_000])
-def test_a_body_that_is_no_json_object_is_damaged_and_the_error_does_not_tell_it(
-    body: bytes, others: list[bytes]
-) -> None:
+def test_invalid_stored_json_is_damaged_and_not_revealed(body: bytes, others: list[bytes]) -> None:
     check_stored('t', None, *others)
     with pytest.raises(StoredDamaged, match=r'^Task t has stored data that is not a JSON object: ') as raised:
         check_stored('t', *others, body)
     assert 'secret' not in str(raised.value)
 
 
-def test_a_look_up_of_an_ended_task_takes_no_calls_for_each_message_and_artifact(
+def test_ended_task_lookup_calls_do_not_grow_with_items(
     connection: sqlite3.Connection,
 ) -> None:
     counts: list[int] = []

@@ -83,7 +83,7 @@ def schema(file: SqliteFile) -> list[tuple[str, str]]:
     return sorted((name, ' '.join(sql.split())) for name, sql in rows)
 
 
-async def test_a_file_gets_the_step_that_it_lacks_once_and_keeps_its_tasks(tmp_path: Path) -> None:
+async def test_sqlite_file_is_migrated_once_and_keeps_tasks(tmp_path: Path) -> None:
     file = await file_with_tasks(tmp_path)
     for _ in range(2):
         with closing(connect(file, LATER)) as connection:
@@ -99,7 +99,7 @@ async def test_a_file_gets_the_step_that_it_lacks_once_and_keeps_its_tasks(tmp_p
             assert connection.execute('SELECT task_id FROM note ORDER BY task_id').fetchall()[0] == ('done',)
 
 
-async def test_the_printed_step_makes_of_a_file_what_a_start_makes(tmp_path: Path) -> None:
+async def test_printed_sqlite_migration_equals_migration_at_start(tmp_path: Path) -> None:
     printed = script(steps(LATER, newest(MIGRATIONS)))
     assert printed.startswith(
         f'BEGIN;\nCREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL);\n-- Step {newest(LATER)}\n'
@@ -116,7 +116,7 @@ async def test_the_printed_step_makes_of_a_file_what_a_start_makes(tmp_path: Pat
     assert script(steps(LATER, newest(LATER))) == ''
 
 
-async def test_a_database_gets_the_step_that_it_lacks_once_and_its_tasks_go_on(
+async def test_postgres_database_is_migrated_once_and_keeps_tasks(
     postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
@@ -145,7 +145,7 @@ def in_schema(postgres: Server, url: str, query: str) -> list[str]:
     return postgres.run(query.replace('FROM ', 'FROM a2a.'), database(url))
 
 
-def test_the_printed_step_makes_of_a_database_what_the_statements_make(postgres: Server, postgres_url: str) -> None:
+def test_printed_postgres_migration_upgrades_schema(postgres: Server, postgres_url: str) -> None:
     settings = Postgres(postgres_url)
     postgres.run(script_of(settings, MIGRATIONS, 0), database(postgres_url))
     printed = script_of(settings, LATER, newest(MIGRATIONS))
@@ -159,7 +159,7 @@ def test_the_printed_step_makes_of_a_database_what_the_statements_make(postgres:
 
 
 @pytest.mark.parametrize('schema', [1, 6])
-def test_a_file_of_a_development_version_is_refused(tmp_path: Path, schema: int) -> None:
+def test_sqlite_file_of_development_version_is_refused(tmp_path: Path, schema: int) -> None:
     file = SqliteFile(path=tmp_path / 'agent.db')
     with closing(sqlite3.connect(file.path)) as connection, connection:
         connection.execute('CREATE TABLE a2a_schema (version INTEGER NOT NULL)')

@@ -50,7 +50,7 @@ def claimed(task_id: str, wanted: int | None = None) -> Claim:
     return replace(claim, wanted=wanted)
 
 
-async def test_readers_elsewhere_are_remembered_only_where_tasks_are_run() -> None:
+async def test_only_process_with_worker_remembers_remote_subscribers() -> None:
     here = Here()
     worker = here.peers.listeners.pop()
     here.peers.is_read('before', 1)
@@ -64,7 +64,7 @@ async def test_readers_elsewhere_are_remembered_only_where_tasks_are_run() -> No
     assert not here.peers.watched('t')
 
 
-async def test_a_later_reader_without_live_text_keeps_the_reader_of_live_text() -> None:
+async def test_live_text_subscriber_is_kept_beside_later_subscribers() -> None:
     here = Here()
     for wants in (2, 1, 0):
         here.peers.is_read('t', wants)
@@ -74,7 +74,7 @@ async def test_a_later_reader_without_live_text_keeps_the_reader_of_live_text() 
     assert (here.peers.watched('t'), here.peers.watched('t', live=True)) == (True, False)
 
 
-async def test_what_is_heard_during_a_look_is_not_forgotten_with_it() -> None:
+async def test_subscriber_heard_during_look_is_not_forgotten() -> None:
     here = Here()
     here.peers.is_read('t', 1)
     here.peers.tell(NOTHING)
@@ -84,7 +84,7 @@ async def test_what_is_heard_during_a_look_is_not_forgotten_with_it() -> None:
     assert not here.peers.watched('t')
 
 
-async def test_the_events_of_a_task_that_runs_here_are_private_until_another_process_asks_about_the_task() -> None:
+async def test_task_events_are_private_until_another_process_asks() -> None:
     here = Here()
     here.peers.own(['read', 'canceled', 'over', 'private'])
     here.peers.begin([claimed('read before', wanted=0)])
@@ -98,7 +98,7 @@ async def test_the_events_of_a_task_that_runs_here_are_private_until_another_pro
     assert not here.peers.private('private')
 
 
-async def test_a_process_tells_the_others_what_it_reads_of_their_tasks_and_that_it_lives() -> None:
+async def test_process_announces_subscriptions_and_liveness() -> None:
     here = Here()
     assert here.keep() == (2, {}, [])
     reader, waiter = here.event_bus.subscribe('t', print, live=True), here.event_bus.add_waiter('u')
@@ -115,7 +115,7 @@ async def test_a_process_tells_the_others_what_it_reads_of_their_tasks_and_that_
     assert here.keep() == (2, {'own': 1}, ['t', 'u'])
 
 
-async def test_a_process_tells_the_others_if_one_of_its_workers_idles() -> None:
+async def test_process_announces_idle_worker() -> None:
     here = Here()
     assert [here.peers.set_idle('w', idle=idle) for idle in (True, True)] == [True, False]
     assert here.keep() == (3, {}, [])
@@ -126,7 +126,7 @@ async def test_a_process_tells_the_others_if_one_of_its_workers_idles() -> None:
     assert not here.peers.kept(kept)  # nothing that others would have had to know earlier
 
 
-async def test_the_row_of_a_task_stays_while_the_task_is_stored_with_it() -> None:
+async def test_subscriber_row_stays_while_task_is_stored() -> None:
     """A look at that moment saw the row before, and would drop the stored one."""
     here = Here()
     here.event_bus.subscribe('t', print)
@@ -138,7 +138,7 @@ async def test_the_row_of_a_task_stays_while_the_task_is_stored_with_it() -> Non
     assert here.keep() is None
 
 
-async def test_the_row_of_a_task_stays_if_the_task_is_stored_during_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_subscriber_row_stays_if_task_is_stored_during_look(monkeypatch: pytest.MonkeyPatch) -> None:
     here = Here()
     here.event_bus.subscribe('t', print)
     here.keep()
@@ -154,7 +154,7 @@ async def test_the_row_of_a_task_stays_if_the_task_is_stored_during_a_look(monke
     assert here.keep() is None
 
 
-async def test_a_process_that_enters_while_it_stores_a_task_has_the_row_of_the_task() -> None:
+async def test_process_entering_while_storing_task_keeps_subscriber_row() -> None:
     """Another process that entered before has forgotten the row: nobody was known to read the task."""
     here, there = Here(), Here()
     reader = here.event_bus.subscribe('t', print)
@@ -175,7 +175,7 @@ async def test_a_process_that_enters_while_it_stores_a_task_has_the_row_of_the_t
     reader.close()
 
 
-async def test_the_row_that_was_written_with_a_task_is_not_written_again_and_is_no_other_reader() -> None:
+async def test_subscriber_row_written_with_task_is_not_repeated() -> None:
     here = Here()
     here.keep()
     here.event_bus.subscribe('t', print)

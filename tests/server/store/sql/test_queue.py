@@ -36,7 +36,7 @@ def claim(limit: int = 2, *, holder: str = 'holder', lost: bool = True) -> Trans
     return claiming.claim('agent', Slot(holder, LEASE), at=AT, limit=limit, task_id=None, lost=lost)
 
 
-def test_tasks_that_wait_for_their_turn_cost_nothing_where_work_is_looked_for(connection: sqlite3.Connection) -> None:
+def test_waiting_tasks_of_context_add_no_cost_to_claim(connection: sqlite3.Connection) -> None:
     queue(connection, 'busy', 0, FEW)
     [claimed] = perform(connection, claim()).value
     found: list[int] = []
@@ -52,7 +52,7 @@ def test_tasks_that_wait_for_their_turn_cost_nothing_where_work_is_looked_for(co
     assert [each.header.id for each in perform(connection, claim()).value] == ['busy 0001', 'idle 0000']
 
 
-def test_running_tasks_cost_nothing_where_work_is_looked_for(connection: sqlite3.Connection) -> None:
+def test_running_tasks_add_no_cost_to_claim(connection: sqlite3.Connection) -> None:
     taken: list[list[int]] = []
     for first, last in ((0, FEW), (FEW, MANY)):
         queue(connection, None, first, last, owner='/flood')
@@ -62,7 +62,7 @@ def test_running_tasks_cost_nothing_where_work_is_looked_for(connection: sqlite3
     assert taken[0] == taken[1]
 
 
-def test_the_length_of_the_queue_costs_nothing_where_work_is_looked_for_claimed_and_finished(
+def test_queue_length_adds_no_cost_to_claim_and_finish(
     connection: sqlite3.Connection,
 ) -> None:
     taken: list[list[int]] = []
@@ -84,7 +84,7 @@ def test_the_length_of_the_queue_costs_nothing_where_work_is_looked_for_claimed_
     assert abs(few[3] - many[3]) < FEW
 
 
-def test_an_owners_many_tasks_cost_nothing_where_the_round_of_the_next_one_is_looked_for(
+def test_owner_tasks_add_no_cost_to_next_round(
     connection: sqlite3.Connection,
 ) -> None:
     taken: list[int] = []
@@ -95,7 +95,7 @@ def test_an_owners_many_tasks_cost_nothing_where_the_round_of_the_next_one_is_lo
     assert taken[0] == taken[1]
 
 
-def test_the_tasks_of_an_owner_at_its_limit_cost_nothing_where_those_of_others_are_claimed(
+def test_owner_at_limit_adds_no_cost_to_claims(
     connection: sqlite3.Connection,
 ) -> None:
     taken: list[int] = []
@@ -138,7 +138,7 @@ def fill(connection: sqlite3.Connection, state: str, number: int, *, queued: int
     connection.execute(FILL, values)
 
 
-def test_long_queues_are_estimated(connection: sqlite3.Connection) -> None:
+def test_counts_of_long_queue_are_estimated(connection: sqlite3.Connection) -> None:
     fill(connection, 'submitted', 10_500, queued=1, filed=0)
     fill(connection, 'input-required', 10_500)
     [few] = perform(connection, counts('agent', at=AT, every=False))

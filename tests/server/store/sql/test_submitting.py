@@ -74,7 +74,7 @@ def rows(connection: sqlite3.Connection) -> dict[str, list[Any]]:
         [replace(PLAIN, owner='/', anonymous=True), replace(PLAIN, owner='/', anonymous=True, task_id='u')],
     ],
 )
-def test_one_statement_starts_a_task_as_separate_statements_do(
+def test_single_statement_starts_task_like_separate_statements(
     connections: list[sqlite3.Connection], submissions: list[Submission], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = connections

@@ -61,7 +61,7 @@ def another(tmp_path: Path) -> Iterator[Open]:
         each.close()
 
 
-async def test_nothing_is_opened_before_the_first_use(another: Open, tmp_path: Path) -> None:
+async def test_file_is_opened_on_first_use(another: Open, tmp_path: Path) -> None:
     before = {*threading.enumerate()}
     backend = another()
     assert (list(tmp_path.iterdir()), {*threading.enumerate()} - before) == ([], set())
@@ -69,7 +69,7 @@ async def test_nothing_is_opened_before_the_first_use(another: Open, tmp_path: P
     assert (tmp_path / 'agent.db').exists()
 
 
-async def test_a_backend_that_nobody_has_any_longer_closes_its_file(tmp_path: Path) -> None:
+async def test_unreferenced_backend_closes_file(tmp_path: Path) -> None:
     before = {*threading.enumerate()}
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'agent.db'), 'agent', reader_lag=READER_LAG)
     await submit(backend, message(new='t'))
@@ -81,7 +81,7 @@ async def test_a_backend_that_nobody_has_any_longer_closes_its_file(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ['agent.db']  # the last to close it tidies up
 
 
-async def test_a_backend_that_is_used_again_after_it_was_closed_has_missed_nothing(another: Open) -> None:
+async def test_reopened_backend_misses_no_queued_task(another: Open) -> None:
     here, there = another(), another()
     ready: asyncio.Queue[str | None] = asyncio.Queue()
     stop = here.listen(ready.put_nowait, nothing)
@@ -112,7 +112,7 @@ class Heard(logging.Handler):
         logging.getLogger('pydantic_ai_a2a').removeHandler(self)
 
 
-async def test_a_look_that_fails_is_logged_and_tried_again(another: Open, tmp_path: Path) -> None:
+async def test_failed_poll_is_logged_and_retried(another: Open, tmp_path: Path) -> None:
     here = another()
     ready: asyncio.Queue[str | None] = asyncio.Queue()
     await submit(here, message(new='t'))
@@ -134,9 +134,7 @@ async def test_a_look_that_fails_is_logged_and_tried_again(another: Open, tmp_pa
 
 
 @pytest.mark.parametrize('hours', [-1, 1], ids=['behind', 'ahead'])
-async def test_a_reader_elsewhere_is_known_as_long_as_it_reads_whatever_the_wall_clocks_say(
-    another: Open, hours: int
-) -> None:
+async def test_remote_subscriber_is_known_despite_wrong_wall_clock(another: Open, hours: int) -> None:
     clock, wrong = SetClock(), SetClock()
     wrong.wall = hours * HOUR
     here, there = another(clock), another(wrong)
@@ -153,7 +151,7 @@ async def test_a_reader_elsewhere_is_known_as_long_as_it_reads_whatever_the_wall
     stop()
 
 
-async def test_a_row_that_cannot_be_written_is_logged_and_tried_again_later(
+async def test_failed_subscriber_write_is_logged_and_retried(
     another: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_backend, 'LATER', 0.1)
@@ -174,7 +172,7 @@ async def test_a_row_that_cannot_be_written_is_logged_and_tried_again_later(
     stop()
 
 
-async def test_a_second_app_of_one_process_cannot_have_the_same_tasks(another: Open, tmp_path: Path) -> None:
+async def test_second_app_with_same_namespace_is_refused(another: Open, tmp_path: Path) -> None:
     first, second = another(), another()
     other = SqliteFileBackend(SqliteFile(path=tmp_path / 'agent.db'), 'other', reader_lag=READER_LAG)
     stop, stop_other = first.listen(nothing, nothing), other.listen(nothing, nothing)
@@ -189,7 +187,7 @@ async def test_a_second_app_of_one_process_cannot_have_the_same_tasks(another: O
     other.close()
 
 
-def test_an_app_whose_loop_has_ended_no_longer_has_its_tasks(another: Open) -> None:
+def test_app_of_ended_event_loop_releases_namespace(another: Open) -> None:
     first = another()
 
     async def listen() -> None:
@@ -207,7 +205,7 @@ def test_an_app_whose_loop_has_ended_no_longer_has_its_tasks(another: Open) -> N
     asyncio.run(go_on())
 
 
-async def test_a_claim_for_somebody_who_has_gone_meanwhile_is_handed_back(another: Open) -> None:
+async def test_claim_of_canceled_caller_is_released(another: Open) -> None:
     backend = another()
     await submit(backend, message(new='t'))
     claiming = asyncio.ensure_future(backend.queue.claim(Slot('gone', LEASE), at=AT, limit=1))
@@ -222,9 +220,7 @@ async def test_a_claim_for_somebody_who_has_gone_meanwhile_is_handed_back(anothe
 
 
 @pytest.mark.parametrize('slot', [Slot('gone', LEASE), None])
-async def test_a_task_that_was_claimed_with_the_message_of_somebody_who_has_gone_is_handed_back(
-    another: Open, slot: Slot | None
-) -> None:
+async def test_task_of_canceled_sender_is_released(another: Open, slot: Slot | None) -> None:
     backend = another()
     await submit(backend, message(new='before'))  # the first message counts the queue before it is stored
     await run(backend, 'before', at=AT)
@@ -240,7 +236,7 @@ async def test_a_task_that_was_claimed_with_the_message_of_somebody_who_has_gone
 
 
 @pytest.mark.parametrize(('error', 'undone'), [(None, ['done']), (LeaseLost(), [])])
-async def test_what_comes_together_with_a_cancellation_is_undone(error: Exception | None, undone: list[str]) -> None:
+async def test_result_of_canceled_wait_is_undone(error: Exception | None, undone: list[str]) -> None:
     taken_back: list[str] = []
     answer = ThreadFuture(taken_back.append)
     waiting = asyncio.ensure_future(answer.wait())
@@ -253,7 +249,7 @@ async def test_what_comes_together_with_a_cancellation_is_undone(error: Exceptio
     assert taken_back == undone
 
 
-def test_a_claim_for_a_loop_that_has_ended_meanwhile_is_handed_back(another: Open, tmp_path: Path) -> None:
+def test_claim_for_ended_event_loop_is_released(another: Open, tmp_path: Path) -> None:
     backend = another()
 
     async def leave() -> sqlite3.Connection:
@@ -277,12 +273,12 @@ def test_a_claim_for_a_loop_that_has_ended_meanwhile_is_handed_back(another: Ope
     assert asyncio.run(come_back()) == [1]
 
 
-async def test_a_history_up_to_an_unknown_entry_is_an_error(another: Open) -> None:
+async def test_history_up_to_unknown_entry_raises_lookup_error(another: Open) -> None:
     with pytest.raises(LookupError):
         await another().conversations(OWNER).read_since('unknown', None)
 
 
-async def test_who_reads_does_not_wait_for_a_long_list_while_another_reader_is_free(another: Open) -> None:
+async def test_read_does_not_wait_for_long_list(another: Open) -> None:
     backend, reading, read_on = another(), threading.Event(), threading.Event()
 
     def long_list() -> Transaction[None]:
@@ -300,9 +296,7 @@ async def test_who_reads_does_not_wait_for_a_long_list_while_another_reader_is_f
     await listing
 
 
-async def test_another_process_may_take_a_task_from_the_first_failed_write_of_its_end_on(
-    another: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_task_is_no_longer_private_after_failed_finish(another: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     async def write(*_: object) -> None:
         raise StoreUnavailable('locked')
 
@@ -319,7 +313,7 @@ async def test_another_process_may_take_a_task_from_the_first_failed_write_of_it
     stop()
 
 
-async def test_a_process_counts_what_others_have_queued_after_ten_seconds_and_a_full_queue_after_one(
+async def test_queue_limit_counts_tasks_of_another_process_after_delay(
     another: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = SetClock()
@@ -347,7 +341,7 @@ async def test_a_process_counts_what_others_have_queued_after_ten_seconds_and_a_
                 await send(there, 'refused')
 
 
-async def test_messages_at_the_same_time_do_not_pass_the_limit(another: Open) -> None:
+async def test_concurrent_messages_do_not_exceed_queue_limit(another: Open) -> None:
     backend = another()
     await submit(backend, message(new='first'), slot=Slot('holder', LEASE))
     sent = [submit(backend, message(new=f't{n}'), queue_limit=3) for n in range(9)]
@@ -359,7 +353,7 @@ def checkpoint_rows() -> Transaction[list[Any]]:
     return (yield 'SELECT n FROM checkpoint', ())
 
 
-async def test_a_forced_cancel_deletes_the_rows_of_the_checkpoints_of_a_task(another: Open) -> None:
+async def test_forced_cancel_deletes_checkpoints(another: Open) -> None:
     backend = another()
     await submit(backend, message(new='t'))
     claimed = await claim_one(backend, 't')

@@ -47,18 +47,18 @@ def claimed_after_start(file: SqliteFile, clock: Clock = SYSTEM) -> list[int]:
     return asyncio.run(take())
 
 
-def test_a_lease_outlives_the_process_that_has_it(working: SqliteFile) -> None:
+def test_lease_outlives_process(working: SqliteFile) -> None:
     assert claimed_after_start(working) == []
 
 
-def test_the_leases_of_another_boot_have_expired(working: SqliteFile, tmp_path: Path) -> None:
+def test_leases_expire_after_reboot(working: SqliteFile, tmp_path: Path) -> None:
     boot_id = tmp_path / 'boot_id'
     boot_id.write_text('another boot\n')
     assert claimed_after_start(working, Clock(boot_id)) == [2]
     assert claimed_after_start(working, Clock(boot_id)) == []
 
 
-def test_a_delivery_that_a_process_was_sending_before_another_boot_is_sent_again(tmp_path: Path) -> None:
+def test_webhook_delivery_is_repeated_after_reboot(tmp_path: Path) -> None:
     file, boot_id = SqliteFile(path=tmp_path / 'agent.db', synchronous='normal'), tmp_path / 'boot_id'
     boot_id.write_text('another boot\n')
 
@@ -81,7 +81,7 @@ def test_a_delivery_that_a_process_was_sending_before_another_boot_is_sent_again
     assert [asyncio.run(take(clock)) for clock in clocks] == [1, 0, 1, 0]
 
 
-def test_a_reader_of_another_boot_is_forgotten(tmp_path: Path) -> None:
+def test_subscribers_are_forgotten_after_reboot(tmp_path: Path) -> None:
     file, boot_id = SqliteFile(path=tmp_path / 'agent.db', synchronous='normal'), tmp_path / 'boot_id'
     boot_id.write_text('another boot\n')
 
@@ -104,7 +104,7 @@ def test_a_reader_of_another_boot_is_forgotten(tmp_path: Path) -> None:
     assert marked() == 0
 
 
-def test_where_the_system_names_no_boot_a_steady_clock_that_went_back_tells_of_one(tmp_path: Path) -> None:
+def test_without_boot_id_clock_going_back_means_reboot(tmp_path: Path) -> None:
     nowhere = tmp_path / 'nowhere'
     file, before, after = SqliteFile(path=tmp_path / 'agent.db'), SetClock(HOUR, nowhere), SetClock(0, nowhere)
     assert (before.boot, after.boot) == ('', '')
@@ -121,7 +121,7 @@ def test_where_the_system_names_no_boot_a_steady_clock_that_went_back_tells_of_o
     assert claimed_after_start(file, after) == []
 
 
-def test_a_restart_is_noticed_although_the_file_was_made_soon_after_the_boot_before(tmp_path: Path) -> None:
+def test_reboot_is_noticed_for_file_created_soon_after_boot(tmp_path: Path) -> None:
     file, nowhere = SqliteFile(path=tmp_path / 'agent.db'), tmp_path / 'nowhere'
     clock = SetClock(0, nowhere)
 

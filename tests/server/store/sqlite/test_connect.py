@@ -23,7 +23,7 @@ def file(tmp_path: Path) -> SqliteFile:
     return SqliteFile(path=tmp_path / 'agent.db', busy_timeout=0.03)
 
 
-def test_a_url_names_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_sqlite_url_names_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     assert SqliteFile.of('sqlite:///agent.db') == SqliteFile(path=tmp_path / 'agent.db')
     assert SqliteFile.of('sqlite:////var/lib/my%20agent.db?synchronous=NORMAL') == SqliteFile(
@@ -46,13 +46,13 @@ def test_a_url_names_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         ('sqlite:///agent.db?synchronous=off', "synchronous is 'full' or 'normal', not 'off'"),
     ],
 )
-def test_a_url_that_is_wrong_is_refused_with_what_would_be_right(url: str, said: str) -> None:
+def test_invalid_sqlite_url_is_refused_with_correction(url: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         SqliteFile.of(url)
 
 
 @pytest.mark.parametrize(('synchronous', 'level'), [('full', 2), ('normal', 1)])
-def test_a_connection_writes_as_safely_as_it_was_told(tmp_path: Path, synchronous: str, level: int) -> None:
+def test_connection_uses_synchronous_setting_of_url(tmp_path: Path, synchronous: str, level: int) -> None:
     connection = connect(SqliteFile.of(f'sqlite:///{tmp_path}/agent.db?synchronous={synchronous}'))
     assert connection.execute('PRAGMA synchronous').fetchone() == (level,)
     assert connection.execute('PRAGMA journal_mode').fetchone() == ('wal',)
@@ -60,7 +60,7 @@ def test_a_connection_writes_as_safely_as_it_was_told(tmp_path: Path, synchronou
     connection.close()
 
 
-def test_an_older_file_gets_the_steps_that_it_lacks_each_once(file: SqliteFile) -> None:
+def test_older_file_is_migrated_once(file: SqliteFile) -> None:
     connect(file).close()
     later = [*MIGRATIONS, ['CREATE TABLE new (word TEXT)', "INSERT INTO new VALUES ('kept')"]]
     for _ in range(2):
@@ -71,7 +71,7 @@ def test_an_older_file_gets_the_steps_that_it_lacks_each_once(file: SqliteFile) 
         connection.close()
 
 
-def test_a_step_that_fails_leaves_nothing(file: SqliteFile) -> None:
+def test_failed_migration_leaves_no_changes(file: SqliteFile) -> None:
     with pytest.raises(BackendUnusable, match='syntax error'):
         connect(file, [['CREATE TABLE one (word TEXT)'], ['CREATE nonsense']])
     connection = connect(file, [])
@@ -79,13 +79,13 @@ def test_a_step_that_fails_leaves_nothing(file: SqliteFile) -> None:
     connection.close()
 
 
-def test_a_file_of_a_newer_version_is_used_if_its_steps_allow_that(file: SqliteFile) -> None:
+def test_newer_compatible_file_is_used(file: SqliteFile) -> None:
     connect(file, [*MIGRATIONS, []]).close()
     connect(file).close()
     assert stored_version(file) == newest(MIGRATIONS) + 1
 
 
-def test_a_file_of_a_newer_version_is_refused(file: SqliteFile) -> None:
+def test_newer_incompatible_file_is_refused(file: SqliteFile) -> None:
     known = newest(MIGRATIONS)
     connect(file, [*MIGRATIONS, [f'UPDATE a2a_schema SET min_reader = {known + 1}'], []]).close()
     with pytest.raises(BackendUnusable) as refused:
@@ -97,7 +97,7 @@ def test_a_file_of_a_newer_version_is_refused(file: SqliteFile) -> None:
     )
 
 
-def test_a_file_of_something_else_is_refused(file: SqliteFile) -> None:
+def test_file_of_another_program_is_refused(file: SqliteFile) -> None:
     other = sqlite3.connect(file.path)
     other.execute('CREATE TABLE task (title TEXT)')
     other.close()
@@ -105,7 +105,7 @@ def test_a_file_of_something_else_is_refused(file: SqliteFile) -> None:
         connect(file)
 
 
-def test_a_file_that_is_no_database_is_refused(file: SqliteFile) -> None:
+def test_non_database_file_is_refused(file: SqliteFile) -> None:
     file.path.write_bytes(b'not a database, but as long as the head of one' * 10)
     with pytest.raises(
         BackendUnusable, match=r'agent\.db cannot be used: the file is damaged, or is not a database: file is'
@@ -113,7 +113,7 @@ def test_a_file_that_is_no_database_is_refused(file: SqliteFile) -> None:
         connect(file)
 
 
-def test_a_damaged_file_is_refused(file: SqliteFile) -> None:
+def test_damaged_file_is_refused(file: SqliteFile) -> None:
     connect(file).close()
     content = file.path.read_bytes()
     file.path.write_bytes(content[:100] + b'\xff' * (len(content) - 100))
@@ -121,12 +121,12 @@ def test_a_damaged_file_is_refused(file: SqliteFile) -> None:
         connect(file)
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_folder_as_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BackendUnusable, match='cannot be used: unable to open database file'):
         connect(SqliteFile.of(f'sqlite:///{tmp_path}'))
 
 
-def test_a_file_in_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_file_in_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BackendUnusable) as refused:
         connect(SqliteFile.of(f'sqlite:///{tmp_path}/nowhere/agent.db'))
     assert str(refused.value) == (
@@ -134,15 +134,13 @@ def test_a_file_in_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None
     )
 
 
-def test_a_place_that_several_processes_cannot_share_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_without_shared_wal_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # an empty file of this name is made
     with pytest.raises(BackendUnusable, match=r"no shared memory for the WAL \(the journal mode stays 'mem"):
         connect(SqliteFile(path=Path(':memory:')))
 
 
-def test_a_file_that_others_hold_for_too_long_may_be_tried_again(file: SqliteFile) -> None:
+def test_locked_file_can_be_opened_later(file: SqliteFile) -> None:
     other = sqlite3.connect(file.path, isolation_level=None)
     other.execute('BEGIN EXCLUSIVE')
     with pytest.raises(sqlite3.OperationalError, match='database is locked'):
@@ -152,7 +150,7 @@ def test_a_file_that_others_hold_for_too_long_may_be_tried_again(file: SqliteFil
     other.close()
 
 
-def test_a_file_is_not_written_anew_while_others_use_it_for_too_long(file: SqliteFile) -> None:
+def test_vacuum_fails_while_another_connection_reads(file: SqliteFile) -> None:
     connect(file).close()
     other = sqlite3.connect(file.path, isolation_level=None)
     other.execute('BEGIN')
@@ -168,7 +166,7 @@ def test_a_file_is_not_written_anew_while_others_use_it_for_too_long(file: Sqlit
     other.close()
 
 
-def test_a_file_is_not_written_anew_while_others_write_to_it_for_too_long(file: SqliteFile) -> None:
+def test_vacuum_fails_while_another_connection_writes(file: SqliteFile) -> None:
     connect(file).close()
     other = sqlite3.connect(file.path, isolation_level=None)
     other.execute('BEGIN IMMEDIATE')
@@ -177,14 +175,14 @@ def test_a_file_is_not_written_anew_while_others_write_to_it_for_too_long(file: 
     other.close()
 
 
-def test_a_sqlite_that_lacks_what_is_needed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_sqlite_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, 'sqlite_version_info', (3, 34, 1))
     monkeypatch.setattr(sqlite3, 'sqlite_version', '3.34.1')
     with pytest.raises(RuntimeError, match=r'SQLite 3\.34\.1 is too old; 3\.35 or later is needed'):
         SqliteFileBackend(SqliteFile(path=tmp_path / 'agent.db'), 'agent', reader_lag=1)
 
 
-def test_no_connection_is_opened_beside_those_whose_wal_was_deleted(tmp_path: Path) -> None:
+def test_connection_is_refused_after_wal_was_deleted(tmp_path: Path) -> None:
     opened = OpenedFile(SqliteFile(path=tmp_path / 'agent.db'))
     with closing(opened.connect(writes=True)):
         (tmp_path / 'agent.db-wal').unlink()

@@ -89,7 +89,7 @@ def hold(desk: Desk) -> tuple[Future[Any], threading.Event]:
     return held, go_on
 
 
-def test_what_waits_is_committed_together_and_published_in_order(desk: Desk) -> None:
+def test_waiting_transactions_are_committed_together_in_order(desk: Desk) -> None:
     held, go_on = hold(desk)
     said = [desk.say(word) for word in ('a', 'b', 'c')]
     desk.statements.clear()
@@ -101,7 +101,7 @@ def test_what_waits_is_committed_together_and_published_in_order(desk: Desk) -> 
     assert desk.published == [None, 'a', 'b', 'c']
 
 
-def test_one_that_fails_leaves_nothing_and_fails_no_other(desk: Desk) -> None:
+def test_failed_transaction_does_not_affect_batch(desk: Desk) -> None:
     def say_and_fail() -> Transaction[None]:
         yield from say('nothing')
         raise LookupError('on purpose')
@@ -121,7 +121,7 @@ def refuse() -> Transaction[None]:
     raise LookupError('on purpose')
 
 
-def test_one_that_fails_before_it_writes_keeps_the_others_in_one_commit(desk: Desk) -> None:
+def test_transaction_failing_before_write_keeps_shared_commit(desk: Desk) -> None:
     held, go_on = hold(desk)
     said, refused, after = desk.say('a'), desk.put(refuse), desk.say('b')
     desk.statements.clear()
@@ -141,7 +141,7 @@ def fill() -> Transaction[None]:
     yield 'INSERT INTO answer (word) VALUES (zeroblob(1000000))', ()
 
 
-def test_one_that_finds_the_disk_full_fails_no_other(desk: Desk) -> None:
+def test_full_disk_fails_only_current_transaction(desk: Desk) -> None:
     held, go_on = hold(desk)
     said, full, after = desk.say('a'), desk.put(fill), desk.say('b')
     go_on.set()
@@ -153,7 +153,7 @@ def test_one_that_finds_the_disk_full_fails_no_other(desk: Desk) -> None:
     assert desk.put(words).result(LIMIT) == ['a', 'b']
 
 
-def test_if_the_commit_fails_each_is_tried_once_alone(desk: Desk) -> None:
+def test_failed_commit_retries_each_transaction_alone(desk: Desk) -> None:
     held, go_on = hold(desk)
     said, dangling, after = desk.say('a'), desk.put(partial(answer_to, 'nobody')), desk.say('b')
     go_on.set()
@@ -164,7 +164,7 @@ def test_if_the_commit_fails_each_is_tried_once_alone(desk: Desk) -> None:
     assert desk.published == [None, 'a', 'b', ['a', 'b']]
 
 
-def test_what_is_urgent_goes_before_all_that_waits(desk: Desk) -> None:
+def test_urgent_transaction_goes_first(desk: Desk) -> None:
     held, go_on = hold(desk)
     said = [desk.say(f'{n:03}') for n in range(150)]
     heart = desk.put(words, first=True)
@@ -174,7 +174,7 @@ def test_what_is_urgent_goes_before_all_that_waits(desk: Desk) -> None:
     assert [each.result(LIMIT) for each in said] == [f'{n:03}' for n in range(150)]
 
 
-def test_a_file_that_others_hold_fails_those_who_wait_and_serves_the_next(desk: Desk, tmp_path: Path) -> None:
+def test_locked_file_fails_waiting_but_not_later_transactions(desk: Desk, tmp_path: Path) -> None:
     assert desk.say('a').result(LIMIT) == 'a'
     other = sqlite3.connect(tmp_path / 'desk.db', isolation_level=None)
     other.execute('BEGIN IMMEDIATE')
@@ -186,7 +186,7 @@ def test_a_file_that_others_hold_fails_those_who_wait_and_serves_the_next(desk: 
     assert desk.say('c').result(LIMIT) == 'c'
 
 
-def test_a_connection_that_cannot_be_opened_is_tried_again_with_the_next_job(tmp_path: Path) -> None:
+def test_failed_open_is_retried_with_next_transaction(tmp_path: Path) -> None:
     desk = Desk(tmp_path / 'folder' / 'desk.db')
     failed = desk.say('a').exception(LIMIT)
     assert isinstance(failed, StoreUnavailable)
@@ -196,7 +196,7 @@ def test_a_connection_that_cannot_be_opened_is_tried_again_with_the_next_job(tmp
     desk.thread.stop()
 
 
-def test_a_lane_that_was_stopped_has_done_what_it_was_given_and_starts_again_when_needed(desk: Desk) -> None:
+def test_stopped_thread_finishes_work_and_restarts(desk: Desk) -> None:
     desk.thread.stop()  # nothing to stop
     said = desk.say('a')
     desk.thread.stop()
@@ -204,7 +204,7 @@ def test_a_lane_that_was_stopped_has_done_what_it_was_given_and_starts_again_whe
     assert desk.say('b').result(LIMIT) == 'b'
 
 
-def test_a_reader_writes_nothing_and_survives_what_fails(desk: Desk, tmp_path: Path) -> None:
+def test_read_connection_rolls_back_and_survives_errors(desk: Desk, tmp_path: Path) -> None:
     assert desk.say('a').result(LIMIT) == 'a'
     reader = Desk(tmp_path / 'desk.db')
     reader.thread = ConnectionThread(

@@ -45,7 +45,7 @@ def pages(database: sqlite3.Connection) -> int:
 
 
 @pytest.mark.parametrize('text', ['hello' * 1_000, 'hello' * 20_000])
-async def test_nothing_is_counted_of_an_empty_store(text: str) -> None:
+async def test_empty_or_erased_store_has_size_zero(text: str) -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     assert backend.size == 0
     hook = PushConfig(id='a', version='1.0', takes='chunks', body=b'address')
@@ -62,7 +62,7 @@ async def test_nothing_is_counted_of_an_empty_store(text: str) -> None:
     assert backend.size == 0
 
 
-async def test_a_sweep_gives_back_the_memory_of_what_was_erased(connections: list[sqlite3.Connection]) -> None:
+async def test_sweep_frees_memory_of_erased_task(connections: list[sqlite3.Connection]) -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     assert backend.size == 0
     [database] = connections
@@ -75,7 +75,7 @@ async def test_a_sweep_gives_back_the_memory_of_what_was_erased(connections: lis
     assert pages(database) <= empty + 1
 
 
-async def test_a_long_conversation_is_read_without_a_disk() -> None:
+async def test_long_conversation_is_exported_without_disk() -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     await submit(backend, message(new='t', context='c'))
     await run(backend, 't', messages=turn('hi', 'x' * 10_000) * 1_000)
@@ -88,7 +88,7 @@ async def test_a_long_conversation_is_read_without_a_disk() -> None:
     assert [len(each.messages) for each in exported] == [2_000]
 
 
-async def test_the_store_goes_on_after_a_commit_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_store_works_after_failed_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     class Connection(sqlite3.Connection):
         def execute(self, statement: str, *args: Any) -> sqlite3.Cursor:
             if statement == 'COMMIT' and fails:
@@ -108,7 +108,7 @@ async def test_the_store_goes_on_after_a_commit_that_failed(monkeypatch: pytest.
     assert await state_of(backend, 'u') == 'submitted'
 
 
-async def test_a_message_is_refused_if_it_could_exceed_the_limit() -> None:
+async def test_message_exceeding_memory_limit_is_refused() -> None:
     limit = 1_000_000
     backend = MemoryBackend('agent', reader_lag=10**6, max_bytes=limit)
     backend.take_room(245_000)
@@ -136,7 +136,7 @@ async def test_full_buckets_and_expired_charges_are_swept_in_batches() -> None:
     assert not await backend.housekeeping.sweep(Retention(), at=AT + 1000)
 
 
-async def test_one_of_two_dead_letters_is_erased() -> None:
+async def test_erased_dead_letter_is_no_longer_listed() -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     for task_id in 'tu':
         await submit(backend, message(new=task_id))
@@ -145,7 +145,7 @@ async def test_one_of_two_dead_letters_is_erased() -> None:
     assert [letter.task_id for letter in await backend.housekeeping.dead_letters(OWNER)] == ['u']
 
 
-async def test_a_message_that_cannot_be_repeated_leaves_nothing_behind() -> None:
+async def test_erased_anonymous_message_is_not_replayed() -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     await submit(backend, message(new='t', owner='/', message_id='short'))
     await run(backend, 't')
@@ -154,7 +154,7 @@ async def test_a_message_that_cannot_be_repeated_leaves_nothing_behind() -> None
     assert not (await submit(backend, message(new='t', owner='/', message_id='short'))).replayed
 
 
-async def test_a_sweep_leaves_a_second_long_conversation_to_the_next_one() -> None:
+async def test_sweep_deletes_long_conversations_in_separate_steps() -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     for context in 'ab':
         await submit(backend, message(new=context, context=context))
@@ -164,7 +164,7 @@ async def test_a_sweep_leaves_a_second_long_conversation_to_the_next_one() -> No
     assert (sum(steps), max(steps)) == (1202, 502)
 
 
-def test_the_database_is_closed_with_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_is_closed_when_backend_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[None] = []
 
     class Connection(sqlite3.Connection):
@@ -182,7 +182,7 @@ def test_the_database_is_closed_with_the_backend(monkeypatch: pytest.MonkeyPatch
     assert closed == [None]
 
 
-async def test_a_rehearsal_reads_what_is_stored_and_sees_the_readers() -> None:
+async def test_rehearsal_reads_stored_tasks_and_subscribers() -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     rehearsal = Rehearsal(backend)
     await submit(backend, message(new='t'))

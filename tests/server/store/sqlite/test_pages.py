@@ -33,7 +33,7 @@ def pages(log: Path) -> int:
 
 
 @pytest.mark.parametrize('context', [{}, {'contextId': 'c'}], ids=['new contexts', 'one context'])
-async def test_a_turn_writes_few_pages(context: dict[str, Any], tmp_path: Path) -> None:
+async def test_turn_writes_few_pages(context: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / 'tasks.db'
     app = to_a2a(Agent(TestModel(custom_output_text='The answer.'), name='agent'), backend=f'sqlite:///{file}')
     async with lifespan(app), asyncio.timeout(LIMIT):
@@ -48,9 +48,7 @@ async def test_a_turn_writes_few_pages(context: dict[str, Any], tmp_path: Path) 
     assert written * 4.12 / COUNTED <= KILOBYTES
 
 
-async def test_a_turn_takes_few_statements_and_makes_few_tables_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_turn_takes_few_statements_and_temporary_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list of three values in the condition of an index is such a table, for each row that is checked."""
     statements: list[str] = []
     connect = sqlite3.connect

@@ -40,7 +40,7 @@ def backend(path: Path) -> Iterator[SqliteFileBackend]:
     backend.close()
 
 
-async def test_by_default_a_database_keeps_a_hundred_times_more_tasks_than_a_file(
+async def test_postgres_keeps_hundred_times_more_tasks_than_sqlite(
     backend: SqliteFileBackend, postgres_url: str
 ) -> None:
     def add(agent: str, kind: str, number: int) -> Transaction[None]:
@@ -61,7 +61,7 @@ async def test_by_default_a_database_keeps_a_hundred_times_more_tasks_than_a_fil
             assert swept.over == {'tasks': 1, 'contexts': 1}
 
 
-async def test_a_sweep_deletes_fifty_tasks_and_conversations_with_few_statements(backend: SqliteFileBackend) -> None:
+async def test_sweep_deletes_batch_with_few_statements(backend: SqliteFileBackend) -> None:
     forks: list[str] = []
     for n in (*OLD, *NEW):
         at = AT if n in OLD else LATER
@@ -113,7 +113,7 @@ async def grow(backend: SqliteFileBackend) -> None:
     await backend.housekeeping.erase_task('large', OWNER, at=AT)
 
 
-async def test_sweeps_give_back_the_free_pages_of_a_file_in_small_steps(backend: SqliteFileBackend, path: Path) -> None:
+async def test_sweeps_free_file_pages_in_small_steps(backend: SqliteFileBackend, path: Path) -> None:
     await grow(backend)
     grown, free = pages(path)
     assert free > 5 * PAGES
@@ -128,9 +128,7 @@ async def test_sweeps_give_back_the_free_pages_of_a_file_in_small_steps(backend:
     assert path.stat().st_size < LARGE / 10
 
 
-async def test_a_file_without_the_setting_gives_back_pages_once_it_was_compacted(
-    backend: SqliteFileBackend, path: Path
-) -> None:
+async def test_file_without_auto_vacuum_frees_pages_after_compact(backend: SqliteFileBackend, path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute('CREATE TABLE older (word TEXT)')
     await grow(backend)
@@ -144,7 +142,7 @@ async def test_a_file_without_the_setting_gives_back_pages_once_it_was_compacted
     assert pages(path) == (grown - PAGES, free - PAGES)
 
 
-async def test_a_sweep_deletes_few_large_tasks_at_once(backend: SqliteFileBackend, path: Path) -> None:
+async def test_sweep_deletes_large_tasks_in_small_batches(backend: SqliteFileBackend, path: Path) -> None:
     """SQLite copies the deleted rows into memory until the end of the statement."""
     for n in range(12):
         await submit(backend, message('x' * LARGE, new=f't{n}', context=f'c{n}'))
