@@ -13,15 +13,18 @@ from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
-from pydantic_ai_a2a import Retention, Workers, to_a2a
+from pydantic_ai_a2a import Limits, Retention, Workers, to_a2a
 
-from ..bounds import LOGS
+from ..bounds import LIMIT, LOGS
 from ..e2e.gates import ROUTES, gates
+from ..fixed import fixed
 from .stage import prompts
 
 ATTEMPTS = int(environ.get('A2A_TEST_ATTEMPTS', '20'))
 WORKERS = Workers(lease=float(environ['A2A_TEST_LEASE']), drain_grace=1.0, attempts=ATTEMPTS)
 RETENTION = Retention(events=LOGS)
+LIMITS = fixed(Limits, cancel_grace=float(environ.get('A2A_TEST_CANCEL_GRACE', LIMIT)))
+"""By default, a canceled task waits for its run. Only a run of a process that hangs is left."""
 
 
 def note(line: str) -> None:

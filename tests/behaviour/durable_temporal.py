@@ -19,12 +19,11 @@ from pydantic_ai.models.function import FunctionModel
 from temporalio.client import Interceptor, OutboundInterceptor, StartWorkflowInput, WorkflowHandle
 from temporalio.plugin import SimplePlugin
 
-from pydantic_ai_a2a import Limits, Workers, a2a, to_a2a
+from pydantic_ai_a2a import Workers, a2a, to_a2a
 from pydantic_ai_a2a.engines.temporal import Temporal
 
-from ..engines import ACTIVITIES, TOPIC
-from ..fixed import fixed
-from .durable_steps import RETENTION, WORKERS, model, model_at_once, note
+from ..engines import ACTIVITIES, TOPIC, Heartbeats
+from .durable_steps import LIMITS, RETENTION, WORKERS, model, model_at_once, note
 
 FOLDER = Path(environ['A2A_TEST_LEDGER']).parent
 
@@ -101,9 +100,9 @@ app = to_a2a(
         task_queue=environ['A2A_TEST_QUEUE'],
         worker=False,
         plugins=[SimplePlugin('fails', run_context=fail_once_told)],
-        interceptors=[HoldsStarts()],
+        interceptors=[HoldsStarts(), Heartbeats()],
     ),
     workers=replace(WORKERS, attempts=Workers().attempts),
+    limits=LIMITS,
     retention=RETENTION,
-    limits=fixed(Limits, cancel_grace=float(environ.get('A2A_TEST_CANCEL_GRACE', Limits.cancel_grace))),
 )

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import grpc
+import pytest
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler, GrpcHandler
@@ -24,6 +25,8 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2AClient, serve_grpc, to_a2a
+from pydantic_ai_a2a.client import followed_task
+from pydantic_ai_a2a.types import StreamResponse
 
 from ..bounds import LIMIT
 
@@ -208,6 +211,21 @@ async def calling(peer: Peer) -> AsyncGenerator[tuple[A2AClient, Talker]]:
     talker = Talker()
     async with asyncio.timeout(LIMIT), A2AClient(peer.app(talker), timeout=LIMIT, **peer.options) as client:
         yield client, talker
+
+
+def wait_until_named(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Return a `max_wait` that is over once the client has read the id of its task: then the loop's time jumps."""
+    loop, task_id_of, named = asyncio.get_running_loop(), followed_task.task_id_of, set[str]()
+    time = loop.time
+
+    def note(event: StreamResponse) -> str | None:
+        if (task_id := task_id_of(event)) is not None:
+            named.add(task_id)
+        return task_id
+
+    monkeypatch.setattr(followed_task, 'task_id_of', note)
+    monkeypatch.setattr(loop, 'time', lambda: time() + LIMIT / 2 * bool(named))
+    return LIMIT / 2
 
 
 def text_of(task: Any) -> str:

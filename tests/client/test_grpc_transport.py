@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Generator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -293,15 +294,19 @@ async def test_unreachable_server_is_named_and_reached_after_restart() -> None:
             assert (await client.get('t')).task_id == 't'
 
 
-async def test_server_silent_during_handshake_is_given_up() -> None:
+async def test_server_silent_during_handshake_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        taken.set()
         await reader.read()
         writer.close()
 
+    taken, loop = asyncio.Event(), asyncio.get_running_loop()
+    time, limit = loop.time, LIMIT / 4
+    monkeypatch.setattr(loop, 'time', lambda: time() + limit * taken.is_set())  # from now on it is silent for so long
     async with (
         asyncio.timeout(LIMIT),
         listening(silent) as port,
-        A2AClient(card_of(f'127.0.0.1:{port}'), timeout=0.2) as client,
+        A2AClient(card_of(f'127.0.0.1:{port}'), timeout=limit) as client,
     ):
         with pytest.raises(NotConnected, match='cannot be reached'):
             await client.get('t')
@@ -337,8 +342,11 @@ async def test_call_deadline_is_client_timeout() -> None:
     assert 0 < remaining[0] < 1.1 * LIMIT  # gRPC rounds deadlines up
 
 
-async def test_call_after_silence_uses_new_connection() -> None:
+async def test_call_after_silence_uses_new_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     peers: list[str] = []
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    monkeypatch.setattr(loop, 'time', lambda: now)  # the deadline of gRPC ends a call, and no other timer
 
     async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
         peers.append(context.peer())
@@ -349,8 +357,11 @@ async def test_call_after_silence_uses_new_connection() -> None:
     async with answering(answers) as server, A2AClient(server.card, timeout=1.0) as client:
         with pytest.raises(Silent, match=r'silent for 1 seconds'):
             await client.get('t')
-        await client.get('t')
-    assert len(set(peers)) == 2
+        answer = None
+        while answer is None:
+            with suppress(Silent):  # a slow machine is silent, too
+                answer = await client.get('t')
+    assert len(set(peers)) == len(peers) > 1
 
 
 @pytest.mark.parametrize('begins', [True, False])

@@ -25,7 +25,7 @@ from ..bounds import LIMIT
 from ..listening import listening
 from .canned import CREDENTIALS, TASK, WORKING, Canned, card_for, result, served, stream
 from .canned import canned_http_client as calling
-from .peers import ANSWER, Talker, text_of
+from .peers import ANSWER, Talker, text_of, wait_until_named
 
 
 class Endless:
@@ -339,7 +339,7 @@ async def test_max_wait_without_task_is_remote_unavailable(begin: bytes, *, has_
             await client.send('hello', max_wait=0.2)
 
 
-async def test_max_wait_returns_task_received_so_far() -> None:
+async def test_max_wait_returns_task_received_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     async with dripping(EVENT, timeout=LIMIT) as client:
-        task: Any = (await client.send('hello', max_wait=2)).outcome
+        task: Any = (await client.send('hello', max_wait=wait_until_named(monkeypatch))).outcome
     assert task['status']['state'] == 'working'

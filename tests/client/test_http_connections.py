@@ -392,18 +392,27 @@ async def test_stopped_server_is_remote_unavailable_after_timeout() -> None:
             await client.get('task')
 
 
-async def test_lost_stream_error_names_task_of_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    canned, loop = Canned(stream({'task': WORKING}), Response('', 502)), asyncio.get_running_loop()
+def let_requests_take_long(canned: Canned, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Let much time pass with each request, and return a `timeout` that is over after a few requests."""
+    loop = asyncio.get_running_loop()
     time = loop.time
-    monkeypatch.setattr(loop, 'time', lambda: time() + len(canned.requests) * LIMIT / 8)  # each request takes long
-    async with A2AClient(canned.app, timeout=LIMIT / 3) as client:
+    monkeypatch.setattr(loop, 'time', lambda: time() + len(canned.requests) * LIMIT / 8)
+    return LIMIT / 3
+
+
+async def test_lost_stream_error_names_task_of_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    canned = Canned(stream({'task': WORKING}), Response('', 502))
+    async with A2AClient(canned.app, timeout=let_requests_take_long(canned, monkeypatch)) as client:
         with pytest.raises(RemoteUnavailable, match='The task t may go on: read it with `get`') as lost:
             await client.send('Hello.')
         assert lost.value.task_id == 't'
 
 
-async def test_unanswered_resend_error_says_task_may_have_started() -> None:
-    async with A2AClient(Canned(Response('', 502)).app, timeout=1.0) as client:
+async def test_unanswered_resend_error_says_task_may_have_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    canned = Canned(Response('', 502))
+    async with A2AClient(canned.app, timeout=let_requests_take_long(canned, monkeypatch)) as client:
         with pytest.raises(RemoteUnavailable, match=r'The task may have been started: `list` has it then\.') as lost:
             await client.send('Hello.', resend=True)
         assert lost.value.task_id is None

@@ -22,7 +22,7 @@ from .server import Process, process
 
 async def ask(url: str, text: str) -> str:
     """Ask an agent as a client, and return the answer, or the state of a task without an answer."""
-    async with A2AClient(url) as client:
+    async with A2AClient(url, timeout=LIMIT) as client:
         task: Any = (await client.send(text)).outcome
     [artifact] = task.get('artifacts') or [{'parts': [{'text': task['status']['state']}]}]
     return artifact['parts'][0]['text']
@@ -45,7 +45,7 @@ agent = Agent(FunctionModel(model), name='chain')
 @agent.tool_plain
 async def ask_agent(rest: int) -> str:
     """Ask the peer as an agent."""
-    return (await RemoteAgent(environ['PEER']).run(str(rest))).output
+    return (await RemoteAgent(A2AClient(environ['PEER'], timeout=LIMIT)).run(str(rest))).output
 
 
 @agent.tool_plain

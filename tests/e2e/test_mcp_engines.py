@@ -33,7 +33,7 @@ def kit(tmp_path: Path, temporal: str) -> TemporalKit:
 async def test_temporal_task_reaches_restarted_mcp_server(kit: TemporalKit) -> None:
     with reserved_port() as reserved:
         port = port_of(reserved)
-        toolset = MCPToolset(f'http://127.0.0.1:{port}/mcp', id='mcp')
+        toolset = MCPToolset(f'http://127.0.0.1:{port}/mcp', id='mcp', init_timeout=LIMIT)
         capability = TemporalDurability(activity_config=ONCE)
         agent = Agent(FunctionModel(model), name='agent', toolsets=[toolset], capabilities=[capability])
         async with asyncio.timeout(LIMIT), serving(agent, **kit.options()) as client:

@@ -22,7 +22,7 @@ from pydantic_ai_a2a.errors import FileRefused
 from pydantic_ai_a2a.server.agent.refused_files import check_files
 
 from ...agents import scripted_model
-from ...app_client import message, state_of
+from ...app_client import LIMIT, message, state_of
 from ...tables import each_case
 from ..refused import refused
 from ..stage import serving
@@ -176,7 +176,8 @@ async def test_refused_file_is_reported_over_http() -> None:
         return ModelResponse(parts=[TextPart('ok')])
 
     with serve(to_a2a(Agent(FunctionModel(answer)))) as server:
-        async with httpx.AsyncClient(base_url=server.url, headers={'A2A-Version': '1.0'}) as client:
+        headers = {'A2A-Version': '1.0'}
+        async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=LIMIT) as client:
             body = {'message': message(parts=[{'text': 'hear'}, OGG])}
             task = (await client.post('/message:send', json=body)).json()['task']
     assert failure(task)[0] == 'refused-file'

@@ -35,7 +35,7 @@ pytestmark = unversioned('where tasks are kept is below what versions differ in'
 
 class Start(Protocol):
     def __call__(
-        self, app: str, *options: str, lease: float = 30.0, cancel_grace: float = 5.0
+        self, app: str, *options: str, lease: float = 30.0, cancel_grace: float = LIMIT
     ) -> AbstractContextManager[Remote]: ...
 
 
@@ -56,7 +56,9 @@ CLOCKS = size([('file', 1)], [('file', 1), ('postgres', -1), ('file', -1), ('pos
 def start(tmp_path: Path, store: str) -> Start:
     """Starts a server on the test's store."""
 
-    def run(app: str, *options: str, lease: float = 30.0, cancel_grace: float = 5.0) -> AbstractContextManager[Remote]:
+    def run(
+        app: str, *options: str, lease: float = 30.0, cancel_grace: float = LIMIT
+    ) -> AbstractContextManager[Remote]:
         env = {
             'A2A_TEST_BACKEND': store,
             'A2A_TEST_LEDGER': str(tmp_path / 'ledger.txt'),

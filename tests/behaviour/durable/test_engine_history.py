@@ -19,13 +19,14 @@ from pydantic_ai.durable_exec.temporal import PydanticAIPayloadConverter
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
+from temporalio import activity
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import DataConverter, PayloadCodec, SerializationContext, WithSerializationContext
 
 from pydantic_ai_a2a import Progress, Results, a2a
 
 from ...app_client import state_of, texts
-from ...engines import TemporalKit
+from ...engines import TemporalKit, connect
 from ...temporal import temporal_server
 from ..asking import answers, approve, asked
 from ..stage import serving
@@ -168,11 +169,18 @@ async def test_task_beyond_signal_limit_fails_without_retry(tmp_path: Path, stre
 
     async def write(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
         called.append('model')
-        for n in range(20):
-            yield f'{n}'
+        while await signals() < 3:  # on a slow machine, a signal has many pieces
+            yield 'a word '
             await asyncio.sleep(0.02)  # beyond the `batch_interval`
+        yield 'too much'
 
-    async def count(ctx: RunContext[Any]) -> str:
+    async def signals() -> int:
+        workflow = activity.info().workflow_id
+        assert workflow is not None
+        history = await (await connect(kit)).get_workflow_handle(workflow).fetch_history()
+        return sum(event.HasField('workflow_execution_signaled_event_attributes') for event in history.events)
+
+    async def note(ctx: RunContext[Any]) -> str:
         called.append('tool')
         for n in range(9):
             await a2a(ctx).status(f'{n}')
@@ -181,7 +189,7 @@ async def test_task_beyond_signal_limit_fails_without_retry(tmp_path: Path, stre
     with temporal_server(settings=['history.maximumSignalsPerExecution=3']) as address:
         kit = TemporalKit(tmp_path, address)
         model = FunctionModel(stream_function=write) if streams else TestModel()
-        agent = kit.agent(model, streams=streams, tools=[count])
+        agent = kit.agent(model, streams=streams, tools=[note])
         async with serving(agent, **kit.options()) as client:
             task = await client.send('hello')
     assert (state_of(task), task['status']['message']['metadata']['failure']) == ('FAILED', 'engine')

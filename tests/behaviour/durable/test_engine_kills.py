@@ -16,7 +16,7 @@ from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFile, SqliteFileBa
 
 from ...app_client import message, state_of
 from ...e2e.server import Process, process
-from ...engines import need_dbos
+from ...engines import lose_activities, need_dbos
 from ..asking import answers, approve, asked
 from ..durable_processes import Remote, kill, started, until
 
@@ -78,6 +78,7 @@ class House:
             await kill(self.remote.server)
         if self._kills_worker and self._worker is not None:
             await kill(self._worker)
+            await lose_activities(self._env['A2A_TEST_TEMPORAL'], *(task['id'] for task in tasks.values()))
         self._start(server=self._kills_server, worker=self._kills_worker)
 
     def open(self) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from ...app_client import state_of, texts
 from ...e2e.server import LIMIT, Process, process
-from ...engines import TemporalKit, need_dbos
+from ...engines import TemporalKit, lose_activities, need_dbos
 from ...long import size
 from ..durable_processes import Remote, kill, started, stop, until, wait_for, where
 
@@ -37,8 +37,9 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
         'A2A_TEST_LEDGER': str(tmp_path / 'ledger.txt'),
     }
 
-    def run(lease: float = 1.0, attempts: int = 20) -> AbstractContextManager[Remote]:
+    def run(lease: float = 1.0, attempts: int = 20, cancel_grace: float = LIMIT) -> AbstractContextManager[Remote]:
         env['A2A_TEST_LEASE'] = str(lease)
+        env['A2A_TEST_CANCEL_GRACE'] = str(cancel_grace)
         env['A2A_TEST_ATTEMPTS'] = str(attempts)
         return started('tests.behaviour.durable_engine:app', env=env, packages=PACKAGES)
 
@@ -132,7 +133,7 @@ async def test_cancel_during_server_pause_ends_workflow_on_resume(start: Start, 
     with start(lease=30.0) as first:
         task = await first.send('stop at tool-2', wait=False)
         await first.gates.reached('tool-2')
-        with start(lease=30.0) as server:
+        with start(lease=30.0, cancel_grace=0.1) as server:
             stop(first, tmp_path / 'agent.db', tmp_path / 'dbos.db')
             assert state_of(await server.call('CancelTask', id=task['id'])) == 'CANCELED'
             first.server.signal(signal.SIGCONT)
@@ -276,6 +277,7 @@ async def test_next_temporal_worker_repeats_only_interrupted_step(fleet: Fleet) 
                     task_id = task_id or (await server.send('go', contextId=f'c{n}', wait=False))['id']
                     await fleet.found(f'{gate}.reached')
                     await kill(worker)
+                    await lose_activities(fleet.kit.address, task_id)
                 fleet.open(gate)
             with fleet.worker():
                 assert texts(await server.ended(task_id)) == ['Step 5, done.']

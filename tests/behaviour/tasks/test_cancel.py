@@ -21,7 +21,7 @@ from pydantic_ai_a2a.server.audit import LOGGER
 from pydantic_ai_a2a.server.store.ports import Claim, Finish, TaskQueue
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
-from ...app_client import LIMIT, Client, RpcError, message, state_of, texts
+from ...app_client import Client, RpcError, message, state_of, texts
 from ...fixed import fixed
 from ..queues import Cancels
 from ..rows import covers
@@ -337,11 +337,10 @@ async def cancel_or_miss(client: Client, task_id: str) -> None:
         await cancel(client, task_id)
 
 
-async def left_since(before: set[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
-    """The asyncio tasks that do not end."""
-    left = asyncio.all_tasks() - before
-    await asyncio.wait(left, timeout=LIMIT) if left else None
-    return [task for task in left if not task.done()]
+async def wait_for_tasks_since(before: set[asyncio.Task[Any]]) -> None:
+    """Wait for the ends of all asyncio tasks that have begun since. A task that is left behind never ends."""
+    while left := asyncio.all_tasks() - before:
+        await asyncio.wait(left)
 
 
 @pytest.mark.parametrize('watched', [False, True])
@@ -351,7 +350,7 @@ async def test_early_cancel_leaks_no_asyncio_task(watched: bool) -> None:
         before = asyncio.all_tasks()
         for turns in range(TURNS):
             await cancel_after(client, turns, watched=watched)
-        assert await left_since(before) == []
+        await wait_for_tasks_since(before)
 
 
 def block_after(turns: int) -> None:
@@ -379,7 +378,7 @@ async def test_cancel_with_blocked_event_loop_leaks_no_asyncio_task() -> None:
             task = await client.send(returnImmediately=True)
             await entered.wait()
             await cancel_or_miss(client, task['id'])
-        assert await left_since(before) == []
+        await wait_for_tasks_since(before)
 
 
 async def test_concurrent_early_cancels_leak_no_asyncio_task() -> None:
@@ -391,4 +390,4 @@ async def test_concurrent_early_cancels_leak_no_asyncio_task() -> None:
             for _ in range(turns):
                 await asyncio.sleep(0)
             await asyncio.gather(*(cancel_or_miss(client, task['id']) for _ in range(3)))
-        assert await left_since(before) == []
+        await wait_for_tasks_since(before)

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message
 from pydantic_ai_a2a import Caller, Limits, serve
 from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 
-from ...app_client import Exchange, message, rpc, state_of
+from ...app_client import LIMIT, Exchange, message, rpc, state_of
 from ...dialects import DIALECTS, METHODS, Dialect, json_rpc, only, spoken, unversioned
 from ..refused import refusal, send, untouched
 from ..rows import covers
@@ -123,7 +123,7 @@ async def test_identity_content_encoding_is_accepted(encoding: str) -> None:
 async def test_refused_compressed_body_closes_connection() -> None:
     body, headers = gzip.compress(b'{}'), {'Content-Type': 'application/json', 'Content-Encoding': 'gzip'}
     with serve(Agent('test')) as server:
-        async with httpx.AsyncClient(base_url=server.url, headers=headers) as client:
+        async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=LIMIT) as client:
             for path in (
                 '/',
                 '/message:send',

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2AApp, A2AClient, catalogue, mount, serve, to_a2a
 
-from ...app_client import Client, lifespan, message, rpc, state_of, texts
+from ...app_client import LIMIT, Client, lifespan, message, rpc, state_of, texts
 from ...dialects import json_rpc, spoken, unversioned
 from ..rows import covers
 
@@ -255,7 +255,7 @@ async def test_advertised_urls_work_below_any_mount_path(parent: Parent, path: s
     app = parent()
     mount(app, path, catalogue({'/größe': to_a2a(saying('hi'), docs_url='/die Seite')}))
     with serve(app, anonymous=True) as server:
-        async with httpx.AsyncClient(follow_redirects=True) as client:
+        async with httpx.AsyncClient(follow_redirects=True, timeout=LIMIT) as client:
             at = quote(path.replace('{', '').replace('}', ''))
             linkset = (await client.get(f'{server.url.removesuffix("/")}{at}/.well-known/api-catalog')).json()[
                 'linkset'

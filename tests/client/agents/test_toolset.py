@@ -578,10 +578,12 @@ async def test_refused_cancel_of_remote_task_is_logged(caplog: pytest.LogCapture
 
 
 async def test_task_of_unresponsive_agent_is_logged_and_not_canceled(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    canned = Canned(stream({'task': WORKING}), silence())
-    ended = await caller(toolsets=[A2AToolset(canned.app, timeout=1.0)]).run('hello')
+    canned, loop = Canned(stream({'task': WORKING}), silence()), asyncio.get_running_loop()
+    time = loop.time
+    monkeypatch.setattr(loop, 'time', lambda: time() + LIMIT * (len(canned.methods) > 1))  # the silence lasts
+    ended = await caller(toolsets=[A2AToolset(canned.app, timeout=LIMIT / 4)]).run('hello')
     assert 'has not answered' in ended.output
     assert "A tool call has failed: 'The agent canned has not answered: " in caplog.text
     assert 'CancelTask' not in canned.methods

@@ -17,6 +17,7 @@ from pydantic_ai_a2a import A2A, A2AClient, A2AToolset, to_a2a
 
 from ....agents import scripted_model
 from ....app_client import lifespan
+from ....bounds import LIMIT
 from ...asking import Tools, answers, approve, asked
 from ...stage import prompts
 from . import Play, add_table, call, echo, scenario, slow
@@ -82,5 +83,6 @@ async def an_mcp_server_gives_its_tools(play: Play) -> None:
 
     server = StdioTransport(sys.executable, ['-m', 'tests.e2e.mcp_servers'])
     model = scripted_model(call('pid', 'c1'), call('pid', 'c2', fails=True), call('pid', 'c3', waits='no bool'), told)
-    async with play.serving(play.agent(model, toolsets=[MCPToolset(server, id='mcp')]), on_complete=None) as client:
+    toolset = MCPToolset(server, id='mcp', init_timeout=LIMIT)
+    async with play.serving(play.agent(model, toolsets=[toolset]), on_complete=None) as client:
         await client.send('hello')
