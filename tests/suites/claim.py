@@ -9,7 +9,7 @@ import pytest
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import LeaseLost
-from pydantic_ai_a2a.server.store.ports import Backend, Marks, Slot
+from pydantic_ai_a2a.server.store.ports import Backend, Checkpoint, Marks, Slot
 from pydantic_ai_a2a.server.store.ports.claim import Tried
 
 from .base import PortSuite
@@ -18,6 +18,7 @@ from .values import (
     LEASE,
     OVER,
     OWNER,
+    chunk,
     claim,
     claim_one,
     ending,
@@ -30,6 +31,7 @@ from .values import (
     status_event,
     submit,
     text_of,
+    turn,
 )
 
 __all__ = ('ClaimSuite',)
@@ -350,6 +352,22 @@ class ClaimSuite(PortSuite):
         assert await backend.queue.renew('other', ['t'], lease=LEASE) == Marks([], [])
         await backend.queue.release(valid)
         assert (await claim_one(backend, 't')).tried is None
+
+    async def test_older_claim_of_same_holder_writes_nothing(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        older = await claim_one(backend, 't', 'here', lease=OVER)
+        await claim_one(backend, 't', 'there', lease=OVER)
+        newest = await claim_one(backend, 't', 'here')
+        step = Checkpoint(run='t.1', messages=turn('hello', 'late'), usage=RunUsage(), first=0)
+        with pytest.raises(LeaseLost):
+            await backend.queue.emit(older, [chunk(2, 'late')])
+        with pytest.raises(LeaseLost):
+            await backend.queue.emit(older, [], None, step)
+        with pytest.raises(LeaseLost):
+            await backend.queue.finish(older, ending(older))
+        await backend.queue.release(older)
+        await backend.queue.finish(newest, ending(newest))
+        assert await state_of(backend, 't') == 'completed'
 
     async def test_release_after_end_leaves_task_completed(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))

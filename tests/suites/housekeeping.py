@@ -284,6 +284,15 @@ class RetentionSuite(PortSuite):
         for sent in (message(new='t', context='c'), message('more', to='running'), *elsewhere):
             await submit(backend, sent, slot=slot)
 
+    async def test_messages_are_refused_between_batches_of_erasure(self, backend: Backend) -> None:
+        await backend.queued()  # the first answer of a database sets the clock
+        before = backend.now()
+        await backend.erase(OWNER, None)
+        after = backend.now()
+        with pytest.raises(BeingErased):
+            await submit(backend, message(new='t', at=before + 60 * SECOND - 1))
+        await submit(backend, message(new='t', at=after + 60 * SECOND))
+
     @pytest.mark.parametrize('swept', [False, True])
     async def test_unfinished_erasure_refuses_messages_only_until_expiry(self, backend: Backend, swept: bool) -> None:
         await backend.housekeeping.set_erasing(OWNER, None, until=AT)

@@ -145,6 +145,20 @@ async def test_stream_resumes_in_next_process_without_repeats(url: str) -> None:
     assert answers(events) == ['Step 1.', 'Step 2.', 'Read ', 'Read 5 messages.']
 
 
+async def test_resumed_stream_leaves_answer_once(url: str) -> None:
+    steps = Steps('streamed')
+    held = steps.hold('middle 3')
+    async with served(steps.agent, backend=url, results=PIECES) as client, client.live.send_streaming('one') as stream:
+        await held.wait()
+        before = [await anext(stream)]
+        while answers(before)[-1:] != ['Read ']:
+            before.append(await anext(stream))
+    async with served(steps.agent, backend=url, results=PIECES) as client:
+        task = await ended(client, before[0].result['task']['id'])
+    assert [artifact['artifactId'] for artifact in task['artifacts']] == [f'{task["id"]}.1.result']
+    assert texts(task) == ['Read 5 messages.']
+
+
 def answers(events: Sequence[Event]) -> list[str]:
     """The texts that the answer had, each of which replaces the one before."""
     texts: list[str] = []
