@@ -112,6 +112,14 @@ class Heard(logging.Handler):
         logging.getLogger('pydantic_ai_a2a').removeHandler(self)
 
 
+async def test_closed_backend_opens_its_file_again(another: Open) -> None:
+    """SQLite deletes the WAL with the last connection."""
+    backend = another()
+    await submit(backend, message(new='t'))
+    backend.close()
+    assert await state_of(backend, 't') == 'submitted'
+
+
 async def test_failed_poll_is_logged_and_retried(another: Open, tmp_path: Path) -> None:
     here = another()
     ready: asyncio.Queue[str | None] = asyncio.Queue()
