@@ -240,6 +240,14 @@ class RetentionSuite(PortSuite):
         assert await conversation(backend, 'context of elsewhere') == ['hi', 'x']
         assert not await erase(backend, context='c')
 
+    async def test_context_of_erased_task_is_swept(self, backend: Backend) -> None:
+        await submit(backend, message(new='t', context='c'))
+        await run(backend, 't', messages=turn('one', 'two'))
+        assert await backend.housekeeping.erase_task('t', OWNER, at=AT)
+        assert await conversation(backend, 'c') == ['one', 'two']
+        await sweep(backend, AT + 1001 * SECOND)
+        assert await conversation(backend, 'c') == []
+
     async def test_erasing_by_another_owner_deletes_nothing(self, backend: Backend) -> None:
         await done(backend, 't', context='c', messages=turn('hi', 'hello'))
         assert not await backend.housekeeping.erase_task('t', '/bob', at=AT)

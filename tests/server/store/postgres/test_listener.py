@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import asyncpg
 import pytest
 
 from pydantic_ai_a2a import Postgres
@@ -19,7 +20,20 @@ from pydantic_ai_a2a.types import TaskEvent
 
 from ....postgres_proxy import proxied
 from ....suites import READER_LAG
-from ....suites.values import LEASE, LIMIT, OWNER, claim, ending, message, nothing, run, state_of, submit
+from ....suites.values import (
+    LEASE,
+    LIMIT,
+    OWNER,
+    chunk,
+    claim,
+    claim_one,
+    ending,
+    message,
+    nothing,
+    run,
+    state_of,
+    submit,
+)
 from .conftest import Open
 
 
@@ -80,6 +94,29 @@ async def test_backend_hears_of_queued_tasks_after_reopening(another: Open) -> N
                 ready.get_nowait()
         stop()
         await asyncio.to_thread(here.close)
+
+
+async def test_new_listening_connection_reads_missed_events(
+    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener_module, 'POLL', LIMIT)
+    here, there = another(), another()
+    await submit(there, message(new='t'))
+    claimed = await claim_one(there, 't')
+    reader = here.events.subscribe('t', nothing)
+    reader.start(0)
+    connection = await asyncpg.connect(postgres_url)
+    async with asyncio.timeout(LIMIT):
+        assert [event.n for event in await reader.next()] == [1]
+        for n in range(2, 5):
+            await connection.execute(
+                'SELECT pg_terminate_backend(pid) FROM pg_stat_activity'
+                " WHERE datname = current_database() AND query LIKE 'LISTEN%'"
+            )
+            await there.queue.emit(claimed, [chunk(n, 'a')])
+            assert [event.n for event in await reader.next()] == [n]
+    await connection.close()
+    reader.close()
 
 
 async def test_listener_ends_although_woken_during_cancel() -> None:
