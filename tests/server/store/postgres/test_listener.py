@@ -35,6 +35,7 @@ from ....suites.values import (
     submit,
 )
 from .conftest import Open
+from .test_notifications import hears
 
 
 async def test_silent_listen_connection_is_reopened(
@@ -100,23 +101,28 @@ async def test_new_listening_connection_reads_missed_events(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener_module, 'POLL', LIMIT)
-    here, there = another(), another()
-    await submit(there, message(new='t'))
-    claimed = await claim_one(there, 't')
-    reader = here.events.subscribe('t', nothing)
-    reader.start(0)
-    connection = await asyncpg.connect(postgres_url)
-    async with asyncio.timeout(LIMIT):
+    async with proxied(postgres_url) as proxy, asyncio.timeout(LIMIT):
+        here, there = another(listen_dsn=proxy.url), another()
+        await submit(there, message(new='t'))
+        claimed = await claim_one(there, 't')
+        reader = here.events.subscribe('t', nothing)
+        reader.start(0)
         assert [event.n for event in await reader.next()] == [1]
-        for n in range(2, 5):
-            await connection.execute(
-                'SELECT pg_terminate_backend(pid) FROM pg_stat_activity'
-                " WHERE datname = current_database() AND query LIKE 'LISTEN%'"
-            )
-            await there.queue.emit(claimed, [chunk(n, 'a')])
-            assert [event.n for event in await reader.next()] == [n]
-    await connection.close()
-    reader.close()
+        await proxy.connected.get()
+        await hears(postgres_url, here, 1)
+        proxy.admits.clear()
+        connection = await asyncpg.connect(postgres_url)
+        await connection.execute(
+            'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()'
+            " AND pid <> pg_backend_pid() AND (query LIKE 'LISTEN%' OR query LIKE '%clock_timestamp%')"
+        )
+        await connection.close()
+        await proxy.connected.get()
+        await there.queue.emit(claimed, [chunk(2, 'a')])
+        proxy.admits.set()
+        assert [event.n for event in await reader.next()] == [2]
+        reader.close()
+        await asyncio.to_thread(here.close)
 
 
 async def test_listener_ends_although_woken_during_cancel() -> None:
