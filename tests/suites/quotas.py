@@ -168,7 +168,7 @@ class QuotaSuite(PortSuite):
         await backend.quotas.settle('t', following.run, [CHARGE])
         assert await spent(backend) == [(2, 40, 600)]
 
-    async def test_earlier_run_is_not_charged_after_newest_run(self, backend: Backend) -> None:
+    async def test_earlier_run_is_not_charged_again(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t'))
         claimed = await claim_one(backend, 't')
         await submit(backend, message('two', to='t'))

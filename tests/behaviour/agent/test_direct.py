@@ -473,7 +473,7 @@ class LosesAnswers(MemoryBackend):
         return Store(self, self.namespace, owner)
 
 
-async def test_turn_is_stored_once_after_lost_commit_answer() -> None:
+async def test_lost_commit_answer_stores_turn_once() -> None:
     backend = LosesAnswers('agent', reader_lag=10**6)
     async with serving(ECHO, messages=DIRECT, backend=backend) as client:
         assert text_of(await say(client, 'one', contextId='c')) == 'one'

@@ -137,7 +137,7 @@ async def test_approval_holds_only_for_the_same_tool_definition(
     assert bool(called) == (tool in (first, moved))
 
 
-async def test_repeated_call_id_reaches_changed_tool_without_approval(tmp_path: Path) -> None:
+async def test_repeated_call_id_reaches_changed_tool(tmp_path: Path) -> None:
     called.clear()
     url = f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
 

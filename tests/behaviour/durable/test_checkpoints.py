@@ -202,7 +202,7 @@ async def test_run_metadata_merges_agent_app_and_a2a_metadata(metadata: Any) -> 
     assert told == [{'its': 3, 'mine': 1, 'a2a': run}]
 
 
-async def test_resumed_run_without_sign_in_goes_on_after_answer(url: str) -> None:
+async def test_resumed_run_goes_on_after_sign_in(url: str) -> None:
     """The stored response has calls without results, after which Pydantic AI takes no prompt."""
     desk, signed_in = Desk(), True
     desk.found.set()

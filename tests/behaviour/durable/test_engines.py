@@ -175,7 +175,7 @@ async def test_unstored_result_is_read_from_engine(kit: Kit) -> None:
     assert [(result.output, len(result.all_messages())) for result in completed] == [('one', 2), ('one + two', 4)]
 
 
-async def test_notes_of_handed_back_run_are_stored_once(kit: Kit) -> None:
+async def test_notes_of_resumed_run_are_stored_once(kit: Kit) -> None:
     gate = Gate()
 
     def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:

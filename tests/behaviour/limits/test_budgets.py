@@ -119,7 +119,7 @@ async def used(client: Client, subject: str = '/', window: timedelta = DAY) -> l
     [Budget(window=DAY, requests=1), Budget(window=DAY, tokens=100), Budget(window=DAY, cost=Decimal('0.01'))],
     ids=['requests', 'tokens', 'cost'],
 )
-async def test_queued_task_with_exhausted_budget_asks_no_model(budget: Budget) -> None:
+async def test_queued_task_without_budget_asks_no_model(budget: Budget) -> None:
     asked: list[str] = []
     begun, goes_on = asyncio.Event(), asyncio.Event()
 

@@ -113,7 +113,7 @@ async def test_references_to_failed_or_erased_tasks_are_ignored() -> None:
     assert texts(task) == ['["hi"]']
 
 
-async def test_half_an_answer_of_failed_task_is_left_out() -> None:
+async def test_artifacts_of_failed_task_are_left_out() -> None:
     async def half(messages: list[ModelMessage], info: AgentInfo) -> AsyncGenerator[str]:
         yield 'half'
         raise ValueError

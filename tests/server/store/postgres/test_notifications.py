@@ -157,7 +157,7 @@ async def test_queued_task_notifies_idle_worker_and_end_notifies_waiter(another:
     ending_of_u.close()
 
 
-async def test_idle_worker_is_told_again_after_gathered_tasks(another: Open, postgres_url: str) -> None:
+async def test_idle_worker_hears_of_later_queued_tasks(another: Open, postgres_url: str) -> None:
     """Queued tasks are told together: at once, and then after a moment."""
     sender, idle = another(), another()
     work(idle)
