@@ -78,6 +78,15 @@ def echo_tool_returns(messages: list[ModelMessage], _: AgentInfo) -> str:
     return ', '.join(str(part.content) for part in tool_returns(messages[-1:]))
 
 
+def model_that_calls(calls: list[ToolCallPart]) -> FunctionModel:
+    """A model that answers each message with calls of tools, and then with their results."""
+
+    def respond(messages: list[ModelMessage], info: AgentInfo) -> str | list[ToolCallPart]:
+        return echo_tool_returns(messages, info) or calls
+
+    return scripted_model(respond)
+
+
 class GatedAgent:
     """An agent that answers each prompt with all prompts, once the test opens the gate with the name of the prompt."""
 

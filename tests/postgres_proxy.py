@@ -31,6 +31,9 @@ class Proxy:
         self.port = 0
         self.refuses = False
         """Whether nobody gets through."""
+        self.admits = asyncio.Event()
+        """Cleared while new connections wait."""
+        self.admits.set()
         self.version: tuple[bytes, bytes] | None = None
         """What the server says of its version, and what clients hear."""
         self.connected: asyncio.Queue[None] = asyncio.Queue()
@@ -62,6 +65,7 @@ class Proxy:
         first = b'' if self.refuses else await reader.read(1 << 16)
         if not first.endswith(_CANCEL, 4, 8):
             self.connected.put_nowait(None)
+        await self.admits.wait()
         if first:
             answers, server = await self._open()
             server.write(first)

@@ -49,7 +49,7 @@ from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.testing import Answers
 from pydantic_ai_a2a.wire.extensions.card_schemas import SCHEMAS_URI
 
-from ..agents import echo_tool_returns, scripted_model
+from ..agents import model_that_calls, scripted_model
 from ..bounds import LIMIT
 from .agents.agents import pizzeria
 from .canned import CARD, TASK, Canned, result, stream
@@ -338,8 +338,7 @@ async def test_streamed_text_is_read_from_artifact_status_or_message(
 def clerk(*calls: tuple[str, dict[str, Any]]) -> Agent:
     """An agent that calls the tools at once, and answers with their results."""
     parts = [ToolCallPart(*call, f'call-{n}') for n, call in enumerate(calls)]
-    model = scripted_model(lambda messages, info: echo_tool_returns(messages, info) or parts)
-    agent = Agent(model, name='clerk')
+    agent = Agent(model_that_calls(parts), name='clerk')
 
     @agent.tool_plain(requires_approval=True)
     def delete_file(path: str) -> str:

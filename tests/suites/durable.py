@@ -272,6 +272,17 @@ class DurableSuite(PortSuite):
         for subscription in (reader, early):
             subscription.close()
 
+    async def test_erasure_by_another_process_ends_wait(self, opened: Opened) -> None:
+        here, there = opened(), opened()
+        await submit(there, message(new='t'))
+        await run(there, 't', 'input-required')
+        stopped = asyncio.ensure_future(here.events.wait('t', 2))
+        await settle(here)
+        assert not stopped.done()
+        await there.housekeeping.erase_task('t', OWNER, at=AT)
+        async with asyncio.timeout(LIMIT):
+            await stopped
+
     async def test_releasing_waiters_spares_tasks_held_by_process(self, opened: Opened) -> None:
         backend = opened()
         for task_id in ('kept', 'left'):

@@ -244,6 +244,14 @@ class RetentionSuite(PortSuite):
         assert await conversation(backend, 'context of elsewhere') == ['hi', 'x']
         assert not await erase(backend, context='c')
 
+    async def test_context_of_erased_task_is_swept(self, backend: Backend) -> None:
+        await submit(backend, message(new='t', context='c'))
+        await run(backend, 't', messages=turn('one', 'two'))
+        assert await backend.housekeeping.erase_task('t', OWNER, at=AT)
+        assert await conversation(backend, 'c') == ['one', 'two']
+        await sweep(backend, AT + 1001 * SECOND)
+        assert await conversation(backend, 'c') == []
+
     async def test_erasing_by_another_owner_deletes_nothing(self, backend: Backend) -> None:
         await done(backend, 't', context='c', messages=turn('hi', 'hello'))
         assert not await backend.housekeeping.erase_task('t', '/bob', at=AT)
@@ -292,6 +300,15 @@ class RetentionSuite(PortSuite):
         await backend.housekeeping.set_erasing(OWNER, context, until=None)
         for sent in (message(new='t', context='c'), message('more', to='running'), *elsewhere):
             await submit(backend, sent, slot=slot)
+
+    async def test_messages_are_refused_between_batches_of_erasure(self, backend: Backend) -> None:
+        await backend.queued()  # the first answer of a database sets the clock
+        before = backend.now()
+        await backend.erase(OWNER, None)
+        after = backend.now()
+        with pytest.raises(BeingErased):
+            await submit(backend, message(new='t', at=before + 60 * SECOND - 1))
+        await submit(backend, message(new='t', at=after + 60 * SECOND))
 
     @pytest.mark.parametrize('swept', [False, True])
     async def test_unfinished_erasure_refuses_messages_only_until_expiry(self, backend: Backend, swept: bool) -> None:

@@ -168,6 +168,15 @@ class QuotaSuite(PortSuite):
         await backend.quotas.settle('t', following.run, [CHARGE])
         assert await spent(backend) == [(2, 40, 600)]
 
+    async def test_earlier_run_is_not_charged_again(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='t'))
+        claimed = await claim_one(backend, 't')
+        await submit(backend, message('two', to='t'))
+        following = await next_run(backend, claimed, ending(claimed, charges=[CHARGE]))
+        await backend.queue.finish(following, ending(following, charges=[CHARGE]))
+        await backend.quotas.settle('t', claimed.run, [CHARGE])
+        assert await spent(backend) == [(2, 40, 600)]
+
     @pytest.mark.parametrize('gone', ['erased', 'swept'])
     async def test_settling_after_task_deletion_charges_nothing(self, backend: Backend, gone: str) -> None:
         lasting = CHARGE._replace(until=AT + 60 * 24 * 60 * MINUTE)

@@ -11,7 +11,7 @@ import pytest
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import LeaseLost
-from pydantic_ai_a2a.server.store.ports import Backend, Status
+from pydantic_ai_a2a.server.store.ports import Backend, Checkpoint, Status
 from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskHeader
 from pydantic_ai_a2a.wire.protocol import stored
 
@@ -158,11 +158,15 @@ class RunSuite(PortSuite):
         if holder == 'same':  # nobody takes over an expired task of its own
             await backend.queue.release(stale)
         [valid] = await claim(backend, holder)
+        step = Checkpoint(run='t.1', messages=turn('hi', 'late'), usage=RunUsage(), first=0)
         before = await backend.reader.load('t', OWNER)
         with pytest.raises(LeaseLost):
             await backend.queue.emit(stale, [chunk(2, 'late')], Status('working', AT, b'{}'))
         with pytest.raises(LeaseLost):
+            await backend.queue.emit(stale, [], None, step)
+        with pytest.raises(LeaseLost):
             await backend.queue.finish(stale, ending(stale, artifacts=[('a', b'{}')], messages=turn('hi', 'late')))
+        await backend.queue.release(stale)
         assert await backend.reader.load('t', OWNER) == before
         assert await conversation(backend, 'context of t') == []
         await backend.queue.finish(valid, ending(valid))

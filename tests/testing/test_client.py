@@ -21,14 +21,13 @@ from pydantic_ai_a2a.client.questions import PendingRemoteCall
 from pydantic_ai_a2a.errors import InternalError
 from pydantic_ai_a2a.testing import A2ATestClient, Answers, ClientFactory, ServerFactory, dump, record
 
-from ..agents import echo_tool_returns, scripted_model
+from ..agents import model_that_calls, scripted_model
 from ..client.agents.agents import pizzeria
 
 
 def clerk(*calls: tuple[str, dict[str, Any]]) -> Agent:
     parts = [ToolCallPart(name, arguments, f'call-{name}') for name, arguments in calls]
-    model = scripted_model(lambda messages, info: echo_tool_returns(messages, info) or parts)
-    agent = Agent(model, name='clerk')
+    agent = Agent(model_that_calls(parts), name='clerk')
 
     @agent.tool_plain(requires_approval=True)
     def delete_file(path: str) -> str:

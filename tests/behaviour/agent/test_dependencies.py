@@ -15,6 +15,7 @@ from pydantic_ai import Agent, RunContext
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
 
 from pydantic_ai_a2a import APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Messages, Workers
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
@@ -120,6 +121,19 @@ async def test_deps_factory_may_be_sync_async_or_context_manager(factory: Callab
     async with serving(AGENT, deps_factory=factory) as client:
         task = await client.send()
     assert texts(task) == [f'{{"deps":"deps: {task["id"]}"}}']
+
+
+async def test_repeated_header_reaches_factory_joined() -> None:
+    calls: list[CallContext] = []
+    messages = Messages(deps_headers=['x-region'])
+    async with serving(AGENT, deps_factory=calls.append, messages=messages) as client:
+
+        async def repeating(scope: Scope, receive: Receive, send: Send) -> None:
+            regions = [(b'x-region', b'eu'), (b'x-region', b'us')]
+            await client.app({**scope, 'headers': [*scope['headers'], *regions]}, receive, send)
+
+        await Client(repeating).send()
+    assert [call.headers for call in calls] == [{'x-region': 'eu, us'}]
 
 
 async def test_deps_factory_gets_call_with_listed_headers_only() -> None:

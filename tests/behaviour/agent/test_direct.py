@@ -452,6 +452,32 @@ async def test_reply_is_stored_despite_conversation_conflicts() -> None:
     assert (error.code, error.message) == (-32603, 'The store of the server failed.')
 
 
+class LosesAnswers(MemoryBackend):
+    """A store that writes the first turn, and loses the answer of that commit."""
+
+    lost = False
+
+    def conversations(self, owner: str) -> SqlConversationStore:
+        backend = self
+
+        class Store(SqlConversationStore):
+            async def write_record(self, record: ConversationRecord, **rest: Any) -> None:
+                await super().write_record(record, **rest)
+                if not backend.lost:
+                    backend.lost = True
+                    raise StoreUnavailable
+
+        return Store(self, self.namespace, owner)
+
+
+async def test_lost_commit_answer_stores_turn_once() -> None:
+    backend = LosesAnswers('agent', reader_lag=10**6)
+    async with serving(ECHO, messages=DIRECT, backend=backend) as client:
+        assert text_of(await say(client, 'one', contextId='c')) == 'one'
+        assert backend.lost
+        assert text_of(await say(client, 'two', contextId='c')) == 'one + two'
+
+
 async def streamed(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
     raise AssertionError('nobody watches')
     yield ''

@@ -137,6 +137,25 @@ async def test_approval_holds_only_for_the_same_tool_definition(
     assert bool(called) == (tool in (first, moved))
 
 
+async def test_repeated_call_id_reaches_changed_tool(tmp_path: Path) -> None:
+    called.clear()
+    url = f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+
+    def calls_again(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        """Calls the tool under the same id once more: the approved call was not carried out."""
+        if sum(isinstance(sent, ModelResponse) for sent in messages) == 1:
+            return ModelResponse(parts=[ToolCallPart('delete', {'path': 'a'}, 'c1')])
+        return model(messages, info)
+
+    async with served(agent_of(first()), backend=url) as client:
+        task = await client.send('hello')
+    changed = agent_of(other_description(), requires_approval=False)
+    async with served(changed, backend=url, model=FunctionModel(calls_again)) as client:
+        [answer] = texts(await client.send(answers(task, approve())))
+    assert CHANGED in answer
+    assert called == ['a']
+
+
 def numbers() -> Callable[..., Any]:
     def delete(path: str, age: float = math.nan, size: float = math.inf, most: int = 10**40) -> str:
         """Delete a file."""

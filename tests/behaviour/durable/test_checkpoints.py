@@ -24,7 +24,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import UsageLimits
 
-from pydantic_ai_a2a import Results, Workers
+from pydantic_ai_a2a import AuthRequired, Results, Workers
 from pydantic_ai_a2a.server.store.ports import Checkpoint, Claim, Status, TaskQueue
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
@@ -34,7 +34,7 @@ from pydantic_ai_a2a.types import TaskEvent
 
 from ...app_client import Client, Event, message, state_of, texts
 from ..durable_handover import WHOLE, LosesEnds, begun, left_at, served
-from ..stage import ended, heard, serving
+from ..stage import Desk, ended, heard, serving
 from ..steps import KINDS, POINTS, Steps, what
 
 PIECES = Results(stream='mark', interval=0)
@@ -145,6 +145,20 @@ async def test_stream_resumes_in_next_process_without_repeats(url: str) -> None:
     assert answers(events) == ['Step 1.', 'Step 2.', 'Read ', 'Read 5 messages.']
 
 
+async def test_resumed_stream_leaves_answer_once(url: str) -> None:
+    steps = Steps('streamed')
+    held = steps.hold('middle 3')
+    async with served(steps.agent, backend=url, results=PIECES) as client, client.live.send_streaming('one') as stream:
+        await held.wait()
+        before = [await anext(stream)]
+        while answers(before)[-1:] != ['Read ']:
+            before.append(await anext(stream))
+    async with served(steps.agent, backend=url, results=PIECES) as client:
+        task = await ended(client, before[0].result['task']['id'])
+    assert [artifact['artifactId'] for artifact in task['artifacts']] == [f'{task["id"]}.1.result']
+    assert texts(task) == ['Read 5 messages.']
+
+
 def answers(events: Sequence[Event]) -> list[str]:
     """The texts that the answer had, each of which replaces the one before."""
     texts: list[str] = []
@@ -186,6 +200,29 @@ async def test_run_metadata_merges_agent_app_and_a2a_metadata(metadata: Any) -> 
         task = await client.send('hi')
     run = {'task_id': task['id'], 'context_id': task['contextId'], 'attempt': 1, 'idempotency_key': f'{task["id"]}.1'}
     assert told == [{'its': 3, 'mine': 1, 'a2a': run}]
+
+
+async def test_resumed_run_goes_on_after_sign_in(url: str) -> None:
+    """The stored response has calls without results, after which Pydantic AI takes no prompt."""
+    desk, signed_in = Desk(), True
+    desk.found.set()
+
+    @desk.agent.toolset
+    def mailbox(ctx: RunContext[object]) -> None:
+        if not signed_in:
+            raise AuthRequired('Sign in.')
+
+    desk.hold('tool 1')
+    async with served(desk.agent, backend=url) as client:
+        task_id = await begun(client, 'one')
+        await desk.reached.wait()
+    signed_in = False
+    async with served(desk.agent, backend=url) as client:
+        await client.a2a_app.backend.events.wait(task_id, 0)
+        assert state_of(await client.get_task(task_id)) == 'AUTH_REQUIRED'
+        signed_in = True
+        task = await client.send(message('two', taskId=task_id))
+    assert (state_of(task), texts(task)) == ('COMPLETED', ['one + two'])
 
 
 async def test_canceled_run_keeps_messages_from_before_handover(url: str) -> None:

@@ -166,6 +166,21 @@ async def test_events_are_read_after_refused_query(kit: TemporalKit) -> None:
     assert refuses.refused > 1
 
 
+async def test_artifacts_of_several_pages_reach_the_task(kit: TemporalKit) -> None:
+    """A poll answers with about a megabyte of events."""
+    agent = kit.agent(TestModel())
+
+    @agent.tool
+    async def draw(ctx: RunContext[Any]) -> str:
+        for n in range(4):
+            await a2a(ctx).artifact('x' * 700_000, name=f'drawing {n}')
+        return 'drawn'
+
+    async with serving(agent, **kit.options()) as client:
+        task = await client.send()
+    assert [len(text) for text in texts(task)[:4]] == [700_000] * 4
+
+
 async def test_long_stream_needs_no_workflow_update(kit: TemporalKit) -> None:
     """Each piece of the text is read before the next one is written, so that each takes a poll."""
     pieces, read = 10, asyncio.Semaphore(0)

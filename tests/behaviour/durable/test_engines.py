@@ -13,7 +13,7 @@ from fasta2a.storage import InMemoryStorage
 from pydantic import BaseModel
 from pydantic_ai import Agent, BinaryContent, RunContext, Tool
 from pydantic_ai.exceptions import ModelRateLimitError, RunCancelled
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.run import AgentRunResult
@@ -174,6 +174,29 @@ async def test_unstored_result_is_read_from_engine(kit: Kit) -> None:
         assert texts(await client.send(message('two', contextId='c'))) == ['one + two']
     assert calls == [1, 3]
     assert [(result.output, len(result.all_messages())) for result in completed] == [('one', 2), ('one + two', 4)]
+
+
+async def test_notes_of_resumed_run_are_stored_once(kit: Kit) -> None:
+    gate = Gate()
+
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        step = 1 + sum(isinstance(message, ModelResponse) for message in messages)
+        calls = [ToolCallPart('wait', {})] if step < 3 else []
+        return ModelResponse(parts=[TextPart(f'Step {step}.'), *calls])
+
+    agent = kit.agent(FunctionModel(answer), tools=[gate.wait])
+    results = Results(progress=Progress(notes=True))
+    async with served(agent, results=results, **kit.options()) as client:
+        async with client.send_streaming('hello') as stream:
+            task_id = (await anext(stream)).result['task']['id']
+            while 'Step 1.' not in str(await anext(stream)):
+                pass
+        await gate.reached.wait()
+    gate.opened.set()
+    async with served(agent, results=results, **kit.options()) as client:
+        done = await ended(client, task_id)
+    said = [part['text'] for sent in done['history'] for part in sent['parts']]
+    assert said == ['hello', 'Step 1.', 'Step 2.', 'Step 3.']
 
 
 async def test_model_failure_is_reported_and_not_retried(kit: Kit) -> None:

@@ -232,6 +232,46 @@ async def test_queued_message_runs_after_end_stored_without_answer(fails: bool, 
     backend.close()
 
 
+class Unanswered(WrappedQueue):
+    """Stores the first end of a run, and answers no end until the worker stops."""
+
+    def __init__(self, inner: TaskQueue, stops: Callable[[], bool]) -> None:
+        super().__init__(inner)
+        self.stored = False
+        self._stops = stops
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        if self._stops():
+            return await super().finish(claim, finish)
+        if not self.stored:
+            self.stored = True
+            await super().finish(claim, finish)
+        raise StoreUnavailable
+
+
+async def test_stop_after_unanswered_failure_releases_next_run(tmp_path: Path) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        begun.set()
+        await go_on.wait()
+        raise RuntimeError('no')
+
+    backend = Ending(file_in(tmp_path), 'agent', reader_lag=10**6)
+    queue = backend.queue = Unanswered(backend.queue, lambda: backend.ends)
+    async with serving(Agent(FunctionModel(fail)), backend=backend, workers=Workers(lease=LATER)) as client:
+        task = await client.send('one', returnImmediately=True)
+        await begun.wait()
+        await client.send(message('two', taskId=task['id']), returnImmediately=True)
+        with told_in_log('continues once the store is available again') as told:
+            go_on.set()
+            assert await asyncio.to_thread(told.wait, LIMIT)
+    assert queue.stored
+    [claimed] = await values.claim(backend)
+    assert (claimed.header.id, values.text_of(claimed.message)) == (task['id'], 'two')
+    backend.close()
+
+
 @covers(ROW)
 async def test_send_to_locked_store_gets_503_with_retry_after(tmp_path: Path) -> None:
     backend, sent = backend_in(tmp_path), message('hi')

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import UsageLimits
 
@@ -25,7 +25,7 @@ from ...fixed import fixed
 from ..metered import AUTH, DAY, USED, Clock, by, over, work, working
 from ..own_parts import foreign
 from ..refused import send
-from ..stage import Stage, ended, serving, tasks_of
+from ..stage import Stage, ended, prompts, serving, tasks_of
 
 
 @asynccontextmanager
@@ -121,6 +121,32 @@ async def used(client: Client, subject: str = '/', window: timedelta = DAY) -> l
     """What is known of what a caller's runs have used: requests, tokens, billionths of a dollar."""
     store, ms = client.a2a_app.backend.quotas, window // timedelta(milliseconds=1)
     return [each[1:] for each in await store.spent(subject, ms, at=0)]
+
+
+@pytest.mark.parametrize(
+    'budget',
+    [Budget(window=DAY, requests=1), Budget(window=DAY, tokens=100), Budget(window=DAY, cost=Decimal('0.01'))],
+    ids=['requests', 'tokens', 'cost'],
+)
+async def test_queued_task_without_budget_asks_no_model(budget: Budget) -> None:
+    asked: list[str] = []
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        asked.extend(prompts(messages))
+        begun.set()
+        await goes_on.wait()
+        return ModelResponse(parts=[TextPart('done')], usage=USED)
+
+    async with budgeted(Agent(FunctionModel(answer)), budget, workers=Workers(running=1)) as (client, _):
+        first = await client.send('first', returnImmediately=True)
+        await begun.wait()
+        second = await client.send('second', returnImmediately=True)
+        goes_on.set()
+        assert state_of(await ended(client, first['id'])) == 'COMPLETED'
+        failed = await ended(client, second['id'])
+    assert failed['status']['message']['metadata']['failure'] == 'usage-limit'
+    assert asked == ['first']
 
 
 async def test_tenant_budget_is_shared_by_its_callers() -> None:
@@ -256,6 +282,19 @@ async def test_canceled_model_stream_is_charged_by_streamed_text() -> None:
         [(requests, tokens, _)] = await used(client)
     assert requests == 1
     assert 1125 <= tokens <= 1250
+
+
+async def test_cancelled_stream_is_charged_reported_input_tokens() -> None:
+    """`FunctionModel` reports 50 input tokens at once: more than a quarter of the sent characters."""
+    asked = Asked()
+    async with budgeted(asked.streaming, Budget(window=DAY, requests=9)) as (client, _):
+        async with client.live.send_streaming('x') as stream:
+            task = (await anext(stream)).result['task']
+            await asked.begun.wait()
+            await client.call('CancelTask', {'id': task['id']})
+            await stream.rest()
+        [(_, tokens, _)] = await used(client)
+    assert tokens == 50 + 4000 // 4
 
 
 async def test_timed_out_model_request_is_charged() -> None:

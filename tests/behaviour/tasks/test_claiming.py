@@ -62,6 +62,39 @@ async def test_new_task_starts_while_claim_is_pending(backend: MemoryBackend) ->
         queue.answers.set()
 
 
+class SlowClaims(WrappedQueue):
+    """Begins a claim of any tasks only when the test says so."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.begins = asyncio.Event()
+        self.begins.set()
+
+    async def claim(self, *args: Any, task_id: str | None = None, **options: Any) -> list[Claim]:
+        if task_id is None:
+            await self.begins.wait()
+        return await super().claim(*args, task_id=task_id, **options)
+
+
+async def test_new_task_waits_behind_earlier_queued_tasks(backend: MemoryBackend) -> None:
+    stage = Stage()
+    for text in ('one', 'two', 'three', 'four'):
+        await values.submit(backend, values.message(text, new=text, owner='/'))
+    backend.queue = queue = SlowClaims(backend.queue)
+    async with serving(stage.agent, backend=backend, workers=Workers(running=2)) as client:
+        await stage.reached('one', 'two')
+        queue.begins.clear()
+        stage.open('one', 'two', 'late')
+        for task_id in ('one', 'two'):
+            await ended(client, task_id)
+        late = await client.send('late', returnImmediately=True)
+        queue.begins.set()
+        await stage.reached('three', 'four')
+        assert 'late' not in stage.began
+        stage.open('three', 'four')
+        assert state_of(await ended(client, late['id'])) == 'COMPLETED'
+
+
 async def test_claimed_task_without_free_slot_is_released(backend: MemoryBackend) -> None:
     stage, queue = Stage(), Slow(backend.queue)
     await values.submit(backend, values.message('lost', new='lost', owner='/', at=SYSTEM.now()))

@@ -364,6 +364,14 @@ async def test_retry_gets_remaining_run_timeout(backend: MemoryBackend) -> None:
         assert deadlines[0] <= datetime.now(UTC) + timedelta(seconds=600)
 
 
+async def test_timeout_counts_time_of_earlier_tries(backend: MemoryBackend) -> None:
+    flaky = Flaky(BUSY)
+    await tried(backend, Tried(number=1, spent=3500.0, usage=RunUsage()))
+    async with serving(flaky.agent, backend=backend, workers=fixed(Workers, **LATE), timeout=3600) as client:
+        assert failure(await ended(client, 'tried')) == 'provider-busy'
+    assert len(flaky.asked) == 1
+
+
 async def test_retry_after_of_provider_sets_retry_delay(caplog: pytest.LogCaptureFixture) -> None:
     flaky = Flaky(ModelRateLimitError('model', 'no', retry_after=300))
     async with serving(flaky.agent, workers=fixed(Workers, **SOON)) as client:

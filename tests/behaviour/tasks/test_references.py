@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -109,6 +110,21 @@ async def test_references_to_failed_or_erased_tasks_are_ignored() -> None:
         assert state_of(failed) == 'FAILED'
         assert await client.a2a_app.erase_task(erased['id'])
         task = await client.send(message('hi', referenceTaskIds=[failed['id'], erased['id']]))
+    assert texts(task) == ['["hi"]']
+
+
+async def test_artifacts_of_failed_task_are_left_out() -> None:
+    async def half(messages: list[ModelMessage], info: AgentInfo) -> AsyncGenerator[str]:
+        yield 'half'
+        raise ValueError
+
+    async with serving(Agent(FunctionModel(read, stream_function=half))) as client:
+        async with client.live.send_streaming('fail') as stream:
+            task_id = (await anext(stream)).result['task']['id']
+            await stream.rest()
+        failed = await client.get_task(task_id)
+        assert (state_of(failed), texts(failed)) == ('FAILED', ['half'])
+        task = await client.send(message('hi', referenceTaskIds=[task_id]))
     assert texts(task) == ['["hi"]']
 
 

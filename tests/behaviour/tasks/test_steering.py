@@ -24,7 +24,7 @@ from ...app_client import LIMIT, Client, RpcError, lifespan, message, state_of, 
 from ...long import size
 from ..durable_handover import served
 from ..own_parts import foreign
-from ..stage import Desk, Stage, ended, prompts, serving
+from ..stage import Desk, Stage, ended, prompts, serving, tasks_of
 
 TIMES = size(15, 50)
 """Messages of each of twenty clients."""
@@ -116,6 +116,48 @@ async def test_message_during_final_model_request_becomes_next_prompt() -> None:
         task = await ended(client, task_id)
     assert (stage.began, texts(task)) == (['one', 'two'], ['one', 'one + two'])
     assert said_in(task) == ['one', 'two', 'one', 'one + two']
+
+
+async def test_blocking_send_returns_message_that_entered_run() -> None:
+    desk = Desk()
+    async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
+        sending = asyncio.create_task(client.send('one'))
+        await desk.looking.wait()
+        [task] = await tasks_of(client)
+        await more(client, task['id'], 'two')
+        desk.found.set()
+        assert said_in(await sending) == ['one', 'two', 'one + two']
+
+
+async def test_message_of_answered_request_enters_next_request() -> None:
+    came, goes, answered = asyncio.Event(), asyncio.Event(), list[Any]()
+
+    class Waits(AbstractCapability[Any]):
+        async def before_run(self, ctx: Any) -> None:
+            came.set()
+            await goes.wait()
+
+    class AnswersFirst(AbstractCapability[Any]):
+        """Answers the first request in place of the model."""
+
+        async def wrap_node_run(self, ctx: Any, *, node: Any, handler: Any) -> Any:
+            if not Agent.is_model_request_node(node) or answered:
+                return await handler(node)
+            answered.append(node)
+            response = ModelResponse(parts=[ToolCallPart('look', {'n': 1})])
+            ctx.messages.extend([node.request, response])
+            return CallToolsNode[Any, Any](response)
+
+    desk = Desk()
+    desk.found.set()
+    options: dict[str, Any] = {'messages': Messages(while_working='steer'), 'capabilities': [Waits(), AnswersFirst()]}
+    async with serving(desk.agent, **options) as client:
+        task_id = await begin(client)
+        await came.wait()
+        await more(client, task_id, 'two')
+        goes.set()
+        task = await ended(client, task_id)
+    assert (texts(task), desk.seen) == (['one + two'], [['one', 'two']])
 
 
 @pytest.mark.parametrize('how', ['storage', 'broker', 'worker'])

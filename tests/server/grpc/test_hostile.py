@@ -17,7 +17,7 @@ from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, to_a2a
-from pydantic_ai_a2a.settings import LONG
+from pydantic_ai_a2a.settings.limits import LONG
 from pydantic_ai_a2a.wire.protobuf.method_messages import SERVICE
 
 from ...bounds import LIMIT

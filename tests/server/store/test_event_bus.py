@@ -161,6 +161,18 @@ async def test_subscriber_is_not_dropped_for_events_published_during_read() -> N
     reader.close()
 
 
+async def test_reader_of_long_stream_is_not_dropped() -> None:
+    event_bus = EventBus(never_read, 10)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(0)
+    async with asyncio.timeout(LIMIT):
+        for n in range(1, 10):
+            event_bus.publish('t', [TaskEvent(n, None, b'{1234}')])
+            assert [event.n for event in await reader.next()] == [n]
+    assert not reader.dropped
+    reader.close()
+
+
 async def test_subscriber_is_dropped_if_next_event_was_swept() -> None:
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
         return [event(3)]

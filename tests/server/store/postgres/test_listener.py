@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 
+import asyncpg
 import pytest
 
 from pydantic_ai_a2a import Postgres
@@ -14,12 +16,25 @@ from pydantic_ai_a2a.server.store.postgres import listener as listener_module
 from pydantic_ai_a2a.server.store.postgres import pool
 from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.server.store.postgres.database_clock import DatabaseClock
-from pydantic_ai_a2a.server.store.sql.peers import Peers
+from pydantic_ai_a2a.server.store.sql.peers import Noticed, Peers
 from pydantic_ai_a2a.types import TaskEvent
 
 from ....postgres_proxy import proxied
 from ....suites import READER_LAG
-from ....suites.values import LEASE, LIMIT, OWNER, claim, ending, message, nothing, run, state_of, submit
+from ....suites.values import (
+    LEASE,
+    LIMIT,
+    OWNER,
+    chunk,
+    claim,
+    claim_one,
+    ending,
+    message,
+    nothing,
+    run,
+    state_of,
+    submit,
+)
 from .conftest import Open
 
 
@@ -79,6 +94,46 @@ async def test_backend_hears_of_queued_tasks_after_reopening(another: Open) -> N
             while not ready.empty():
                 ready.get_nowait()
         stop()
+        await asyncio.to_thread(here.close)
+
+
+async def test_new_listening_connection_reads_missed_events(
+    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener_module, 'POLL', 0.5)
+    settled, looks, loop = asyncio.Event(), count(1), asyncio.get_running_loop()
+    async with proxied(postgres_url) as proxy, asyncio.timeout(LIMIT):
+        here, there = another(listen_dsn=proxy.url), another()
+        tell = here.process.peers.tell
+
+        def last(noticed: Noticed) -> bool:
+            if next(looks) == 3:  # a regular look: the rows of the process are written
+                monkeypatch.setattr(listener_module, 'POLL', LIMIT)
+                loop.call_soon_threadsafe(settled.set)
+            return tell(noticed)
+
+        monkeypatch.setattr(here.process.peers, 'tell', last)
+        await submit(there, message(new='t'))
+        claimed = await claim_one(there, 't')
+        reader = here.events.subscribe('t', nothing)
+        reader.start(0)
+        assert [event.n for event in await reader.next()] == [1]
+        await settled.wait()
+        while not proxy.connected.empty():
+            proxy.connected.get_nowait()
+        waiting = asyncio.ensure_future(reader.next())
+        proxy.admits.clear()
+        connection = await asyncpg.connect(postgres_url)
+        await connection.execute(
+            'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()'
+            " AND pid <> pg_backend_pid() AND (query LIKE 'LISTEN%' OR query LIKE '%clock_timestamp%')"
+        )
+        await connection.close()
+        await proxy.connected.get()
+        await there.queue.emit(claimed, [chunk(2, 'a')])
+        proxy.admits.set()
+        assert [event.n for event in await waiting] == [2]
+        reader.close()
         await asyncio.to_thread(here.close)
 
 

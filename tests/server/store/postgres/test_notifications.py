@@ -157,6 +157,22 @@ async def test_queued_task_notifies_idle_worker_and_end_notifies_waiter(another:
     ending_of_u.close()
 
 
+async def test_idle_worker_hears_of_later_queued_tasks(another: Open, postgres_url: str) -> None:
+    """Queued tasks are told together: at once, and then after a moment."""
+    sender, idle = another(), another()
+    work(idle)
+    idle.set_idle('worker', idle=True)
+    async with told(postgres_url, idle=idle) as counts:
+        await hears(postgres_url, idle, 3)
+        for burst in range(3):
+            await asyncio.gather(*(submit(sender, message(new=f'{burst}.{n}')) for n in range(5)))
+            heard = list[tuple[str, str]]()
+            async with asyncio.timeout(LIMIT):
+                while not heard:
+                    heard += await counts.since()
+            assert {*heard} == {('idle', 'r')}
+
+
 @pytest.mark.parametrize('state', ['completed', 'failed'])
 async def test_task_end_notifies_idle_worker_of_next_task(state: TaskState, another: Open, postgres_url: str) -> None:
     here, sender, idle = another(), another(), another()

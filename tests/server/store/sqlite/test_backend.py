@@ -22,6 +22,7 @@ from pydantic_ai_a2a.server.store.sql import filing, task_queue
 from pydantic_ai_a2a.server.store.sql.transaction import Transaction
 from pydantic_ai_a2a.server.store.sqlite import backend as sqlite_backend
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.driver_errors import translated_error
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.server.store.thread_future import ThreadFuture
 
@@ -110,6 +111,23 @@ class Heard(logging.Handler):
 
     def __exit__(self, *_: object) -> None:
         logging.getLogger('pydantic_ai_a2a').removeHandler(self)
+
+
+async def test_closed_backend_opens_its_file_again(another: Open) -> None:
+    """SQLite deletes the WAL with the last connection."""
+    backend = another()
+    await submit(backend, message(new='t'))
+    backend.close()
+    assert await state_of(backend, 't') == 'submitted'
+
+
+@pytest.mark.parametrize(
+    'code', [sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_BUSY_SNAPSHOT, sqlite3.SQLITE_READONLY_DBMOVED]
+)
+def test_extended_result_code_means_unavailable_store(code: int) -> None:
+    error = sqlite3.OperationalError('no')
+    error.sqlite_errorcode = code
+    assert isinstance(translated_error(error), StoreUnavailable)
 
 
 async def test_failed_poll_is_logged_and_retried(another: Open, tmp_path: Path) -> None:
