@@ -194,6 +194,11 @@ BAD: list[tuple[Any, Any, tuple[str, str]]] = [
     (1, {'minimum': 2}, ('v', 'must be at least 2')),
     ('', {'minLength': 1}, ('v', 'must have 1 to any number of characters')),
     ([1, 2], {'maxItems': 1}, ('v', 'must have 0 to 1 items')),
+    (6, {'maximum': 5}, ('v', 'must be at most 5')),
+    (5, {'exclusiveMinimum': 5}, ('v', 'must be more than 5')),
+    (5, {'exclusiveMaximum': 5}, ('v', 'must be less than 5')),
+    (True, {'enum': [1]}, ('v', 'must be one of 1')),
+    (1, {'enum': [True]}, ('v', 'must be one of True')),
 ]
 
 
