@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -557,6 +557,26 @@ async def test_conversation_keeps_waiting_task_until_answered_or_erased() -> Non
         gone = await other.send('Go.')
         await app.erase_task(gone.task_id)
         assert (await other.send('Go.')).task_id != gone.task_id
+
+
+async def test_conversation_keeps_context_over_message_without_context() -> None:
+    said = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hello.'}]}
+    canned = Canned(result({'message': {**said, 'contextId': 'c'}}), result({'message': said}))
+    async with A2AClient(canned.app) as client:
+        chat = client.conversation()
+        for _ in range(3):
+            await chat.send('Hello.')
+        assert chat.context_id == 'c'
+    sent = [body['params']['message'].get('contextId') for _, _, _, body in canned.requests if body]
+    assert sent == [None, 'c', 'c']
+
+
+async def test_list_since_a_time_keeps_its_milliseconds() -> None:
+    canned = Canned(result({'tasks': []}))
+    async with A2AClient(canned.app) as client:
+        assert [task async for task in client.list(since=datetime(2026, 11, 28, 12, 0, 0, 123_000, UTC))] == []
+    [params] = [body['params'] for _, _, _, body in canned.requests if body]
+    assert params['statusTimestampAfter'] == '2026-11-28T12:00:00.123Z'
 
 
 async def test_listed_task_has_output_only_with_artifacts() -> None:
