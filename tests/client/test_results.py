@@ -395,6 +395,17 @@ async def test_approval_does_not_repeat_reference_task_ids() -> None:
     assert names == [[first.task_id], None]
 
 
+async def test_options_of_answer_replace_those_of_message() -> None:
+    waits = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED'}}
+    canned = Canned(result({'task': waits}), result({'task': TASK}), card={**CARD, 'capabilities': {}})
+    async with A2AClient(canned.app) as client:
+        asked = await client.send('Hello.', metadata={'n': 1}, accepted_output_modes=['text/plain'])
+        await asked.answer('Yes.', metadata={'n': 2})
+    sent = [body['params'] for _, _, _, body in canned.requests if body]
+    assert [params['metadata'] for params in sent] == [{'n': 1}, {'n': 2}]
+    assert [params['configuration']['acceptedOutputModes'] for params in sent] == [['text/plain']] * 2
+
+
 async def test_pending_calls_are_decided_singly_or_together() -> None:
     async with A2AClient(clerk(A, B, ASK)) as client:
         asked = await client.send('Go.')
