@@ -436,5 +436,5 @@ async def test_client_that_gives_up_remembers_an_earlier_request_that_arrived() 
 
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http_client:
         client = A2AClient('http://agent.example', http_client=http_client, timeout=0.3)
-        with pytest.raises(RemoteUnavailable, match='cannot be reached.* The task may have been started'):
+        with pytest.raises(RemoteUnavailable, match=r'cannot be reached.* The task may have been started'):
             await client.send('Hello.', resend=True)

@@ -406,6 +406,15 @@ async def test_options_of_answer_replace_those_of_message() -> None:
     assert [params['configuration']['acceptedOutputModes'] for params in sent] == [['text/plain']] * 2
 
 
+async def test_answers_with_an_unknown_call_are_refused() -> None:
+    async with A2AClient(clerk(A, B)) as client:
+        asked = await client.send('Go.')
+        first, second = (call['id'] for call in asked.pending)
+        with pytest.raises(UserError, match='Answer with a mapping of call ids'):
+            await asked.answer({first: True, second: True, 'x': True})
+        assert (await client.get(asked.task_id)).state == 'input-required'
+
+
 async def test_pending_calls_are_decided_singly_or_together() -> None:
     async with A2AClient(clerk(A, B, ASK)) as client:
         asked = await client.send('Go.')

@@ -232,3 +232,14 @@ async def test_earlier_updates_keep_their_text_without_copying_artifacts() -> No
     for count in (500, 1, 250):
         task: Any = updates[count].task
         assert task['artifacts'] == [{'artifact_id': 'a', 'parts': [{'text': whole[: 2000 * count]}]}]
+
+
+async def test_later_metadata_of_a_task_replace_earlier_ones() -> None:
+    begun = {**WORKING, 'metadata': {'tokens': 1, 'model': 'a'}}
+    updates = [
+        {'statusUpdate': {**status(f'TASK_STATE_{state}')['statusUpdate'], 'metadata': {'tokens': tokens}}}
+        for state, tokens in (('WORKING', 2), ('COMPLETED', 3))
+    ]
+    async with A2AClient(Canned(stream({'task': begun}, *updates)).app) as client:
+        tasks = [update.task async for update in client.stream('Hello.')]
+    assert [task and task.get('metadata') for task in tasks] == [{'tokens': n, 'model': 'a'} for n in (1, 2, 3)]
