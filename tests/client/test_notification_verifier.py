@@ -161,6 +161,12 @@ async def test_notification_too_old_or_from_future_is_refused() -> None:
     assert 'in the future' in await refused(signed(ago=-60))
 
 
+@pytest.mark.usefixtures('clock')
+async def test_notification_of_a_clock_half_a_minute_ahead_is_accepted() -> None:
+    assert (await verifier().verify(signed(ago=-29), BODY)).id == 'notification-1'
+    assert 'in the future' in await refused(signed(ago=-32))
+
+
 async def test_changed_byte_in_body_or_signature_is_refused() -> None:
     headers = signed()
     for n in range(len(BODY)):

@@ -162,6 +162,10 @@ def test_sse_events_ignore_chunk_borders_and_line_endings(end: str, cuts: list[i
     assert read(pieces) == EVENTS
 
 
+def test_limit_of_an_event_is_not_of_the_stream() -> None:
+    assert read([b'data: 1234\n\n'] * 20, 15) == [(b'1234', b'')] * 20
+
+
 @pytest.mark.parametrize(
     'pieces',
     [[b'data: 12345', b'67890'], [b'data: 1234\n', b'data: 1234\n'], [b': comment', b' that does not end']],
