@@ -100,6 +100,10 @@ def data(value: Any) -> Part:
         ),
         ([TextContent('Hi'), StructuredContent({'row': 1})], [Part(text='Hi'), data({'row': 1})]),
         ([Part(text='Hi'), Part(data=1)], [Part(text='Hi'), Part(data=1)]),
+        (
+            [{'url': 'https://example.com', 'size': 3}, 'Hi'],
+            [data({'url': 'https://example.com', 'size': 3}), Part(text='Hi')],
+        ),
         ([], []),
         ({'role': 'user', 'parts': [Part(text='Hi')]}, [Part(text='Hi')]),
         ({'name': 'car', 'parts': ['door']}, [data({'name': 'car', 'parts': ['door']})]),
@@ -527,6 +531,17 @@ async def test_waiting_task_is_approved_by_another_client() -> None:
         assert waiting.task_id == asked.task_id
         await waiting.approve()
         assert (await client.get(asked.task_id)).text == 'a is deleted'
+
+
+async def test_answer_of_an_earlier_turn_is_not_the_answer() -> None:
+    said = [('ROLE_USER', 'First?'), ('ROLE_AGENT', 'First.'), ('ROLE_USER', 'Second?')]
+    history = [
+        {'messageId': text, 'role': role, 'parts': [{'text': text}]}
+        for role, text in (*said, ('ROLE_AGENT', 'Second.'))
+    ]
+    canned = Canned(*(result({'task': {**TASK, 'history': history[:count]}}) for count in (2, 3, 4)))
+    async with A2AClient(canned.app) as client:
+        assert [await client.send_text('Hello.') for _ in range(3)] == ['First.', '', 'Second.']
 
 
 # --- conversations ----------------------------------------------------------------------------------------------------

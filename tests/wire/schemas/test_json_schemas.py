@@ -9,6 +9,7 @@ from inline_snapshot import snapshot
 from pydantic import BaseModel, Field
 from pydantic_ai import StructuredDict
 
+from pydantic_ai_a2a.wire.extensions.client_schema import check_client_schema
 from pydantic_ai_a2a.wire.schemas.foreign_schemas import UnusableSchema, check_schema
 from pydantic_ai_a2a.wire.schemas.inlined_schemas import inlined_schema
 from pydantic_ai_a2a.wire.schemas.value_validation import problem
@@ -154,6 +155,38 @@ def test_schema_growing_too_large_when_inlined_is_refused() -> None:
     twice = {**of(**{f'p{n}': {'$ref': '#/$defs/a'} for n in range(9)}), '$defs': {'a': {'title': 'x' * 5_000}}}
     with pytest.raises(UnusableSchema, match='schema: must not have more than 32000 bytes of JSON'):
         inlined_schema(twice, 'schema')
+
+
+@pytest.mark.parametrize(
+    'rule',
+    [
+        {'additionalItems': False},
+        {'contains': {}},
+        {'dependencies': {}},
+        {'dependentRequired': {}},
+        {'dependentSchemas': {}},
+        {'if': {}},
+        {'maxContains': 1},
+        {'maxProperties': 1},
+        {'minContains': 1},
+        {'minProperties': 1},
+        {'multipleOf': 2},
+        {'not': {}},
+        {'pattern': 'a'},
+        {'patternProperties': {}},
+        {'propertyNames': {}},
+        {'then': {}},
+        {'else': {}},
+        {'unevaluatedItems': False},
+        {'unevaluatedProperties': False},
+        {'uniqueItems': True},
+    ],
+    ids=str,
+)
+def test_rule_that_nobody_checks_is_refused(rule: Json) -> None:
+    with pytest.raises(UnusableSchema) as refused:
+        check_client_schema(of(a=rule), 'schema')
+    assert str(refused.value) == f'schema.properties.a.{min(rule)}: is not supported: remove the rule'
 
 
 TREE = {'$defs': {'node': {'type': 'object', 'properties': {'next': {'$ref': '#/$defs/node'}}}}, '$ref': '#/$defs/node'}
