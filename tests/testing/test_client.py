@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from functools import partial
 from itertools import groupby, repeat
 from typing import Any, cast
@@ -21,7 +22,9 @@ from pydantic_ai_a2a.client.questions import PendingRemoteCall
 from pydantic_ai_a2a.errors import InternalError
 from pydantic_ai_a2a.testing import A2ATestClient, Answers, ClientFactory, ServerFactory, dump, record
 
+from ..bounds import LIMIT
 from ..client.agents.agents import pizzeria
+from ..client.canned import TASK, Canned, stream
 
 
 def caller(*calls: tuple[str, dict[str, Any]]) -> FunctionModel:
@@ -220,6 +223,16 @@ async def test_until_fails_after_task_end_or_timeout(a2a_client: ClientFactory) 
     await client.cancel(task['id'])
     with pytest.raises(AssertionError, match=r'not become completed or failed. The task is canceled.*\.$'):
         await client.until(task['id'], 'completed', 'failed')
+
+
+async def test_recording_of_half_an_event_has_the_events_before(a2a_client: ClientFactory) -> None:
+    event = {'jsonrpc': '2.0', 'id': 1, 'result': {'task': TASK}}
+    canned = Canned(stream(f'data: {json.dumps(event)}\n\ndata: {{"jsonrpc"'))
+    client = await a2a_client(canned.app)
+    recording = record(client)
+    async with asyncio.timeout(LIMIT):
+        async for _ in client.stream('Go.'):
+            assert recording.exchanges[-1].answer == [event]
 
 
 async def test_recording_has_events_and_json(a2a_client: ClientFactory) -> None:
