@@ -97,6 +97,18 @@ async def test_scripted_sign_in_is_named_by_tool(a2a_client: ClientFactory) -> N
     assert (await client.send('Go.', answers=Answers({'mail': True}))).text == 'Lunch?'
 
 
+async def test_refused_sign_in_of_two_fails_the_test(a2a_client: ClientFactory) -> None:
+    def sign_in() -> str:
+        raise AuthRequired('Please sign in.')
+
+    agent = Agent(caller(('mail', {}), ('calendar', {})))
+    for name in ('mail', 'calendar'):
+        agent.tool_plain(name=name)(sign_in)
+    client = await a2a_client(agent)
+    with pytest.raises(AssertionError, match='False is no answer to'):
+        await client.send('Go.', answers=Answers({'mail': True, 'calendar': False}))
+
+
 async def test_question_without_tool_is_answered_by_script(a2a_client: ClientFactory) -> None:
     client = await a2a_client(pizzeria())
     assert (await client.send('Go.', answers=Answers(question='Salami'))).text == 'With salami.'
