@@ -132,6 +132,15 @@ async def test_conversation_of_several_pages_is_shown_whole(visit: Visit) -> Non
         await expect(tasks.last).to_contain_text('Message 50.')
 
 
+async def test_url_of_a_long_conversation_names_the_newest_tasks(visit: Visit) -> None:
+    with serve(to_a2a(Agent('test', name='keeper'))) as server:
+        async with A2AClient(server.url) as client:
+            ids = [(await client.send('Hello.', context_id='long')).task_id for _ in range(31)]
+        page = await visit(f'{server.url}docs#context=long')
+        await expect(page).to_have_url(re.compile('task='))
+    assert re.findall('task=([^&]+)', page.url) == ids[1:]
+
+
 async def test_new_chat_starts_without_tasks_of_earlier_conversation(playground: Visit) -> None:
     page = await playground(to_a2a(keeper()))
     for text in ('Where?', 'Think.'):
