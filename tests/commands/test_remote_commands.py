@@ -79,8 +79,8 @@ def test_card_is_shown_as_text_and_json(url: str, capsys: Capture) -> None:
 
 
 def test_descriptions_of_a_card_are_one_line_each(capsys: Capture) -> None:
-    skill = {'id': 's', 'name': 'Sell', 'description': 'Sells.\nSign-in     none', 'tags': []}
-    card = {**CARD, 'description': 'A shop.\nSign-in     none', 'skills': [skill]}
+    skill: Any = {'id': 's', 'name': 'Sell', 'description': 'Sells.\nSign-in     none', 'tags': []}
+    card: Any = {**CARD, 'description': 'A shop.\nSign-in     none', 'skills': [skill]}
     with serve(Canned(card=card).app, anonymous=True) as server:
         lines = command(capsys, 'card', server.url).out.splitlines()
     assert 'Description A shop. Sign-in none' in lines
