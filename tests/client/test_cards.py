@@ -296,7 +296,7 @@ async def test_card_is_cached_by_max_age_and_revalidated_by_etag(monkeypatch: py
         assert len(canned.requests) == 3
 
 
-async def test_card_keeps_its_etag_over_answers_without_etag() -> None:
+async def test_card_keeps_etag_over_answer_without_etag() -> None:
     canned = Canned(result(TASK))
     async with over(canned.app, 'http://agent.example') as client:
         canned.card = Response('{"name": "one"}', headers={'cache-control': 'no-cache', 'etag': '"1"'})

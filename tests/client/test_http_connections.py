@@ -425,7 +425,7 @@ async def test_unanswered_resend_error_says_task_may_have_started() -> None:
         assert lost.value.task_id is None
 
 
-async def test_client_that_gives_up_remembers_an_earlier_request_that_arrived() -> None:
+async def test_lost_connection_keeps_warning_of_earlier_request() -> None:
     answers = iter([httpx2.Response(502)])
 
     def answer(request: httpx2.Request) -> httpx2.Response:

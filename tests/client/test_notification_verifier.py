@@ -162,7 +162,7 @@ async def test_notification_too_old_or_from_future_is_refused() -> None:
 
 
 @pytest.mark.usefixtures('clock')
-async def test_notification_of_a_clock_half_a_minute_ahead_is_accepted() -> None:
+async def test_notification_from_clock_slightly_ahead_is_accepted() -> None:
     assert (await verifier().verify(signed(ago=-29), BODY)).id == 'notification-1'
     assert 'in the future' in await refused(signed(ago=-32))
 

@@ -533,7 +533,7 @@ async def test_waiting_task_is_approved_by_another_client() -> None:
         assert (await client.get(asked.task_id)).text == 'a is deleted'
 
 
-async def test_answer_of_an_earlier_turn_is_not_the_answer() -> None:
+async def test_message_before_last_prompt_is_no_answer() -> None:
     said = [('ROLE_USER', 'First?'), ('ROLE_AGENT', 'First.'), ('ROLE_USER', 'Second?')]
     history = [
         {'messageId': text, 'role': role, 'parts': [{'text': text}]}

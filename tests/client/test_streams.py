@@ -162,7 +162,7 @@ def test_sse_events_ignore_chunk_borders_and_line_endings(end: str, cuts: list[i
     assert read(pieces) == EVENTS
 
 
-def test_limit_of_an_event_is_not_of_the_stream() -> None:
+def test_event_limit_does_not_bound_stream() -> None:
     assert read([b'data: 1234\n\n'] * 20, 15) == [(b'1234', b'')] * 20
 
 
@@ -238,7 +238,7 @@ async def test_earlier_updates_keep_their_text_without_copying_artifacts() -> No
         assert task['artifacts'] == [{'artifact_id': 'a', 'parts': [{'text': whole[: 2000 * count]}]}]
 
 
-async def test_later_metadata_of_a_task_replace_earlier_ones() -> None:
+async def test_status_update_replaces_task_metadata() -> None:
     begun = {**WORKING, 'metadata': {'tokens': 1, 'model': 'a'}}
     updates = [
         {'statusUpdate': {**status(f'TASK_STATE_{state}')['statusUpdate'], 'metadata': {'tokens': tokens}}}

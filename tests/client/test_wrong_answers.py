@@ -99,7 +99,7 @@ async def test_refusal_without_body_names_url_and_status(status: int, binding: s
             await client.get('t')
 
 
-async def test_method_that_an_agent_of_0_3_lacks_is_asked_for_once() -> None:
+async def test_missing_method_of_0_3_is_called_once() -> None:
     canned = Canned(refusal(-32601), result(TASK), card=card_for(protocolVersion='0.3'))
     async with calling(canned) as client:
         with pytest.raises(MethodNotFoundError):

@@ -107,9 +107,7 @@ def test_erase_audits_tasks_canceled_by_command(
     assert (erased['event'], 'ended' in erased) == ('erased', False)
 
 
-def test_cancel_of_one_context_leaves_tasks_of_other_contexts(
-    capsys: Capture, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_erase_of_context_cancels_only_its_tasks(capsys: Capture, caplog: pytest.LogCaptureFixture) -> None:
     async def live(backend: Backend) -> None:
         for context in ('c', 'd'):
             await submit(backend, message(new=f'queued in {context}', context=context, owner='/ann'))

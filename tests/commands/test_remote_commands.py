@@ -78,7 +78,7 @@ def test_card_is_shown_as_text_and_json(url: str, capsys: Capture) -> None:
     assert (card['name'], card['supportedInterfaces'][0]['protocolBinding']) == ('shop', 'JSONRPC')
 
 
-def test_descriptions_of_a_card_are_one_line_each(capsys: Capture) -> None:
+def test_descriptions_of_card_are_single_lines(capsys: Capture) -> None:
     skill: Any = {'id': 's', 'name': 'Sell', 'description': 'Sells.\nSign-in     none', 'tags': []}
     card: Any = {**CARD, 'description': 'A shop.\nSign-in     none', 'skills': [skill]}
     with serve(Canned(card=card).app, anonymous=True) as server:
@@ -465,7 +465,7 @@ def test_pending_calls_are_answered_at_prompt(
     assert 'messageSchema' not in text
 
 
-def test_hidden_arguments_cannot_be_edited_at_the_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_arguments_cannot_be_edited(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent(TestModel(), name='keeper')
     agent.tool_plain(name='delete', requires_approval=True)(lambda: 'deleted')
     hidden = Approvals(hide_arguments=['delete'], change_arguments=['delete'])

@@ -132,7 +132,7 @@ async def test_conversation_of_several_pages_is_shown_whole(visit: Visit) -> Non
         await expect(tasks.first).to_contain_text('Message 0.')
 
 
-async def test_url_of_a_long_conversation_names_the_newest_tasks(visit: Visit) -> None:
+async def test_url_names_newest_tasks(visit: Visit) -> None:
     with serve(to_a2a(Agent('test', name='keeper'))) as server:
         async with A2AClient(server.url) as client:
             ids = [(await client.send('Hello.', context_id='long')).task_id for _ in range(31)]

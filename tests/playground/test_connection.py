@@ -224,7 +224,7 @@ async def test_message_resent_after_lost_answer_runs_once(playground: Visit) -> 
     assert len(await app.list_tasks()) == 1
 
 
-async def test_message_is_sent_once_to_a_server_without_replay(playground: Visit) -> None:
+async def test_message_without_replay_is_sent_once(playground: Visit) -> None:
     sent: list[str] = []
 
     async def without_replay(route: Route) -> None:
@@ -256,7 +256,7 @@ SENDS = """(() => {
 })()"""
 
 
-async def test_busy_server_gets_message_again_after_its_retry_after(playground: Visit) -> None:
+async def test_retry_after_delays_repeated_message(playground: Visit) -> None:
     async def busy(route: Route) -> None:
         await route.fulfill(status=503, headers={'Retry-After': '86400'}, json={})
 
@@ -274,7 +274,7 @@ async def test_busy_server_gets_message_again_after_its_retry_after(playground: 
     assert second - first >= 86_400_000
 
 
-async def test_refused_message_leaves_what_was_written_since(playground: Visit) -> None:
+async def test_refused_message_keeps_newer_draft(playground: Visit) -> None:
     reached, released = asyncio.Event(), asyncio.Event()
 
     async def refuse(route: Route) -> None:

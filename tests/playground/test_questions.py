@@ -218,7 +218,7 @@ async def test_dates_lists_and_choices_have_matching_inputs(playground: Visit) -
     await expect(page.get_by_text(answer)).to_have_count(1)
 
 
-async def test_complaint_about_an_item_is_at_the_field_of_its_list(playground: Visit) -> None:
+async def test_complaint_about_item_is_at_list_field(playground: Visit) -> None:
     agent = scripted({'Book.': [call('ask')]})
     pair = {'type': 'array', 'prefixItems': [{'type': 'integer'}, {'type': 'string'}]}
 
@@ -236,7 +236,7 @@ async def test_complaint_about_an_item_is_at_the_field_of_its_list(playground: V
     assert await form.get_by_label('pair').get_attribute('aria-invalid') == 'true'
 
 
-async def test_message_field_does_not_answer_a_sign_in(playground: Visit) -> None:
+async def test_message_field_answers_no_sign_in(playground: Visit) -> None:
     def sign_in(text: str) -> AuthRequired:
         return AuthRequired(text, schemes=['sso'], url='https://sso.example.com/')
 

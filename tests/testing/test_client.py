@@ -97,7 +97,7 @@ async def test_scripted_sign_in_is_named_by_tool(a2a_client: ClientFactory) -> N
     assert (await client.send('Go.', answers=Answers({'mail': True}))).text == 'Lunch?'
 
 
-async def test_refused_sign_in_of_two_fails_the_test(a2a_client: ClientFactory) -> None:
+async def test_script_with_refused_sign_in_fails(a2a_client: ClientFactory) -> None:
     def sign_in() -> str:
         raise AuthRequired('Please sign in.')
 
@@ -237,7 +237,7 @@ async def test_until_fails_after_task_end_or_timeout(a2a_client: ClientFactory) 
         await client.until(task['id'], 'completed', 'failed')
 
 
-async def test_recording_of_half_an_event_has_the_events_before(a2a_client: ClientFactory) -> None:
+async def test_recording_leaves_out_unfinished_event(a2a_client: ClientFactory) -> None:
     event = {'jsonrpc': '2.0', 'id': 1, 'result': {'task': TASK}}
     canned = Canned(stream(f'data: {json.dumps(event)}\n\ndata: {{"jsonrpc"'))
     client = await a2a_client(canned.app)

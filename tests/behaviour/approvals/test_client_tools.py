@@ -58,7 +58,7 @@ async def test_agent_calls_client_tool_and_client_returns_its_result(streamed: b
     )
 
 
-async def test_tool_named_almost_like_an_output_is_called() -> None:
+async def test_tool_named_final_results_is_called() -> None:
     async with serving(agent_of(), messages=ALLOWED) as client:
         task = await client.send(declaring('final_results:cats', tool('final_results')))
     assert [call['tool'] for call in asked(task)] == ['final_results']

@@ -177,7 +177,7 @@ async def test_tool_reruns_after_sign_in(way: str) -> None:
     )
 
 
-async def test_approval_of_a_call_that_waits_for_sign_in_is_refused() -> None:
+async def test_approval_of_a_sign_in_is_refused() -> None:
     desk = Desk(AuthRequired('Sign in.'))
     async with serving(desk.agent) as client:
         task = await client.send('hi')

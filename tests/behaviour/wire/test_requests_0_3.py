@@ -251,7 +251,7 @@ async def test_send_with_webhook_is_unsupported_by_default(headers: dict[str, st
 
 
 @HEADERS
-async def test_message_with_bad_webhook_is_refused_for_missing_capability(headers: dict[str, str]) -> None:
+async def test_bad_webhook_without_capability_is_unsupported(headers: dict[str, str]) -> None:
     configuration = {'pushNotificationConfig': {'url': ''}}
     async with untouched() as client:
         body = request('message/send', message=said(), configuration=configuration)

@@ -130,7 +130,7 @@ async def test_conversation_continues_with_or_without_local_tools() -> None:
     assert third.output == 'search:a + and + fetch:b + fetch=page b + tools: fetch,look,search'
 
 
-async def test_remote_approval_does_not_call_a_local_tool_of_the_same_name() -> None:
+async def test_remote_approval_calls_no_local_tool() -> None:
     canned, desk = Canned(stream({'task': waits(pending=[call('approval', tool='fetch', args={'q': 'a'})])})), Desk()
     canned.card = {**CARD, 'capabilities': {'streaming': True, 'extensions': [{'uri': CLIENT_TOOLS_URI}]}}
     async with A2AClient(canned.app) as client:

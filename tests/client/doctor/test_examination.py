@@ -340,7 +340,7 @@ async def test_refused_credentials_are_named(status: int) -> None:
     assert (finding.level, finding.text) == ('warning', 'The agent has refused the credentials, or got none.')
 
 
-def test_fault_before_good_steps_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_exits_with_1_after_fault(capsys: pytest.CaptureFixture[str]) -> None:
     canned = Canned(*answers(bad=refusal(-32603, 'Oops.', 500)))
     with served(canned) as server:
         written = command(capsys, 'doctor', server.url, '--json')

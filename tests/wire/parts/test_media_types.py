@@ -151,5 +151,5 @@ def test_malformed_base64_is_refused(value: str) -> None:
         ('image/jpg', 'image/jpeg'),
     ],
 )
-def test_alias_of_a_media_type_is_its_usual_name(alias: str, name: str) -> None:
+def test_alias_of_media_type_is_resolved(alias: str, name: str) -> None:
     assert parse_media_type(alias) == MediaType(name, None)

@@ -125,7 +125,7 @@ def test_run_metadata_keeps_existing_task_metadata() -> None:
     assert told({'own': 1}, None, 'm', None) == {'own': 1, RUN_METADATA_URI: {'runId': 'r', 'model': 'm'}}
 
 
-def test_model_of_the_last_response_is_in_the_metadata() -> None:
+def test_metadata_names_model_of_last_response() -> None:
     assert told(None, None, 'small', 'large', None)[RUN_METADATA_URI]['model'] == 'large'
 
 

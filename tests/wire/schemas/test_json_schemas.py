@@ -183,7 +183,7 @@ def test_schema_growing_too_large_when_inlined_is_refused() -> None:
     ],
     ids=str,
 )
-def test_rule_that_nobody_checks_is_refused(rule: Json) -> None:
+def test_unchecked_keyword_of_schema_is_refused(rule: Json) -> None:
     with pytest.raises(UnusableSchema) as refused:
         check_client_schema(of(a=rule), 'schema')
     assert str(refused.value) == f'schema.properties.a.{min(rule)}: is not supported: remove the rule'
