@@ -283,6 +283,17 @@ async def test_card_is_cached_by_max_age_and_revalidated_by_etag(monkeypatch: py
         assert len(canned.requests) == 3
 
 
+async def test_card_keeps_etag_over_answer_without_etag() -> None:
+    canned = Canned(result(TASK))
+    async with over(canned.app, 'http://agent.example') as client:
+        canned.card = Response('{"name": "one"}', headers={'cache-control': 'no-cache', 'etag': '"1"'})
+        await client.card()
+        canned.card = Response(status_code=304, headers={'cache-control': 'no-cache'})
+        for _ in range(2):
+            assert (await client.card())['name'] == 'one'
+    assert [headers.get('if-none-match') for _, _, headers, _ in canned.requests] == [None, '"1"', '"1"']
+
+
 async def test_refused_card_is_not_cached() -> None:
     canned = Canned(result(TASK), card=Response('{"name": 3}'))
     async with over(canned.app, 'http://agent.example') as client:

@@ -56,6 +56,23 @@ async def test_running_app_stays_open_after_client_closes() -> None:
                 assert text_of((await client.send('hello')).outcome) == ANSWER
 
 
+async def test_client_entered_twice_starts_its_app_once() -> None:
+    steps: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+        steps.append('start')
+        yield
+        steps.append('end')
+
+    client = A2AClient(Starlette(routes=Canned(result(TASK)).app.routes, lifespan=lifespan))
+    async with asyncio.timeout(LIMIT), client:
+        async with client:
+            assert (await client.get('t')).task_id == 't'
+        assert steps == ['start']
+    assert steps == ['start', 'end']
+
+
 def test_client_works_in_successive_event_loops() -> None:
     with serve(Talker().agent) as server:
         client = A2AClient(server.url)
@@ -250,9 +267,10 @@ def test_invalid_header_is_refused_at_construction(options: Any) -> None:
 
 @pytest.mark.parametrize('auth', ['secret', ClientCredentials('https://issuer.example', 'id', 'secret')], ids=repr)
 def test_authorization_header_together_with_auth_is_refused(auth: Any) -> None:
-    with pytest.raises(ValueError, match='Leave one out') as refused:
-        A2AClient('http://agent.example', headers={'Authorization': 'Bearer secret'}, auth=auth)
-    assert 'secret' not in str(refused.value)
+    for name in ('Authorization', 'authorization'):
+        with pytest.raises(ValueError, match='Leave one out') as refused:
+            A2AClient('http://agent.example', headers={name: 'Bearer secret'}, auth=auth)
+        assert 'secret' not in str(refused.value)
 
 
 class BadAuth(httpx2.Auth):
@@ -416,3 +434,19 @@ async def test_unanswered_resend_error_says_task_may_have_started(
         with pytest.raises(RemoteUnavailable, match=r'The task may have been started: `list` has it then\.') as lost:
             await client.send('Hello.', resend=True)
         assert lost.value.task_id is None
+
+
+async def test_lost_connection_keeps_warning_of_earlier_request() -> None:
+    answers = iter([httpx2.Response(502)])
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.method == 'GET':
+            return httpx2.Response(200, json=CARD)
+        if (arrived := next(answers, None)) is None:
+            raise httpx2.ConnectError('The server is gone.')
+        return arrived
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http_client:
+        client = A2AClient('http://agent.example', http_client=http_client, timeout=0.3)
+        with pytest.raises(RemoteUnavailable, match=r'cannot be reached.* The task may have been started'):
+            await client.send('Hello.', resend=True)

@@ -169,6 +169,12 @@ async def test_host_of_webhook_may_have_capitals() -> None:
         assert (await verifying.verify(signed(url), BODY)).id == 'notification-1'
 
 
+@pytest.mark.usefixtures('clock')
+async def test_notification_from_clock_slightly_ahead_is_accepted() -> None:
+    assert (await verifier().verify(signed(ago=-29), BODY)).id == 'notification-1'
+    assert 'in the future' in await refused(signed(ago=-32))
+
+
 async def test_changed_byte_in_body_or_signature_is_refused() -> None:
     headers = signed()
     for n in range(len(BODY)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -49,7 +49,7 @@ from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.testing import Answers
 from pydantic_ai_a2a.wire.extensions.card_schemas import SCHEMAS_URI
 
-from ..agents import model_that_calls, scripted_model
+from ..agents import echo_tool_returns, model_that_calls, scripted_model
 from ..bounds import LIMIT
 from .agents.agents import pizzeria
 from .canned import CARD, TASK, Canned, result, stream
@@ -100,6 +100,10 @@ def data(value: Any) -> Part:
         ),
         ([TextContent('Hi'), StructuredContent({'row': 1})], [Part(text='Hi'), data({'row': 1})]),
         ([Part(text='Hi'), Part(data=1)], [Part(text='Hi'), Part(data=1)]),
+        (
+            [{'url': 'https://example.com', 'size': 3}, 'Hi'],
+            [data({'url': 'https://example.com', 'size': 3}), Part(text='Hi')],
+        ),
         ([], []),
         ({'role': 'user', 'parts': [Part(text='Hi')]}, [Part(text='Hi')]),
         ({'name': 'car', 'parts': ['door']}, [data({'name': 'car', 'parts': ['door']})]),
@@ -386,6 +390,26 @@ async def test_approval_does_not_repeat_reference_task_ids() -> None:
     assert names == [[first.task_id], None]
 
 
+async def test_options_of_answer_replace_those_of_message() -> None:
+    waits = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED'}}
+    canned = Canned(result({'task': waits}), result({'task': TASK}), card={**CARD, 'capabilities': {}})
+    async with A2AClient(canned.app) as client:
+        asked = await client.send('Hello.', metadata={'n': 1}, accepted_output_modes=['text/plain'])
+        await asked.answer('Yes.', metadata={'n': 2})
+    sent = [body['params'] for _, _, _, body in canned.requests if body]
+    assert [params['metadata'] for params in sent] == [{'n': 1}, {'n': 2}]
+    assert [params['configuration']['acceptedOutputModes'] for params in sent] == [['text/plain']] * 2
+
+
+async def test_answers_with_an_unknown_call_are_refused() -> None:
+    async with A2AClient(clerk(A, B)) as client:
+        asked = await client.send('Go.')
+        first, second = (call['id'] for call in asked.pending)
+        with pytest.raises(UserError, match='Answer with a mapping of call ids'):
+            await asked.answer({first: True, second: True, 'x': True})
+        assert (await client.get(asked.task_id)).state == 'input-required'
+
+
 async def test_pending_calls_are_decided_singly_or_together() -> None:
     async with A2AClient(clerk(A, B, ASK)) as client:
         asked = await client.send('Go.')
@@ -487,6 +511,17 @@ async def test_waiting_task_is_approved_by_another_client() -> None:
         assert (await client.get(asked.task_id)).text == 'a is deleted'
 
 
+async def test_message_before_last_prompt_is_no_answer() -> None:
+    said = [('ROLE_USER', 'First?'), ('ROLE_AGENT', 'First.'), ('ROLE_USER', 'Second?')]
+    history = [
+        {'messageId': text, 'role': role, 'parts': [{'text': text}]}
+        for role, text in (*said, ('ROLE_AGENT', 'Second.'))
+    ]
+    canned = Canned(*(result({'task': {**TASK, 'history': history[:count]}}) for count in (2, 3, 4)))
+    async with A2AClient(canned.app) as client:
+        assert [await client.send_text('Hello.') for _ in range(3)] == ['First.', '', 'Second.']
+
+
 # --- conversations ----------------------------------------------------------------------------------------------------
 
 
@@ -535,6 +570,26 @@ async def test_conversation_keeps_waiting_task_until_answered_or_erased() -> Non
         gone = await other.send('Go.')
         await app.erase_task(gone.task_id)
         assert (await other.send('Go.')).task_id != gone.task_id
+
+
+async def test_conversation_keeps_context_over_message_without_context() -> None:
+    said = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hello.'}]}
+    canned = Canned(result({'message': {**said, 'contextId': 'c'}}), result({'message': said}))
+    async with A2AClient(canned.app) as client:
+        chat = client.conversation()
+        for _ in range(3):
+            await chat.send('Hello.')
+        assert chat.context_id == 'c'
+    sent = [body['params']['message'].get('contextId') for _, _, _, body in canned.requests if body]
+    assert sent == [None, 'c', 'c']
+
+
+async def test_list_since_a_time_keeps_its_milliseconds() -> None:
+    canned = Canned(result({'tasks': []}))
+    async with A2AClient(canned.app) as client:
+        assert [task async for task in client.list(since=datetime(2026, 11, 28, 12, 0, 0, 123_000, UTC))] == []
+    [params] = [body['params'] for _, _, _, body in canned.requests if body]
+    assert params['statusTimestampAfter'] == '2026-11-28T12:00:00.123Z'
 
 
 async def test_listed_task_has_output_only_with_artifacts() -> None:

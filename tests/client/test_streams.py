@@ -162,6 +162,10 @@ def test_sse_events_ignore_chunk_borders_and_line_endings(end: str, cuts: list[i
     assert read(pieces) == EVENTS
 
 
+def test_event_limit_does_not_bound_stream() -> None:
+    assert read([b'data: 1234\n\n'] * 20, 15) == [(b'1234', b'')] * 20
+
+
 @pytest.mark.parametrize(
     'pieces',
     [[b'data: 12345', b'67890'], [b'data: 1234\n', b'data: 1234\n'], [b': comment', b' that does not end']],
@@ -232,3 +236,14 @@ async def test_earlier_updates_keep_their_text_without_copying_artifacts() -> No
     for count in (500, 1, 250):
         task: Any = updates[count].task
         assert task['artifacts'] == [{'artifact_id': 'a', 'parts': [{'text': whole[: 2000 * count]}]}]
+
+
+async def test_status_update_replaces_task_metadata() -> None:
+    begun = {**WORKING, 'metadata': {'tokens': 1, 'model': 'a'}}
+    updates = [
+        {'statusUpdate': {**status(f'TASK_STATE_{state}')['statusUpdate'], 'metadata': {'tokens': tokens}}}
+        for state, tokens in (('WORKING', 2), ('COMPLETED', 3))
+    ]
+    async with A2AClient(Canned(stream({'task': begun}, *updates)).app) as client:
+        tasks = [update.task async for update in client.stream('Hello.')]
+    assert [task and task.get('metadata') for task in tasks] == [{'tokens': n, 'model': 'a'} for n in (1, 2, 3)]

@@ -92,6 +92,14 @@ async def test_refusal_without_body_names_url_and_status(status: int, binding: s
             await client.get('t')
 
 
+async def test_missing_method_of_0_3_is_called_once() -> None:
+    canned = Canned(refusal(-32601), result(TASK), card=card_for(protocolVersion='0.3'))
+    async with calling(canned) as client:
+        with pytest.raises(MethodNotFoundError):
+            await client.get('t')
+    assert canned.methods == ['tasks/get']
+
+
 PROBLEM = {'type': 'about:blank', 'title': 'Forbidden', 'detail': 'Not on Sundays.'}
 FIELDS = {'detail': [{'loc': ['body', 'params'], 'msg': 'Field required', 'type': 'missing'}]}
 REASONS: dict[str, tuple[Response, str]] = {

@@ -107,6 +107,21 @@ def test_erase_audits_tasks_canceled_by_command(
     assert (erased['event'], 'ended' in erased) == ('erased', False)
 
 
+def test_erase_of_context_cancels_only_its_tasks(capsys: Capture, caplog: pytest.LogCaptureFixture) -> None:
+    async def live(backend: Backend) -> None:
+        for context in ('c', 'd'):
+            await submit(backend, message(new=f'queued in {context}', context=context, owner='/ann'))
+
+    in_store(live)
+    caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
+    options = ('--context', 'c', '--yes', '--cancel', '--grace', '0.01')
+    assert command(capsys, 'erase', 'joker:app', '--caller', 'ann', *options).code == 0
+    assert [(record['event'], record.get('task')) for record in records(caplog)] == [
+        ('task-canceled', 'queued in c'),
+        ('erased', None),
+    ]
+
+
 @pytest.mark.parametrize('state', ['canceled', 'completed'])
 def test_cancel_is_audited_only_if_task_ends_canceled(state: TaskState, caplog: pytest.LogCaptureFixture) -> None:
     async def stop(backend: Backend) -> None:

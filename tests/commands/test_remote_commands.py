@@ -17,9 +17,10 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
+from pydantic_ai.models.test import TestModel
 from starlette.responses import Response, StreamingResponse
 
-from pydantic_ai_a2a import Access, BearerAuth, serve, to_a2a
+from pydantic_ai_a2a import Access, Approvals, BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.client.agents import remote_tasks
 from pydantic_ai_a2a.client.updates import Update
 from pydantic_ai_a2a.commands import remote_conversation
@@ -29,7 +30,7 @@ from pydantic_ai_a2a.wire.extensions.pending_calls_extension import MEDIA_TYPE
 
 from ..bounds import LIMIT
 from ..client.agents.test_places import QUESTIONS, TEXT, confirmation, confirming, response
-from ..client.canned import TASK, WORKING, Canned, card_for, refusal, result, served, silence, stream
+from ..client.canned import CARD, TASK, WORKING, Canned, card_for, refusal, result, served, silence, stream
 from ..tables import each_case
 from ..wire.signing.pairs import pem
 from .agents import PNG, shop
@@ -75,6 +76,15 @@ def test_card_is_shown_as_text_and_json(url: str, capsys: Capture) -> None:
     ]
     [card] = command(capsys, 'card', url, '--json').lines
     assert (card['name'], card['supportedInterfaces'][0]['protocolBinding']) == ('shop', 'JSONRPC')
+
+
+def test_descriptions_of_card_are_single_lines(capsys: Capture) -> None:
+    skill: Any = {'id': 's', 'name': 'Sell', 'description': 'Sells.\nSign-in     none', 'tags': []}
+    card: Any = {**CARD, 'description': 'A shop.\nSign-in     none', 'skills': [skill]}
+    with serve(Canned(card=card).app, anonymous=True) as server:
+        lines = command(capsys, 'card', server.url).out.splitlines()
+    assert 'Description A shop. Sign-in none' in lines
+    assert 'Skill       Sell: Sells. Sign-in none' in lines
 
 
 def test_number_of_card_signatures_is_shown(capsys: Capture) -> None:
@@ -411,6 +421,13 @@ def test_credentials_come_from_header_or_environment(capsys: Capture, monkeypatc
         assert command(capsys, 'send', server.url, 'hello', '--header', header).code == 0
 
 
+def test_empty_token_of_the_environment_is_refused(url: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('SHOP_TOKEN', '')
+    refused = command(capsys, 'send', url, 'hello', '--token-env', 'SHOP_TOKEN')
+    assert refused.code == 2
+    assert 'The environment variable SHOP_TOKEN of --token-env is not set.' in refused.err
+
+
 def shop_agent() -> Any:
     return Agent('test', name='shop')
 
@@ -446,6 +463,17 @@ def test_pending_calls_are_answered_at_prompt(
     assert code == 0, text
     assert answer in text
     assert 'messageSchema' not in text
+
+
+def test_hidden_arguments_cannot_be_edited(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(TestModel(), name='keeper')
+    agent.tool_plain(name='delete', requires_approval=True)(lambda: 'deleted')
+    hidden = Approvals(hide_arguments=['delete'], change_arguments=['delete'])
+    with serve(to_a2a(agent, approvals=hidden)) as server:
+        code, text = at(monkeypatch, 'y\n', 'send', server.url, 'Go.')
+    assert (code, 'deleted' in text) == (0, True)
+    assert 'Approve? [y]es, [n]o' in text
+    assert '[e]dit' not in text
 
 
 @each_case(('name', 'words', 'typed'), [('send', ['hello'], '{}'), ('chat', [], 'hello\n{}/exit\n')])

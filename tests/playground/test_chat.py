@@ -12,7 +12,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import Progress, Results, serve, to_a2a
+from pydantic_ai_a2a import A2AClient, Progress, Results, serve, to_a2a
 
 from ..bounds import LIMIT
 from .agents import keeper, scripted
@@ -117,6 +117,28 @@ async def test_stream_is_drawn_at_most_every_100_ms(playground: Visit) -> None:
     events = page.get_by_role('complementary', name='Requests and events')
     await expect(events.get_by_role('listitem')).to_have_count(1000)
     await expect(events).to_contain_text('the last 1000 of 2')
+
+
+async def test_conversation_of_several_pages_is_shown_whole(visit: Visit) -> None:
+    app = to_a2a(Agent('test', name='keeper'))
+    with serve(app) as server:
+        async with A2AClient(server.url) as client:
+            for n in range(51):
+                await client.send(f'Message {n}.', context_id='long')
+        page = await visit(f'{server.url}docs#context=long')
+        tasks = page.get_by_role('log').get_by_role('article', name='Task')
+        await expect(tasks.last).to_contain_text('Message 50.')
+        assert await tasks.count() == 51
+        await expect(tasks.first).to_contain_text('Message 0.')
+
+
+async def test_url_names_newest_tasks(visit: Visit) -> None:
+    with serve(to_a2a(Agent('test', name='keeper'))) as server:
+        async with A2AClient(server.url) as client:
+            ids = [(await client.send('Hello.', context_id='long')).task_id for _ in range(31)]
+        page = await visit(f'{server.url}docs#context=long')
+        await expect(page).to_have_url(re.compile('task='))
+    assert re.findall('task=([^&]+)', page.url) == ids[1:]
 
 
 async def test_new_chat_starts_without_tasks_of_earlier_conversation(playground: Visit) -> None:

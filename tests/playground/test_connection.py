@@ -224,6 +224,75 @@ async def test_message_resent_after_lost_answer_runs_once(playground: Visit) -> 
     assert len(await app.list_tasks()) == 1
 
 
+async def test_message_without_replay_is_sent_once(playground: Visit) -> None:
+    sent: list[str] = []
+
+    async def without_replay(route: Route) -> None:
+        answer = await route.fetch(timeout=LIMIT * 1000)
+        card = await answer.json()
+        await route.fulfill(response=answer, json={**card, 'capabilities': {'streaming': True}})
+
+    async def lose(route: Route) -> None:
+        sent.append(route.request.url)
+        await route.abort()
+
+    page = await playground(to_a2a(keeper()))
+    await page.route('**/agent-card.json', without_replay)
+    await page.route('**/message:stream', lose)
+    await page.reload()
+    await say(page, 'Think.')
+    complaint = page.get_by_role('form', name='Message').get_by_role('alert')
+    await expect(complaint).to_have_text('The server cannot be reached.')
+    assert len(sent) == 1
+
+
+SENDS = """(() => {
+    globalThis.sends = [];
+    const send = globalThis.fetch;
+    globalThis.fetch = (url, options) => {
+        if (String(url).endsWith('message:stream')) globalThis.sends.push(Date.now());
+        return send(url, options);
+    };
+})()"""
+
+
+async def test_retry_after_delays_repeated_message(playground: Visit) -> None:
+    async def busy(route: Route) -> None:
+        await route.fulfill(status=503, headers={'Retry-After': '86400'}, json={})
+
+    page = await playground(to_a2a(keeper()), failures=1)
+    await page.clock.install()
+    await page.reload()
+    await page.evaluate(SENDS)
+    await page.route('**/message:stream', busy, times=1)
+    await say(page, 'Think.')
+    await expect(page.get_by_text('Connection lost.')).to_have_count(1)
+    for hours in (1, 24):
+        await page.clock.fast_forward(hours * 3_600_000)
+    await expect(page.get_by_text('It is sunny.')).to_have_count(1)
+    first, second = await page.evaluate('sends')
+    assert second - first >= 86_400_000
+
+
+async def test_refused_message_keeps_newer_draft(playground: Visit) -> None:
+    reached, released = asyncio.Event(), asyncio.Event()
+
+    async def refuse(route: Route) -> None:
+        reached.set()
+        await released.wait()
+        await route.fulfill(status=400, json={'error': {'message': 'Refused.'}})
+
+    page = await playground(to_a2a(keeper()), failures=1)
+    await page.route('**/message:stream', refuse)
+    await say(page, 'First.')
+    await asyncio.wait_for(reached.wait(), LIMIT)
+    field = page.get_by_role('textbox', name='Message', exact=True)
+    await field.fill('Second.')
+    released.set()
+    await expect(page.get_by_role('form', name='Message').get_by_role('alert')).to_have_text('Refused.')
+    assert await field.input_value() == 'Second.'
+
+
 async def test_erased_task_is_reported_as_not_found(playground: Visit) -> None:
     cut = Cut(app := to_a2a(Gate().agent))
     page = await playground(cut, failures=4)

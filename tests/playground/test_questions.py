@@ -6,10 +6,11 @@ import asyncio
 
 from playwright.async_api import Locator, Page, Route, expect
 from pydantic import BaseModel, Field
-from pydantic_ai import Agent, Tool
+from pydantic_ai import Agent, TextOutput, Tool
 from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import A2AClient, BearerAuth, InputRequired, Messages, RemoteAgent, serve, to_a2a
+from pydantic_ai_a2a import A2AClient, AuthRequired, BearerAuth, InputRequired, Messages, RemoteAgent, serve, to_a2a
 
 from ..agents import scripted_model
 from ..client.agents.test_places import DONE, confirmation, confirming
@@ -211,6 +212,37 @@ async def test_dates_lists_and_choices_have_matching_inputs(playground: Visit) -
     await expect(form).to_have_count(0)
     answer = "{'start': '2026-05-15', 'mail': 'ada@example.com', 'city': 'Rome', 'nights': [3], 'flexible': False}"
     await expect(page.get_by_text(answer)).to_have_count(1)
+
+
+async def test_complaint_about_item_is_at_list_field(playground: Visit) -> None:
+    agent = scripted({'Book.': [call('ask')]})
+    pair = {'type': 'array', 'prefixItems': [{'type': 'integer'}, {'type': 'string'}]}
+
+    @agent.tool_plain
+    def ask() -> str:
+        raise InputRequired('Which?', schema={'type': 'object', 'properties': {'pair': pair}, 'required': ['pair']})
+
+    assert ask
+    page = await playground(to_a2a(agent), failures=1)
+    await say(page, 'Book.')
+    form = page.get_by_role('form', name='Question: ask')
+    await form.get_by_label('pair').fill('["one", "a"]')
+    await form.get_by_role('button', name='Answer').click()
+    await expect(form.locator('.complaint').filter(has_text='must be an integer')).to_have_count(1)
+    assert await form.get_by_label('pair').get_attribute('aria-invalid') == 'true'
+
+
+async def test_message_field_answers_no_sign_in(playground: Visit) -> None:
+    def sign_in(text: str) -> AuthRequired:
+        return AuthRequired(text, schemes=['sso'], url='https://sso.example.com/')
+
+    agent = Agent(TestModel(custom_output_text='Please sign in.'), output_type=TextOutput(sign_in), name='keeper')
+    page = await playground(to_a2a(agent))
+    await say(page, 'Mail.')
+    await expect(page.get_by_role('form', name='Sign-in')).to_have_count(1)
+    await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('auth required')
+    field = page.get_by_role('textbox', name='Message', exact=True)
+    assert await field.get_attribute('placeholder') == 'Send a message'
 
 
 async def test_invalid_date_default_is_shown_as_text(playground: Visit) -> None:

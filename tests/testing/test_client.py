@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from functools import partial
 from itertools import groupby, repeat
 from typing import Any, cast
@@ -22,7 +23,9 @@ from pydantic_ai_a2a.errors import InternalError
 from pydantic_ai_a2a.testing import A2ATestClient, Answers, ClientFactory, ServerFactory, dump, record
 
 from ..agents import model_that_calls, scripted_model
+from ..bounds import LIMIT
 from ..client.agents.agents import pizzeria
+from ..client.canned import TASK, Canned, stream
 
 
 def clerk(*calls: tuple[str, dict[str, Any]]) -> Agent:
@@ -82,6 +85,18 @@ async def test_scripted_answer_decides_approval(a2a_client: ClientFactory, answe
 async def test_scripted_sign_in_is_named_by_tool(a2a_client: ClientFactory) -> None:
     client = await a2a_client(clerk(('mail', {})))
     assert (await client.send('Go.', answers=Answers({'mail': True}))).text == 'Lunch?'
+
+
+async def test_script_with_refused_sign_in_fails(a2a_client: ClientFactory) -> None:
+    def sign_in() -> str:
+        raise AuthRequired('Please sign in.')
+
+    agent = Agent(caller(('mail', {}), ('calendar', {})))
+    for name in ('mail', 'calendar'):
+        agent.tool_plain(name=name)(sign_in)
+    client = await a2a_client(agent)
+    with pytest.raises(AssertionError, match='False is no answer to'):
+        await client.send('Go.', answers=Answers({'mail': True, 'calendar': False}))
 
 
 async def test_question_without_tool_is_answered_by_script(a2a_client: ClientFactory) -> None:
@@ -210,6 +225,16 @@ async def test_until_fails_after_task_end_or_timeout(a2a_client: ClientFactory) 
     await client.cancel(task['id'])
     with pytest.raises(AssertionError, match=r'not become completed or failed. The task is canceled.*\.$'):
         await client.until(task['id'], 'completed', 'failed')
+
+
+async def test_recording_leaves_out_unfinished_event(a2a_client: ClientFactory) -> None:
+    event = {'jsonrpc': '2.0', 'id': 1, 'result': {'task': TASK}}
+    canned = Canned(stream(f'data: {json.dumps(event)}\n\ndata: {{"jsonrpc"'))
+    client = await a2a_client(canned.app)
+    recording = record(client)
+    async with asyncio.timeout(LIMIT):
+        async for _ in client.stream('Go.'):
+            assert recording.exchanges[-1].answer == [event]
 
 
 async def test_recording_has_events_and_json(a2a_client: ClientFactory) -> None:

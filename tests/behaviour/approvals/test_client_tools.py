@@ -58,6 +58,12 @@ async def test_agent_calls_client_tool_and_client_returns_its_result(streamed: b
     )
 
 
+async def test_tool_named_final_results_is_called() -> None:
+    async with serving(agent_of(), messages=ALLOWED) as client:
+        task = await client.send(declaring('final_results:cats', tool('final_results')))
+    assert [call['tool'] for call in asked(task)] == ['final_results']
+
+
 async def test_model_sees_name_description_and_schema_of_client_tools() -> None:
     seen: list[Any] = []
 

@@ -177,6 +177,16 @@ async def test_tool_reruns_after_sign_in(way: str) -> None:
     )
 
 
+async def test_approval_of_a_sign_in_is_refused() -> None:
+    desk = Desk(AuthRequired('Sign in.'))
+    async with serving(desk.agent) as client:
+        task = await client.send('hi')
+        with pytest.raises(RpcError) as refused:
+            await client.send(answers(task, {'id': 'c1', 'decision': 'approve'}))
+        assert await client.get_task(task['id']) == task
+    assert (refused.value.code, refused.value.fields) == (-32602, ['message.parts[0].data.callAnswers[0].id'])
+
+
 async def test_second_concurrent_resume_of_task_is_refused() -> None:
     desk = Desk(AuthRequired('Sign in.'))
     async with serving(desk.agent) as client:

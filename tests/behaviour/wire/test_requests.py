@@ -251,3 +251,18 @@ async def test_page_token_is_valid_for_same_list_only() -> None:
     assert {task['id'] for task in (*page['tasks'], *rest['tasks'])} == {
         task['id'] for task in (await client.call('ListTasks'))['tasks']
     }
+
+
+@only('1.0', '0.3 has no lists')
+@pytest.mark.parametrize(
+    'other', [{'status': 'TASK_STATE_COMPLETED'}, {'statusTimestampAfter': '2026-01-01T00:00:00Z'}, {'contextId': 'c'}]
+)
+async def test_page_token_of_another_filter_is_refused(other: dict[str, str]) -> None:
+    async with serving(Agent('test')) as client:
+        for _ in range(2):
+            await client.send(message(contextId='c'))
+        for own, wrong in (({}, other), (other, {})):
+            page = await client.call('ListTasks', {'pageSize': 1, **own})
+            with pytest.raises(RpcError) as refused:
+                await client.call('ListTasks', {'pageToken': page['nextPageToken'], **wrong})
+            assert (refused.value.code, refused.value.fields) == (-32602, ['pageToken'])

@@ -255,6 +255,15 @@ async def test_send_with_webhook_is_unsupported_by_default(headers: dict[str, st
 
 
 @HEADERS
+async def test_bad_webhook_without_capability_is_unsupported(headers: dict[str, str]) -> None:
+    configuration = {'pushNotificationConfig': {'url': ''}}
+    async with untouched() as client:
+        body = request('message/send', message=said(), configuration=configuration)
+        error = refusal(await post(client.app, body, **headers))
+    assert error.code == -32003
+
+
+@HEADERS
 async def test_extended_card_is_unavailable_by_default(headers: dict[str, str]) -> None:
     async with untouched() as client:
         error = refusal(await post(client.app, request('agent/getAuthenticatedExtendedCard'), **headers))

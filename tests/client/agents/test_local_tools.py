@@ -18,6 +18,8 @@ from pydantic_ai_a2a.wire.extensions.client_tools import CLIENT_TOOLS_URI
 from pydantic_ai_a2a.wire.extensions.own_extensions import LIVE_TEXT_URI
 
 from ...behaviour.asking import ALLOWED, agent_of
+from ..canned import CARD, Canned, stream
+from .test_hostile_questions import call, waits
 
 
 class Desk:
@@ -126,6 +128,15 @@ async def test_conversation_continues_with_or_without_local_tools() -> None:
         third = await agent.run('fetch:b', message_history=second.all_messages(), toolsets=[desk.tools])
     assert second.output == 'search:a + and + tools: look'
     assert third.output == 'search:a + and + fetch:b + fetch=page b + tools: fetch,look,search'
+
+
+async def test_remote_approval_calls_no_local_tool() -> None:
+    canned, desk = Canned(stream({'task': waits(pending=[call('approval', tool='fetch', args={'q': 'a'})])})), Desk()
+    canned.card = {**CARD, 'capabilities': {'streaming': True, 'extensions': [{'uri': CLIENT_TOOLS_URI}]}}
+    async with A2AClient(canned.app) as client:
+        asked = await RemoteAgent(client, [str, DeferredToolRequests]).run('Go.', toolsets=[desk.tools])
+    assert isinstance(asked.output, DeferredToolRequests)
+    assert ([part.tool_name for part in asked.output.approvals], desk.calls) == (['remote_approval'], [])
 
 
 async def test_a_retry_of_a_local_tool_reaches_the_remote_agent() -> None:

@@ -120,6 +120,19 @@ async def test_invalid_arguments_are_returned_to_model_as_retry() -> None:
     assert part.outcome == 'retried'
 
 
+async def test_corrected_call_is_a_new_message() -> None:
+    canned = Canned(refusal(-32602), stream({'task': DONE}))
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(canned.methods) == 2:
+            return ModelResponse(parts=[TextPart('The end.')])
+        return ModelResponse(parts=[ToolCallPart('canned', {'message': 'Hello.'}, 'the-id')])
+
+    ended = await Agent(FunctionModel(model), toolsets=[A2AToolset(canned.app)]).run('Go.')
+    ids = [body['params']['message']['messageId'] for _, _, _, body in canned.requests if body]
+    assert (ended.output, len(ids), len({*ids})) == ('The end.', 2, 2)
+
+
 async def test_files_of_remote_agent_become_tool_content() -> None:
     raw = {'raw': 'AAEC', 'mediaType': 'image/png', 'filename': 'a.png'}
     link = {'url': 'https://files.example/b.png', 'mediaType': 'image/png'}

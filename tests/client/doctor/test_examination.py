@@ -279,6 +279,10 @@ def interface(url: str, binding: str = 'JSONRPC') -> dict[str, str]:
     return {'url': url, 'protocolBinding': binding, 'protocolVersion': '1.0'}
 
 
+SECURED: dict[str, Any] = {
+    'securitySchemes': {'bearer': {'httpAuthSecurityScheme': {'scheme': 'Bearer'}}},
+    'securityRequirements': [{'schemes': {'bearer': {'list': []}}}],
+}
 CARDS: list[tuple[Callable[[str], Any], str, str]] = [
     (lambda url: html(404), 'fault card', 'no agent card'),
     (lambda url: Response('{}'), 'fault card', 'no agent card'),
@@ -311,8 +315,7 @@ CARDS: list[tuple[Callable[[str], Any], str, str]] = [
     (
         lambda url: card_at(
             url,
-            securitySchemes={'bearer': {'httpAuthSecurityScheme': {'scheme': 'Bearer'}}},
-            securityRequirements=[{'schemes': {'bearer': {'list': []}}}],
+            **SECURED,
         ),
         'fault security',
         'requests without credentials are served',
@@ -327,6 +330,22 @@ async def test_each_fault_of_card_is_reported(change: Callable[[str], Any], find
     named = [one for one in found if f'{one.level} {one.step}' == finding]
     assert named, found
     assert text in named[0].text
+
+
+@pytest.mark.parametrize('status', [401, 403])
+async def test_refused_credentials_are_named(status: int) -> None:
+    canned = Canned(*answers(unknown=html(status), anonymous=html(401)))
+    found = await examined(canned, lambda url: card_at(url, **SECURED))
+    [finding] = [finding for finding in found if finding.step == 'security']
+    assert (finding.level, finding.text) == ('warning', 'The agent has refused the credentials, or got none.')
+
+
+def test_doctor_exits_with_1_after_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    canned = Canned(*answers(bad=refusal(-32603, 'Oops.', 500)))
+    with served(canned) as server:
+        written = command(capsys, 'doctor', server.url, '--json')
+    levels = [json.loads(line)['level'] for line in written.out.splitlines()]
+    assert (written.code, levels.count('fault'), levels[-1]) == (1, 1, 'not checked')
 
 
 def test_loopback_url_on_remote_card_is_reported() -> None:

@@ -81,6 +81,12 @@ def test_message_over_a_limit_is_refused_with_its_field(parts: list[Part], probl
     assert refused.value.violations[0].field == problem.partition(': ')[0]
 
 
+def test_metadata_of_short_text_are_limited() -> None:
+    limits = fixed(Limits, part=1_000, metadata=10)
+    with pytest.raises(InvalidParamsError, match=r'message\.parts\[0\]\.metadata: must not have more than 10 bytes'):
+        check(Part(text='', metadata={'a': '1234567'}), limits=limits)
+
+
 def test_message_and_request_metadata_are_limited() -> None:
     check(Part(text=''), metadata={'a': '12'})
     check_metadata({'a': '12'}, 'metadata', LIMITS)

@@ -125,6 +125,10 @@ def test_run_metadata_keeps_existing_task_metadata() -> None:
     assert told({'own': 1}, None, 'm', None) == {'own': 1, RUN_METADATA_URI: {'runId': 'r', 'model': 'm'}}
 
 
+def test_metadata_names_model_of_last_response() -> None:
+    assert told(None, None, 'small', 'large', None)[RUN_METADATA_URI]['model'] == 'large'
+
+
 def test_run_metadata_adds_usage_of_earlier_runs() -> None:
     assert told(told(None, USAGE), USAGE, 'm') == snapshot(
         {

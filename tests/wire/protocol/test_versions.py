@@ -104,6 +104,12 @@ def test_task_request_with_null_id_chooses_fasta2a(method: str) -> None:
     assert choose('0.3', body) == CodecChoice(CODECS['0.3'])
 
 
+def test_notification_about_webhooks_is_of_0_3() -> None:
+    body = b'{"jsonrpc":"2.0","method":"tasks/pushNotificationConfig/set","params":{"taskId":"x"}}'
+
+    assert choose(None, body) == CodecChoice(CODECS['0.3'], task_decides=True)
+
+
 def test_version_header_overrides_dialect_of_the_task() -> None:
     choice = choose('0.3', request('tasks/get', {'id': 'x'}))
 

@@ -9,6 +9,7 @@ from inline_snapshot import snapshot
 from pydantic import BaseModel, Field
 from pydantic_ai import StructuredDict
 
+from pydantic_ai_a2a.wire.extensions.client_schema import check_client_schema
 from pydantic_ai_a2a.wire.schemas.foreign_schemas import UnusableSchema, check_schema
 from pydantic_ai_a2a.wire.schemas.inlined_schemas import inlined_schema
 from pydantic_ai_a2a.wire.schemas.value_validation import problem
@@ -156,6 +157,38 @@ def test_schema_growing_too_large_when_inlined_is_refused() -> None:
         inlined_schema(twice, 'schema')
 
 
+@pytest.mark.parametrize(
+    'rule',
+    [
+        {'additionalItems': False},
+        {'contains': {}},
+        {'dependencies': {}},
+        {'dependentRequired': {}},
+        {'dependentSchemas': {}},
+        {'if': {}},
+        {'maxContains': 1},
+        {'maxProperties': 1},
+        {'minContains': 1},
+        {'minProperties': 1},
+        {'multipleOf': 2},
+        {'not': {}},
+        {'pattern': 'a'},
+        {'patternProperties': {}},
+        {'propertyNames': {}},
+        {'then': {}},
+        {'else': {}},
+        {'unevaluatedItems': False},
+        {'unevaluatedProperties': False},
+        {'uniqueItems': True},
+    ],
+    ids=str,
+)
+def test_unchecked_keyword_of_schema_is_refused(rule: Json) -> None:
+    with pytest.raises(UnusableSchema) as refused:
+        check_client_schema(of(a=rule), 'schema')
+    assert str(refused.value) == f'schema.properties.a.{min(rule)}: is not supported: remove the rule'
+
+
 TREE = {'$defs': {'node': {'type': 'object', 'properties': {'next': {'$ref': '#/$defs/node'}}}}, '$ref': '#/$defs/node'}
 CHOICE = {'oneOf': [{'type': 'object', 'properties': {'a': {'type': 'integer'}}, 'required': ['a']}, {'type': 'null'}]}
 
@@ -194,6 +227,11 @@ BAD: list[tuple[Any, Any, tuple[str, str]]] = [
     (1, {'minimum': 2}, ('v', 'must be at least 2')),
     ('', {'minLength': 1}, ('v', 'must have 1 to any number of characters')),
     ([1, 2], {'maxItems': 1}, ('v', 'must have 0 to 1 items')),
+    (6, {'maximum': 5}, ('v', 'must be at most 5')),
+    (5, {'exclusiveMinimum': 5}, ('v', 'must be more than 5')),
+    (5, {'exclusiveMaximum': 5}, ('v', 'must be less than 5')),
+    (True, {'enum': [1]}, ('v', 'must be one of 1')),
+    (1, {'enum': [True]}, ('v', 'must be one of True')),
 ]
 
 
