@@ -91,7 +91,7 @@ async def test_script_with_refused_sign_in_fails(a2a_client: ClientFactory) -> N
     def sign_in() -> str:
         raise AuthRequired('Please sign in.')
 
-    agent = Agent(caller(('mail', {}), ('calendar', {})))
+    agent = Agent(model_that_calls([ToolCallPart('mail', {}), ToolCallPart('calendar', {})]))
     for name in ('mail', 'calendar'):
         agent.tool_plain(name=name)(sign_in)
     client = await a2a_client(agent)

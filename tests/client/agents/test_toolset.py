@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic_ai import Agent, AgentSpec, BinaryContent, CancellationToken, ImageUrl
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
-from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import DeferredToolResults, RunContext
 from starlette.types import ASGIApp, Receive, Scope, Send
