@@ -16,18 +16,18 @@ import pytest
 from anyio._backends._asyncio import TestRunner
 from hypothesis import settings
 
-from .long import size
-from .postgres import Postgres, any_postgres
+from .postgres import Postgres, shared_postgres
+from .sizes import short_or_long
 from .temporal import temporal_server
 from .watchdog import WATCHDOG
 
 # The same examples in every run and process, however busy the machine is.
-settings.register_profile('steady', max_examples=size(40, 100), deadline=None, derandomize=True, database=None)
+settings.register_profile('steady', max_examples=short_or_long(40, 100), deadline=None, derandomize=True, database=None)
 settings.load_profile('steady')
 
 
 SLOW = (
-    'tests/behaviour/auth/test_two_callers.py',
+    'tests/behaviour/auth/test_owner_isolation.py',
     *(
         f'tests/behaviour/durable/test_{name}.py'
         for name in (
@@ -60,7 +60,7 @@ SLOW = (
     'tests/test_new_operation.py',
     'tests/test_package.py',
     'tests/test_postgres.py',
-    'tests/test_testing.py',
+    'tests/test_backend_suites.py',
 )
 """The tests of these files and folders are slow, like single tests with the mark, and those with a longer form. The
 suites of backends need no marks of ours: others run them, too."""
@@ -155,7 +155,7 @@ def calls_of_closed_loops() -> Iterator[None]:
 @pytest.fixture(scope='session')
 def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server that stays up. For one that is to be ended, there is `postgres_server`."""
-    with any_postgres() as server:
+    with shared_postgres() as server:
         yield server
 
 

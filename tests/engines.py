@@ -33,13 +33,13 @@ from pydantic_ai_a2a.server.conversion.failures import EngineFailure
 from pydantic_ai_a2a.server.runs.engine import Engine
 
 
-def need_dbos() -> None:
+def skip_without_dbos() -> None:
     """Skip a test that has DBOS keep its workflows in a file, where its own statements fail."""
     if sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42):
         pytest.skip('from Python 3.12 on, DBOS needs SQLite 3.42 for a file')
 
 
-class Plain:
+class NoEngine:
     """What a test needs to run agents without an engine, as each engine has it, too."""
 
     def __init__(self, folder: Path) -> None:
@@ -55,7 +55,7 @@ class Plain:
         return {'backend': f'sqlite:///{self.folder}/plain.db?synchronous=normal'}
 
 
-class Kit(Plain, ABC):
+class EngineSetup(NoEngine, ABC):
     """What a test needs of one engine."""
 
     attempts = 3
@@ -100,7 +100,7 @@ class Kit(Plain, ABC):
         }
 
 
-class DbosKit(Kit):
+class DbosSetup(EngineSetup):
     after_a_broken_store = 'failed'
     _STATES: Mapping[str, str] = {'SUCCESS': 'done', 'PENDING': 'open', 'ENQUEUED': 'open'}
 
@@ -108,7 +108,7 @@ class DbosKit(Kit):
         return DBOSDurability(event_stream_handler=stream_events if streams else None)
 
     def engine(self, *, empty: bool = False, **connection: Any) -> Engine:
-        need_dbos()
+        skip_without_dbos()
         return DBOS(f'sqlite:///{self.folder}/{"empty" if empty else "dbos"}.db')
 
     async def workflows(self) -> dict[str, str]:
@@ -119,7 +119,7 @@ class DbosKit(Kit):
         await dbos.DBOS.cancel_workflow_async(workflow)
 
 
-class TemporalKit(Kit):
+class TemporalSetup(EngineSetup):
     after_a_broken_store = 'done'
     _STATES: Mapping[str, str] = {'COMPLETED': 'done', 'RUNNING': 'open'}
 
@@ -170,7 +170,7 @@ EMPTY = 'empty'
 """A namespace of Temporal in which no workflow is."""
 
 
-async def connect(kit: TemporalKit) -> Client:
+async def connect(kit: TemporalSetup) -> Client:
     """A client of the test's own: it does not read the payloads, which lie in the store."""
     return await Client.connect(kit.address)
 

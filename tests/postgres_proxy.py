@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
-from .listening import listening
+from .tcp_server import tcp_server
 
 Fault = Literal['lose the answer', 'say nothing more']
 _DONE = b'Z\x00\x00\x00\x05I', b'n\x00\x00\x00\x04'
@@ -114,5 +114,5 @@ class Proxy:
 async def proxied(server_url: str) -> AsyncGenerator[Proxy]:
     """A proxy for a database, for the block."""
     proxy = Proxy(server_url)
-    async with listening(proxy.connect) as proxy.port:
+    async with tcp_server(proxy.connect) as proxy.port:
         yield proxy

@@ -30,25 +30,25 @@ from benchmarks.agents import answer
 from pydantic_ai_a2a import A2AApp, Messages, Progress, Results, to_a2a
 
 from .app_client import LIMIT, Client, lifespan, message, texts
-from .behaviour.asking import answers, approve
+from .behaviour.pending_calls import answer_message, approve
 from .costs import (
     AGENT,
     PACKAGE,
     REPEATS,
     WARM_UP,
     Work,
-    calls,
     deltas,
     get,
     own_calls,
     post,
     replace_in_package,
     request,
-    scheduled,
-    sends,
-    served,
     store,
 )
+from .costs import calls as count_calls
+from .costs import scheduled as count_callbacks
+from .costs import sends as send_requests
+from .costs import served as request_work
 
 # Beside what the agent takes itself; newer Pythons than 3.11 take less, because they inline comprehensions.
 SEND_CALLS = 640
@@ -79,7 +79,7 @@ CLIENT_TOOLS_CALLS = 10
 """Of a send without tools, where clients may declare tools: no message is read again, and no toolset is added."""
 
 
-class Passes:
+class JsonPasses:
     """The JSON that is read and written while it is installed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,8 +136,8 @@ FORECAST = Agent(FunctionModel(forecast, stream_function=deltas), output_type=We
 async def test_send_adds_few_calls_to_agent_run(agent: Agent[None, Any], most: int) -> None:
     app = to_a2a(agent)
     async with lifespan(app), asyncio.timeout(LIMIT):
-        alone = await calls(lambda: agent.run('hello'))
-        sent = await calls(served(app, sends('SendMessage')))
+        alone = await count_calls(lambda: agent.run('hello'))
+        sent = await count_calls(request_work(app, send_requests('SendMessage')))
     assert sent - alone <= most
 
 
@@ -156,7 +156,7 @@ async def test_option_without_use_adds_few_calls_to_send(
     for options in ({}, option):
         app = to_a2a(agent, **options)
         async with lifespan(app), asyncio.timeout(LIMIT):
-            counts.append(await calls(served(app, sends('SendMessage'))))
+            counts.append(await count_calls(request_work(app, send_requests('SendMessage'))))
     without, with_option = counts
     assert with_option - without <= most
 
@@ -165,7 +165,7 @@ async def test_option_without_use_adds_few_calls_to_send(
 async def test_plain_send_makes_few_package_calls(place: str, tmp_path: Path) -> None:
     app = to_a2a(AGENT, backend=store(place, tmp_path))
     async with lifespan(app), asyncio.timeout(LIMIT):
-        assert await own_calls(served(app, sends('SendMessage'))) <= SEND_OWN_CALLS[place]
+        assert await own_calls(request_work(app, send_requests('SendMessage'))) <= SEND_OWN_CALLS[place]
 
 
 @pytest.mark.parametrize('place', ['memory', 'file'])
@@ -184,12 +184,12 @@ async def test_approval_answer_makes_few_package_calls(place: str, tmp_path: Pat
 
     app = app_of('plain', asks=False)
     async with lifespan(app), asyncio.timeout(LIMIT):
-        sent = await own_calls(served(app, sends('SendMessage', 'delete')))
+        sent = await own_calls(request_work(app, send_requests('SendMessage', 'delete')))
     app = app_of('asking', asks=True)
     async with lifespan(app), asyncio.timeout(LIMIT):
         tasks = [await Client(app).send('delete') for _ in range(WARM_UP + REPEATS)]
-        bodies = [request('SendMessage', {'message': answers(task, approve('c1'))}) for task in tasks]
-        resumed = await own_calls(served(app, iter(bodies)))
+        bodies = [request('SendMessage', {'message': answer_message(task, approve('c1'))}) for task in tasks]
+        resumed = await own_calls(request_work(app, iter(bodies)))
     assert resumed <= RESUME_OWN_CALLS[place]
     assert resumed <= RESUME_OVER_TOOL * sent
 
@@ -199,8 +199,8 @@ async def test_plain_send_schedules_few_event_loop_callbacks(
 ) -> None:
     app = to_a2a(AGENT)
     async with lifespan(app), asyncio.timeout(LIMIT):
-        alone = await scheduled(lambda: AGENT.run('hello'), monkeypatch)
-        sent = await scheduled(served(app, sends('SendMessage')), monkeypatch)
+        alone = await count_callbacks(lambda: AGENT.run('hello'), monkeypatch)
+        sent = await count_callbacks(request_work(app, send_requests('SendMessage')), monkeypatch)
     more = sent - alone
     assert more.pop('call_soon') <= SEND_CALLBACKS
     assert more == {'create_task': SEND_TASKS}
@@ -211,8 +211,8 @@ async def test_stored_task_is_sent_without_json_parsing(monkeypatch: pytest.Monk
     async with lifespan(app), asyncio.timeout(LIMIT):
         task = await Client(app).send('a question')
         get = [request('GetTask', {'id': task['id']})] * (WARM_UP + REPEATS)
-        assert await calls(served(app, iter(get))) <= GET_CALLS
-        passes = Passes(monkeypatch)
+        assert await count_calls(request_work(app, iter(get))) <= GET_CALLS
+        passes = JsonPasses(monkeypatch)
         found = await post(app, get[0])
         assert passes.of('a question') == passes.of('The answer.') == {'read': 0, 'written': 0}
     assert b'a question' in found
@@ -223,15 +223,15 @@ async def test_http_get_of_card_and_task_takes_few_calls() -> None:
     app = to_a2a(AGENT)
     async with lifespan(app), asyncio.timeout(LIMIT):
         task = await Client(app).send('a question')
-        assert await calls(lambda: get(app, '/.well-known/agent-card.json')) <= CARD_CALLS
-        assert await calls(lambda: get(app, f'/tasks/{task["id"]}')) <= HTTP_GET_CALLS
+        assert await count_calls(lambda: get(app, '/.well-known/agent-card.json')) <= CARD_CALLS
+        assert await count_calls(lambda: get(app, f'/tasks/{task["id"]}')) <= HTTP_GET_CALLS
 
 
 async def test_message_and_answer_pass_json_fixed_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
     app = to_a2a(AGENT)
     async with lifespan(app), asyncio.timeout(LIMIT):
-        [body, *_] = sends('SendMessage', 'a question')
-        passes = Passes(monkeypatch)
+        [body, *_] = send_requests('SendMessage', 'a question')
+        passes = JsonPasses(monkeypatch)
         assert b'TASK_STATE_COMPLETED' in await post(app, body)
     # Read from the request, and for the run from the store; written for the task's history and for the conversation.
     assert passes.of('a question') == {'read': 2, 'written': 2}
@@ -239,7 +239,7 @@ async def test_message_and_answer_pass_json_fixed_number_of_times(monkeypatch: p
     assert passes.of('The answer.') == {'read': 0, 'written': 3}
 
 
-class LongSteps:
+class LargeOperations:
     """The steps that read, write, hash or decode more than 256 kB, in order, with the threads that take them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +284,7 @@ async def test_long_message_is_decoded_once_outside_event_loop(
     app = to_a2a(Agent(FunctionModel(model), name='agent'), backend=store(place, tmp_path))
     body = request('SendMessage', {'message': sent})
     before_the_model: list[list[tuple[str, int]]] = []
-    steps = LongSteps(monkeypatch)
+    steps = LargeOperations(monkeypatch)
     async with lifespan(app), asyncio.timeout(LIMIT):
         assert b'TASK_STATE_COMPLETED' in await post(app, body)
     [taken] = before_the_model
@@ -315,10 +315,10 @@ async def test_stream_delta_adds_few_calls_to_agent_run(monkeypatch: pytest.Monk
         return work
 
     def streamed(deltas: int) -> Work:
-        return served(app, sends('SendStreamingMessage', str(deltas)))
+        return request_work(app, send_requests('SendStreamingMessage', str(deltas)))
 
     async def callbacks(work: Work) -> int:
-        return (await scheduled(work, monkeypatch))['call_soon']
+        return (await count_callbacks(work, monkeypatch))['call_soon']
 
     async def of_each_delta(measure: Callable[[Work], Awaitable[int]]) -> float:
         ours = await measure(streamed(60)) - await measure(streamed(20))
@@ -326,7 +326,7 @@ async def test_stream_delta_adds_few_calls_to_agent_run(monkeypatch: pytest.Monk
         return (ours - bare) / 40
 
     async with lifespan(app), asyncio.timeout(LIMIT):
-        assert await of_each_delta(calls) <= DELTA_CALLS
+        assert await of_each_delta(count_calls) <= DELTA_CALLS
         assert await of_each_delta(callbacks) <= DELTA_CALLBACKS
 
 
@@ -341,7 +341,7 @@ async def test_event_is_encoded_once_for_all_subscribers(readers: int, monkeypat
         yield 'delta 2 '
 
     app = to_a2a(Agent(FunctionModel(stream_function=model)))
-    passes = Passes(monkeypatch)
+    passes = JsonPasses(monkeypatch)
     async with lifespan(app), asyncio.timeout(LIMIT), AsyncExitStack() as stack:
         first = await stack.enter_async_context(Client(app).live.send_streaming())
         snapshot, *_ = [await anext(first) for _ in ('task', 'working', 'delta 0')]
@@ -365,11 +365,11 @@ async def test_turn_cost_does_not_grow_with_conversation() -> None:
 
         async def turn() -> tuple[int, int]:
             """How many messages there are, and what a turn takes beside the run that continues them."""
-            sent = await calls(served(app, sends('SendMessage', contextId=context_id)))
+            sent = await count_calls(request_work(app, send_requests('SendMessage', contextId=context_id)))
             conversation = await app.conversations().load(context_id)
             assert conversation is not None
             history = conversation.messages
-            bare = await calls(lambda: AGENT.run('hello', message_history=history, conversation_id=context_id))
+            bare = await count_calls(lambda: AGENT.run('hello', message_history=history, conversation_id=context_id))
             return len(history), sent - bare
 
         (few, cost_of_few), (many, cost_of_many) = [await turn() for _ in range(2)]

@@ -24,7 +24,8 @@ from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.server.store.sqlite import connect as sqlite_connect
 
 from .app_client import LIMIT, Client, lifespan, state_of
-from .costs import PACKAGE, Work, counter_of_calls, least
+from .costs import PACKAGE, Work, counter_of_calls
+from .costs import least as count_per_task
 from .suites import READER_LAG, values
 
 STATEMENTS = {'plain': 6, 'tool': 15, 'stream': 9}
@@ -91,13 +92,13 @@ async def test_task_takes_few_sqlite_commits(task: str, tmp_path: Path, monkeypa
     monkeypatch.setattr(sqlite_connect.sqlite3, 'connect', connecting)
     app = to_a2a(agent_of(task), backend=f'sqlite:///{tmp_path / "tasks.db"}')
     async with lifespan(app), asyncio.timeout(LIMIT):
-        counted = await least(task_of(task, Client(app)), counts)
+        counted = await count_per_task(task_of(task, Client(app)), counts)
     assert counted['COMMIT'] <= COMMITS[task]
     del counted['PRAGMA']  # polls for writes of other processes
     assert counted.total() <= STATEMENTS[task]
 
 
-class Conversation:
+class DatabaseCalls:
     """Counts the calls of this process to PostgreSQL, and those of its neighbours."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +130,7 @@ class Conversation:
 async def test_task_takes_few_postgres_round_trips_and_no_notifications(
     task: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    conversation = Conversation(monkeypatch)
+    conversation = DatabaseCalls(monkeypatch)
     apart = Postgres(postgres_url, pool_size=3)  # with equal settings, both would share their connections
     neighbour = PostgresBackend(apart, 'agent', reader_lag=READER_LAG)
     monkeypatch.setattr(neighbour, 'place', 'another process')  # else only one of the two may run tasks here
@@ -138,7 +139,7 @@ async def test_task_takes_few_postgres_round_trips_and_no_notifications(
     await neighbour.queued()
     conversation.begin()
     async with lifespan(app), asyncio.timeout(LIMIT):
-        counted = await least(task_of(task, Client(app)), conversation.counts)
+        counted = await count_per_task(task_of(task, Client(app)), conversation.counts)
     stop()
     for each in (neighbour, app.backend):
         await asyncio.to_thread(each.close)
@@ -150,7 +151,7 @@ async def test_task_takes_few_postgres_round_trips_and_no_notifications(
 
 async def test_queued_tasks_share_worker_notifications(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most one in 50 ms. The last one comes after the last task."""
-    conversation = Conversation(monkeypatch)
+    conversation = DatabaseCalls(monkeypatch)
     conversation.begin()
     backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
     await backend.queued()
@@ -170,7 +171,7 @@ async def test_task_takes_few_calls_in_postgres_connection_thread(task: str, pos
     app = to_a2a(agent_of(task), backend=postgres_url)
     try:
         async with lifespan(app), asyncio.timeout(LIMIT):
-            counted = await least(task_of(task, Client(app)), counts)
+            counted = await count_per_task(task_of(task, Client(app)), counts)
     finally:
         threading.setprofile(None)
     await asyncio.to_thread(app.backend.close)
@@ -180,7 +181,7 @@ async def test_task_takes_few_calls_in_postgres_connection_thread(task: str, pos
 async def test_task_list_takes_constant_postgres_round_trips(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    conversation = Conversation(monkeypatch)
+    conversation = DatabaseCalls(monkeypatch)
     conversation.begin()
     app = to_a2a(agent_of('plain'), backend=postgres_url)
     async with lifespan(app), asyncio.timeout(LIMIT):
@@ -188,6 +189,8 @@ async def test_task_list_takes_constant_postgres_round_trips(
         for number in (1, 20):
             while len((await client.call('ListTasks'))['tasks']) < number:
                 await client.send()
-            counted = await least(lambda: client.call('ListTasks', {'includeArtifacts': True}), conversation.counts)
+            counted = await count_per_task(
+                lambda: client.call('ListTasks', {'includeArtifacts': True}), conversation.counts
+            )
             assert counted['here: round trips'] <= PAGE_ROUND_TRIPS
     await asyncio.to_thread(app.backend.close)

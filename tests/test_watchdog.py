@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .tables import each_case
+from .cases import each_case
 from .watchdog import Limits, Progress
 
 ROOT = Path(__file__).parents[1]

@@ -40,7 +40,7 @@ import psutil
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 
-from .long import LONG
+from .sizes import LONG
 
 SHARE = 0.01
 """The share of a core below which a test is idle."""

@@ -43,7 +43,7 @@ from pydantic_ai_a2a.server.store.sql.unanswered_tasks import EXPIRED
 from pydantic_ai_a2a.wire.protocol.v1_0 import V1_0
 
 from ..bounds import LIMIT
-from ..tables import each_case
+from ..cases import each_case
 from .blocks import ROOT, blocks, table
 from .figures import PERFORMANCE, capacity, performance, results
 from .pictures import STATES, states

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from ..cases import each_case
 from ..commands.pictures import NAMES, svg
 from ..playground.pictures import IMAGES
-from ..tables import each_case
 from ..words import QUESTION_WORDS, Measure
 from .blocks import ROOT, blocks
 

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Sequence
 from functools import cache
 
+from ..cases import each_case
 from ..requirements import PLACE, Requirement, on_page_markdown, requirements
-from ..tables import each_case
 from .blocks import ROOT, table
 
 ALL = requirements()

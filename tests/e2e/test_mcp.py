@@ -27,7 +27,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import A2AApp, Messages, Workers, to_a2a
 
 from ..app_client import Client, lifespan, message, state_of, texts
-from ..behaviour.asking import answers, approve, asked
+from ..behaviour.pending_calls import answer_message, approve, pending_calls
 from ..reserved_ports import port_of, reserved_port
 from .mcp_servers import BOSS, MARK, TOKENS
 from .server import LIMIT, Process, process, rpc
@@ -132,8 +132,8 @@ async def test_mcp_server_sees_caller_without_leaked_secrets(mail: Process, post
     with agent(env) as second:
         ends: list[str] = []
         for task in tasks.values():
-            [pending] = asked(task)
-            decision = answers(task, approve(pending['id']))
+            [pending] = pending_calls(task)
+            decision = answer_message(task, approve(pending['id']))
             await call(second, BOSS, 'SendMessage', message=decision)
         for user, token in TOKENS.items():
             task = await ended(second, token, tasks[user]['id'])

@@ -23,14 +23,14 @@ import pytest
 from a2a.types import GetTaskRequest
 
 from ..bounds import LIMIT
-from ..long import size
-from ..server.grpc.calls import Agent as GrpcClient
-from ..server.grpc.calls import say
+from ..server.grpc.grpc_client import GrpcAgent as GrpcClient
+from ..server.grpc.grpc_client import send_request
+from ..sizes import short_or_long
 from ..watchdog import WATCHDOG
 from ..webhooks import webhook
 from .server import ROOT, process, rpc
 
-ROUNDS = int(environ.get('MIXED_ROUNDS') or size(10, 100))
+ROUNDS = int(environ.get('MIXED_ROUNDS') or short_or_long(10, 100))
 WARM_UP = 5
 """Rounds after which all that a server keeps for good is there, such as its threads and connections to the store."""
 AT_ONCE = 8
@@ -155,15 +155,15 @@ class Load:
             assert 'error' in await self.post(body)
 
     async def calls_over_grpc(self) -> None:
-        task = (await self._grpc.call('SendMessage', say('say'))).task
+        task = (await self._grpc.call('SendMessage', send_request('say'))).task
         assert (await self._grpc.call('GetTask', GetTaskRequest(id=task.id))).id == task.id
-        assert await self._grpc.stream('SendStreamingMessage', say('say')).rest()
+        assert await self._grpc.stream('SendStreamingMessage', send_request('say')).rest()
 
     async def leaves_grpc(self) -> None:
-        stream = self._grpc.stream('SendStreamingMessage', say('wait'))
+        stream = self._grpc.stream('SendStreamingMessage', send_request('wait'))
         task = (await stream.next()).task
         stream.call.cancel()
-        sending = self._grpc.start('SendMessage', say('say'))
+        sending = self._grpc.start('SendMessage', send_request('say'))
         await asyncio.sleep(self._chance.random() / 50)
         sending.cancel()
         await self.cancel(task.id)
@@ -229,7 +229,7 @@ async def load(url: str, address: str, hook: str, rounds: int) -> None:
                 group.create_task(go_on())
 
 
-async def held(url: str) -> Json:
+async def server_resources(url: str) -> Json:
     """What a server holds."""
     async with httpx.AsyncClient(timeout=LIMIT) as http:
         return (await http.get(f'{url}held')).raise_for_status().json()
@@ -238,7 +238,7 @@ async def held(url: str) -> Json:
 async def settled(url: str) -> Json:
     """What a server holds once its runs and calls are over."""
     async with asyncio.timeout(LIMIT):
-        while {'AgentRun', 'Claim', 'GrpcCall'} & (now := await held(url))['objects'].keys():  # noqa: ASYNC110
+        while {'AgentRun', 'Claim', 'GrpcCall'} & (now := await server_resources(url))['objects'].keys():  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     return now
 
@@ -250,7 +250,7 @@ def grown(before: Json, now: Json) -> Json:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize('store', ['memory', *size([], ['file', 'postgres'])])
+@pytest.mark.parametrize('store', ['memory', *short_or_long([], ['file', 'postgres'])])
 async def test_mixed_load_leaks_no_server_resources(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     backend = {'memory': 'memory', 'file': f'sqlite:///{tmp_path}/agent.db'}.get(store)
     backend = backend or request.getfixturevalue('postgres_url')
@@ -264,6 +264,6 @@ async def test_mixed_load_leaks_no_server_resources(store: str, tmp_path: Path, 
             more, end = grown(before, await settled(server.url)), time.monotonic() + LIMIT
             while more and time.monotonic() < end:  # deliveries to the webhook may still go on
                 await asyncio.sleep(0.1)
-                more = grown(before, await held(server.url))
+                more = grown(before, await server_resources(server.url))
     assert more == {}
     assert 'Traceback' not in server.output

@@ -24,11 +24,11 @@ from pydantic_ai_a2a.testing import A2ATestClient, Answers, ClientFactory, Serve
 
 from ..agents import model_that_calls, scripted_model
 from ..bounds import LIMIT
-from ..client.agents.agents import pizzeria
-from ..client.canned import TASK, Canned, stream
+from ..client.agents.sample_agents import asking_agent
+from ..client.canned_agent import TASK, CannedAgent, stream_response
 
 
-def clerk(*calls: tuple[str, dict[str, Any]]) -> Agent:
+def clerk_agent(*calls: tuple[str, dict[str, Any]]) -> Agent:
     parts = [ToolCallPart(name, arguments, f'call-{name}') for name, arguments in calls]
     agent = Agent(model_that_calls(parts), name='clerk')
 
@@ -58,7 +58,7 @@ ASK = 'ask', {'what': 'pizza'}
 
 @pytest.mark.parametrize('binding', ['JSONRPC', 'HTTP+JSON'])
 async def test_scripted_answers_cover_all_pending_calls(a2a_client: ClientFactory, binding: str) -> None:
-    client = await a2a_client(clerk(DELETE, ASK), binding=binding)
+    client = await a2a_client(clerk_agent(DELETE, ASK), binding=binding)
     result = await client.send('Go.', answers=Answers({'delete_file': True, 'ask': 'salami'}))
     assert result.text == 'a.txt is deleted, salami'
 
@@ -78,12 +78,12 @@ def is_harmless(call: PendingRemoteCall) -> bool:
     ids=['false', 'reason', 'other arguments', 'function'],
 )
 async def test_scripted_answer_decides_approval(a2a_client: ClientFactory, answer: Any, outcome: str) -> None:
-    client = await a2a_client(clerk(DELETE))
+    client = await a2a_client(clerk_agent(DELETE))
     assert (await client.send('Go.', answers=Answers({'delete_file': answer}))).text == outcome
 
 
 async def test_scripted_sign_in_is_named_by_tool(a2a_client: ClientFactory) -> None:
-    client = await a2a_client(clerk(('mail', {})))
+    client = await a2a_client(clerk_agent(('mail', {})))
     assert (await client.send('Go.', answers=Answers({'mail': True}))).text == 'Lunch?'
 
 
@@ -100,12 +100,12 @@ async def test_script_with_refused_sign_in_fails(a2a_client: ClientFactory) -> N
 
 
 async def test_question_without_tool_is_answered_by_script(a2a_client: ClientFactory) -> None:
-    client = await a2a_client(pizzeria())
+    client = await a2a_client(asking_agent())
     assert (await client.send('Go.', answers=Answers(question='Salami'))).text == 'With salami.'
 
 
 async def test_stream_continues_after_scripted_answer(a2a_client: ClientFactory) -> None:
-    client = await a2a_client(clerk(DELETE))
+    client = await a2a_client(clerk_agent(DELETE))
     states = [
         update.task['status']['state']
         async for update in client.stream('Go.', answers=Answers({'delete_file': True}))
@@ -124,24 +124,24 @@ async def test_stream_continues_after_scripted_answer(a2a_client: ClientFactory)
     ('agent', 'answers', 'error'),
     [
         (
-            clerk(DELETE, ASK),
+            clerk_agent(DELETE, ASK),
             Answers({'delete_file': True}),
             "No answer to the question 'ask' with the arguments {'what': 'pizza'}. Add 'ask' to Answers.",
         ),
         (
-            clerk(ASK),
+            clerk_agent(ASK),
             Answers({'aks': 'salami'}),
             "No answer to the question 'ask' with the arguments {'what': 'pizza'}. Add 'ask' to Answers. "
             "Not used so far: ['aks'].",
         ),
         (
-            clerk(ASK),
+            clerk_agent(ASK),
             Answers({'delete_file': True, 'ask': 'salami'}),
             'The agent has not asked about delete_file. The task is completed.',
         ),
-        (pizzeria(), Answers(), "No answer to the question 'Which pizza?'. Add `question=` to Answers."),
+        (asking_agent(), Answers(), "No answer to the question 'Which pizza?'. Add `question=` to Answers."),
         (
-            pizzeria(),
+            asking_agent(),
             Answers(question=False),
             "False is no answer to 'Which pizza?'. Cancel the task with `cancel`.",
         ),
@@ -187,14 +187,14 @@ async def test_endless_questions_fail_after_100_answers(a2a_client: ClientFactor
 
 
 async def test_waiting_task_without_answers_is_returned(a2a_client: ClientFactory) -> None:
-    client = await a2a_client(clerk(DELETE))
+    client = await a2a_client(clerk_agent(DELETE))
     task = cast('Task', (await client.send('Go.')).task)
     assert task['status']['state'] == 'input-required'
     unanswered = await client.send('Go.', return_immediately=True, answers=Answers({'delete_file': True}))
     assert unanswered.state == 'submitted'
 
 
-def held(release: asyncio.Event) -> Agent:
+def blocked_agent(release: asyncio.Event) -> Agent:
     """An agent that works until the release."""
     agent = Agent(TestModel())
 
@@ -208,7 +208,7 @@ def held(release: asyncio.Event) -> Agent:
 
 async def test_until_waits_for_task_state(a2a_client: ClientFactory) -> None:
     release = asyncio.Event()
-    client = await a2a_client(held(release))
+    client = await a2a_client(blocked_agent(release))
     task = cast('Task', (await client.send('Go.', return_immediately=True)).task)
     assert (await client.until(task['id'], 'working')).state == 'working'
     release.set()
@@ -216,7 +216,7 @@ async def test_until_waits_for_task_state(a2a_client: ClientFactory) -> None:
 
 
 async def test_until_fails_after_task_end_or_timeout(a2a_client: ClientFactory) -> None:
-    client = await a2a_client(held(asyncio.Event()))
+    client = await a2a_client(blocked_agent(asyncio.Event()))
     task = cast('Task', (await client.send('Go.', return_immediately=True)).task)
     with pytest.raises(AssertionError, match=r'not become input-required\. .*\. 0\.2 seconds are over\.'):
         await client.until(task['id'], 'input-required', max_wait=0.2)
@@ -229,7 +229,7 @@ async def test_until_fails_after_task_end_or_timeout(a2a_client: ClientFactory) 
 
 async def test_recording_leaves_out_unfinished_event(a2a_client: ClientFactory) -> None:
     event = {'jsonrpc': '2.0', 'id': 1, 'result': {'task': TASK}}
-    canned = Canned(stream(f'data: {json.dumps(event)}\n\ndata: {{"jsonrpc"'))
+    canned = CannedAgent(stream_response(f'data: {json.dumps(event)}\n\ndata: {{"jsonrpc"'))
     client = await a2a_client(canned.app)
     recording = record(client)
     async with asyncio.timeout(LIMIT):
@@ -377,7 +377,7 @@ def test_dump_replaces_generated_ids_and_times() -> None:
 
 
 async def test_client_works_as_context_manager_without_pytest() -> None:
-    async with A2ATestClient(clerk(ASK)) as client:
+    async with A2ATestClient(clerk_agent(ASK)) as client:
         assert (await client.send('Go.', answers=Answers({'ask': 'salami'}))).text == 'salami'
 
 

@@ -19,8 +19,8 @@ from pydantic_ai_a2a import to_a2a
 
 from ...agents import scripted_model
 from ...app_client import Client, lifespan, message, state_of, texts
-from ..refused import refused
-from ..stage import serving
+from ...serving import serving
+from ..refusals import error_of_call
 
 PNG = {'raw': 'iVBORw0KGgoAAAANSUhEUg==', 'mediaType': 'image/png'}
 
@@ -50,7 +50,7 @@ async def test_fallback_models_accept_only_common_input_modes(
 ) -> None:
     async with serving(Agent(**options)) as client:
         assert texts(await client.send('hello')) == ['the second one answers']
-        error = await refused(client.send(message(parts=[{'text': 'see'}, PNG])))
+        error = await error_of_call(client.send(message(parts=[{'text': 'see'}, PNG])))
         card = (await client.get('/.well-known/agent-card.json')).json
     assert error.code == -32005
     modes = card['defaultInputModes']

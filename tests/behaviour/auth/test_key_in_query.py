@@ -89,7 +89,7 @@ async def test_only_the_key_parameter_is_redacted_from_the_query(auth: Any, key:
 JWT = 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.c2lnbmF0dXJl'
 
 
-def nobody(_: Request) -> None:
+def no_caller(_: Request) -> None:
     return None
 
 
@@ -107,9 +107,9 @@ IN_HEADER: dict[str, SecurityScheme] = {
         ({'auth': BearerAuth({BOB: 'bob'})}, f't={BOB}'),
         ({'auth': [APIKeyAuth({BOB: 'bob'}), BearerAuth({'another-token-1234': 'ann'})]}, f'access_token={BOB}'),
         ({'auth': AllOf(APIKeyAuth({'another-key-1234': 'bob'}), BearerAuth({BOB: 'bob'}))}, f't={BOB}'),
-        ({'auth': nobody, 'security_schemes': IN_HEADER}, f'x-portal-key={BOB}'),
-        ({'auth': nobody, 'security_schemes': IN_HEADER}, f'access_token={BOB}'),
-        ({'auth': nobody}, f'session={JWT}'),
+        ({'auth': no_caller, 'security_schemes': IN_HEADER}, f'x-portal-key={BOB}'),
+        ({'auth': no_caller, 'security_schemes': IN_HEADER}, f'access_token={BOB}'),
+        ({'auth': no_caller}, f'session={JWT}'),
         ({}, f'access_token={BOB}'),
     ],
 )

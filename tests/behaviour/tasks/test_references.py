@@ -27,8 +27,8 @@ from starlette.requests import Request
 from pydantic_ai_a2a import Caller, Limits, Messages
 
 from ...app_client import RpcError, message, state_of, texts
-from ...fixed import fixed
-from ..stage import ended, serving
+from ...constants import with_constants
+from ...serving import serving, wait_until_ended
 
 PNG = b'\x89PNG\r\n\x1a\n'
 
@@ -129,14 +129,14 @@ async def test_artifacts_of_failed_task_are_left_out() -> None:
 
 
 async def test_message_with_too_many_references_is_refused() -> None:
-    async with serving(AGENT, limits=fixed(Limits, references=1)) as client:
+    async with serving(AGENT, limits=with_constants(Limits, references=1)) as client:
         with pytest.raises(RpcError) as refused:
             await client.send(message('hi', referenceTaskIds=['a', 'b']))
     assert (refused.value.code, refused.value.fields) == (-32602, ['message.referenceTaskIds'])
 
 
 async def test_referenced_artifacts_beyond_size_limit_are_left_out() -> None:
-    async with serving(AGENT, limits=fixed(Limits, referenced=200)) as client:
+    async with serving(AGENT, limits=with_constants(Limits, referenced=200)) as client:
         small, large = await client.send('small'), await client.send('l' * 200)
         answer = await client.send(message('hi', referenceTaskIds=[small['id'], large['id']]))
     assert json.loads(texts(answer)[0]) == [
@@ -179,5 +179,5 @@ async def test_steering_message_brings_referenced_artifacts() -> None:
         await looking.wait()
         await client.send(message('more', taskId=task['id'], referenceTaskIds=[earlier['id']]), returnImmediately=True)
         found.set()
-        answered = texts(await ended(client, task['id']))
+        answered = texts(await wait_until_ended(client, task['id']))
     assert json.loads(answered[0]) == ['begin', [*frame(earlier['id'], '["earlier"]'), 'more']]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..canned import TASK
+from ..canned_agent import TASK
 
 PNG = {'raw': 'aGVsbG8=', 'mediaType': 'image/png', 'filename': 'a.png'}
 

@@ -29,8 +29,8 @@ from starlette.exceptions import HTTPException
 from pydantic_ai_a2a import Access, BearerAuth, Caller, Limits, Messages, Quotas, Rate, to_a2a
 from pydantic_ai_a2a.server.auth import request_info
 
-from ...behaviour.refused import RAISED, SECRET
-from .calls import Metadata, Refused, say, serving
+from ...behaviour.refusals import BASE_EXCEPTIONS, SECRET
+from .grpc_client import Metadata, Refused, send_request, serving
 
 AGENT = Agent(TestModel(custom_output_text='The answer.'))
 TOKEN, OTHER = 'the-token-of-ann-1234', 'the-token-of-bob-1234'
@@ -38,7 +38,7 @@ AUTH = BearerAuth({TOKEN: Caller(id='ann', tenant='acme', scopes=frozenset({'lis
 ANN, BOB = (('authorization', f'Bearer {TOKEN}'),), (('authorization', f'Bearer {OTHER}'),)
 
 
-def short(refused: Refused) -> tuple[str, str, str]:
+def code_text_reason(refused: Refused) -> tuple[str, str, str]:
     """The status, the text and the reason, after a check that all name the same call."""
     (info, *_) = refused.details
     assert info['@type'] == 'type.googleapis.com/google.rpc.ErrorInfo'
@@ -62,9 +62,9 @@ class Row:
 
 
 WEBHOOK = TaskPushNotificationConfig(url='no URL')  # a missing capability comes before invalid fields
-WITH_WEBHOOK = say()
+WITH_WEBHOOK = send_request()
 WITH_WEBHOOK.configuration.task_push_notification_config.CopyFrom(WEBHOOK)
-PDF = say()
+PDF = send_request()
 PDF.message.parts.add(raw=b'%PDF-1.7', filename='a.pdf')
 NOT_FOUND = ('NOT_FOUND', 'TASK_NOT_FOUND')
 UNSUPPORTED = ('FAILED_PRECONDITION', 'UNSUPPORTED_OPERATION')
@@ -85,7 +85,7 @@ REFUSED: dict[str, Row] = {
         'CancelTask', lambda task: CancelTaskRequest(id=task), ('FAILED_PRECONDITION', 'TASK_NOT_CANCELABLE')
     ),
     'stream of an ended task': Row('SubscribeToTask', lambda task: SubscribeToTaskRequest(id=task), UNSUPPORTED),
-    'message to an ended task': Row('SendMessage', lambda task: say(task_id=task), UNSUPPORTED),
+    'message to an ended task': Row('SendMessage', lambda task: send_request(task_id=task), UNSUPPORTED),
     'webhook': Row('CreateTaskPushNotificationConfig', lambda _: WEBHOOK, NO_PUSH),
     'message with a webhook': Row('SendMessage', lambda _: WITH_WEBHOOK, NO_PUSH),
     'extended card': Row('GetExtendedAgentCard', lambda _: GetExtendedAgentCardRequest(), UNSUPPORTED),
@@ -93,12 +93,12 @@ REFUSED: dict[str, Row] = {
     'no message': Row('SendMessage', lambda _: SendMessageRequest(), INVALID),
     'undeclared media type': Row('SendMessage', lambda _: PDF, ('INVALID_ARGUMENT', 'CONTENT_TYPE_NOT_SUPPORTED')),
     'tenant of other callers': Row('GetTask', lambda _: GetTaskRequest(id='a', tenant='other'), INVALID),
-    'no credentials': Row('SendMessage', lambda _: say(), UNAUTHENTICATED, (), NO_TOKEN),
-    'stream without credentials': Row('SendStreamingMessage', lambda _: say(), UNAUTHENTICATED, (), NO_TOKEN),
+    'no credentials': Row('SendMessage', lambda _: send_request(), UNAUTHENTICATED, (), NO_TOKEN),
+    'stream without credentials': Row('SendStreamingMessage', lambda _: send_request(), UNAUTHENTICATED, (), NO_TOKEN),
     'unknown credentials': Row(
-        'SendMessage', lambda _: say(), UNAUTHENTICATED, [('authorization', 'Bearer x')], WRONG_TOKEN
+        'SendMessage', lambda _: send_request(), UNAUTHENTICATED, [('authorization', 'Bearer x')], WRONG_TOKEN
     ),
-    'two credentials': Row('SendMessage', lambda _: say(), UNAUTHENTICATED, [*ANN, *BOB], WRONG_TOKEN),
+    'two credentials': Row('SendMessage', lambda _: send_request(), UNAUTHENTICATED, [*ANN, *BOB], WRONG_TOKEN),
     'missing scope': Row('ListTasks', lambda _: ListTasksRequest(), FORBIDDEN, BOB, NO_SCOPE),
     'exhausted rate': Row('ListTasks', lambda _: ListTasksRequest(), EXHAUSTED, ANN, {'retry-after': r'\d+'}),
 }
@@ -113,13 +113,13 @@ async def test_refusal_has_status_code_and_reason(subtests: pytest.Subtests) -> 
         limits=Limits(quotas=Quotas(rates={'ListTasks': Rate(1, timedelta(days=1))})),
     )
     async with serving(app) as agent:
-        ended = (await agent.call('SendMessage', say(), metadata=ANN)).task
+        ended = (await agent.call('SendMessage', send_request(), metadata=ANN)).task
         assert await agent.call('GetTask', GetTaskRequest(id=ended.id, tenant='acme'), metadata=ANN) == ended
         await agent.call('ListTasks', ListTasksRequest(), metadata=ANN)
         for name, row in REFUSED.items():
             with subtests.test(name):
                 refused = await agent.refused(row.method, row.request(ended.id), metadata=row.metadata)
-                code, _, reason = short(refused)
+                code, _, reason = code_text_reason(refused)
                 assert (code, reason) == row.end
                 more = {name: value for name, value in refused.trailing.items() if name != 'x-correlation-id'}
                 assert more.keys() == row.trailing.keys()
@@ -131,8 +131,8 @@ async def test_refusal_has_status_code_and_reason(subtests: pytest.Subtests) -> 
 async def test_missing_required_extension_has_its_status_and_reason() -> None:
     required: Any = {'uri': 'https://example.com/e', 'description': 'Needed.', 'required': True}
     async with serving(to_a2a(AGENT, extensions=[required])) as agent:
-        refused = await agent.refused('SendMessage', say())
-    assert short(refused)[::2] == ('FAILED_PRECONDITION', 'EXTENSION_SUPPORT_REQUIRED')
+        refused = await agent.refused('SendMessage', send_request())
+    assert code_text_reason(refused)[::2] == ('FAILED_PRECONDITION', 'EXTENSION_SUPPORT_REQUIRED')
 
 
 async def test_invalid_fields_are_listed_in_the_details() -> None:
@@ -152,7 +152,7 @@ async def test_invalid_fields_are_listed_in_the_details() -> None:
 
 
 async def test_many_invalid_fields_are_truncated_in_the_details() -> None:
-    request = say()
+    request = send_request()
     for _ in range(500):
         request.message.parts.add()
     async with serving(to_a2a(AGENT)) as agent:
@@ -166,7 +166,7 @@ async def test_many_invalid_fields_are_truncated_in_the_details() -> None:
 async def test_long_text_of_error_is_cut() -> None:
     scopes = {f'a-scope-with-a-long-name-{n:03}' for n in range(50)}
     async with serving(to_a2a(AGENT, auth=AUTH, access=Access(scopes={'SendMessage': scopes}))) as agent:
-        refused = await agent.refused('SendMessage', say(), metadata=BOB)
+        refused = await agent.refused('SendMessage', send_request(), metadata=BOB)
     assert (refused.code, len(refused.text)) == ('PERMISSION_DENIED', 1_000)
 
 
@@ -195,8 +195,8 @@ NOT_STARTED = (
 
 async def test_unstartable_agent_is_an_internal_error_without_retry_after() -> None:
     async with serving(to_a2a(Agent('unknown:model', defer_model_check=True))) as agent:
-        refused = await agent.refused('SendMessage', say())
-    assert short(refused) == ('INTERNAL', NOT_STARTED, 'INTERNAL_ERROR')
+        refused = await agent.refused('SendMessage', send_request())
+    assert code_text_reason(refused) == ('INTERNAL', NOT_STARTED, 'INTERNAL_ERROR')
     assert 'retry-after' not in refused.trailing
 
 
@@ -214,23 +214,23 @@ async def test_http_exception_in_auth_gives_its_grpc_status(
         raise HTTPException(status, 'detail', {'WWW-Authenticate': 'Bearer'})
 
     async with serving(to_a2a(AGENT, auth=current_user)) as agent:
-        refused = await agent.refused('SendMessage', say())
-    assert short(refused) == end
+        refused = await agent.refused('SendMessage', send_request())
+    assert code_text_reason(refused) == end
     assert refused.trailing.get('www-authenticate') == challenge
 
 
 @pytest.mark.parametrize('option', ['auth', 'reply'])
-@pytest.mark.parametrize('raised', [*RAISED, 'error'])
+@pytest.mark.parametrize('raised', [*BASE_EXCEPTIONS, 'error'])
 async def test_exit_in_an_operator_function_refuses_its_call(
     raised: str, option: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(_: Any) -> Any:
-        raise RAISED[raised]() if raised in RAISED else RuntimeError(SECRET)
+        raise BASE_EXCEPTIONS[raised]() if raised in BASE_EXCEPTIONS else RuntimeError(SECRET)
 
     options: dict[str, Any] = {'auth': fail} if option == 'auth' else {'messages': Messages(reply=fail)}
     async with serving(to_a2a(AGENT, **options)) as agent:
-        refused = await agent.refused('SendMessage', say())
-    assert short(refused) == INTERNAL
+        refused = await agent.refused('SendMessage', send_request())
+    assert code_text_reason(refused) == INTERNAL
     assert SECRET not in str(refused)
     assert refused.trailing['x-correlation-id'] in caplog.text
     assert SECRET in caplog.text
@@ -245,7 +245,7 @@ async def test_auth_function_cancelling_its_call_refuses_the_call() -> None:
         raise AssertionError
 
     async with serving(to_a2a(AGENT, auth=leave)) as agent:
-        assert short(await agent.refused('SendMessage', say())) == INTERNAL
+        assert code_text_reason(await agent.refused('SendMessage', send_request())) == INTERNAL
 
 
 async def test_hanging_auth_function_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,5 +256,5 @@ async def test_hanging_auth_function_is_unavailable(monkeypatch: pytest.MonkeyPa
         raise AssertionError
 
     async with serving(to_a2a(AGENT, auth=endless)) as agent:
-        refused = await agent.refused('SendMessage', say())
+        refused = await agent.refused('SendMessage', send_request())
     assert (refused.code, refused.trailing['retry-after']) == ('UNAVAILABLE', '1')

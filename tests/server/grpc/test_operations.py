@@ -33,12 +33,12 @@ from pydantic_ai_a2a import Access, BearerAuth, Messages, Push, Results, to_a2a
 from pydantic_ai_a2a.wire.protobuf.method_messages import methods
 from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 
+from ...agents import GatedAgent
 from ...app_client import Client
-from ...behaviour.stage import Stage
-from ...fixed import fixed
+from ...constants import with_constants
 from ...spans import TRACE, TRACEPARENT, Spans, spans, trace_of
-from ...wire.signing.pairs import pem, public_pem
-from .calls import event_id, say, serving, text_of
+from ...wire.signing.signing_keys import private_pem, public_pem
+from .grpc_client import event_id, send_request, serving, text_of
 
 __all__ = ('spans',)  # a fixture
 
@@ -54,7 +54,7 @@ def test_service_has_every_operation_with_its_streaming_kind() -> None:
 
 
 async def test_send_get_list_and_stream_return_the_same_task() -> None:
-    request = say(context_id='c1')
+    request = send_request(context_id='c1')
     async with serving(to_a2a(AGENT)) as agent:
         task = (await agent.call('SendMessage', request)).task
         same = await agent.call('GetTask', GetTaskRequest(id=task.id))
@@ -69,15 +69,15 @@ async def test_send_get_list_and_stream_return_the_same_task() -> None:
 async def test_task_has_time_of_its_status() -> None:
     app = to_a2a(AGENT)
     async with serving(app) as agent:
-        task = (await agent.call('SendMessage', say())).task
+        task = (await agent.call('SendMessage', send_request())).task
         known = await app.get_task(task.id)
     assert task.status.timestamp.ToDatetime(UTC) == datetime.fromisoformat(known['status'].get('timestamp', ''))
 
 
 async def test_cancel_task_returns_the_canceled_task() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(to_a2a(stage.agent)) as agent:
-        stream = agent.stream('SendStreamingMessage', say('wait'))
+        stream = agent.stream('SendStreamingMessage', send_request('wait'))
         task_id = (await stream.next()).task.id
         await stage.reached('wait')
         canceled = await agent.call('CancelTask', CancelTaskRequest(id=task_id, metadata={'why': 'late'}))
@@ -94,8 +94,8 @@ async def test_trace_context_and_baggage_reach_spans_and_the_run(spans: Spans) -
     app = to_a2a(Agent(FunctionModel(answer)))
     metadata = [('traceparent', TRACEPARENT), ('baggage', 'team=blue')]
     async with serving(app) as agent:
-        task = (await agent.call('SendMessage', say(), metadata=metadata)).task
-        answers = agent.stream('SendStreamingMessage', say(), metadata=metadata)
+        task = (await agent.call('SendMessage', send_request(), metadata=metadata)).task
+        answers = agent.stream('SendStreamingMessage', send_request(), metadata=metadata)
         await answers.rest()
     assert seen == ['blue', 'blue']
     for span in (spans.one('SendMessage'), spans.one('SendStreamingMessage')):
@@ -110,9 +110,9 @@ async def test_webhook_can_be_created_read_listed_and_deleted() -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ['93.184.216.34']
 
-    stage = Stage()
-    async with serving(to_a2a(stage.agent, push=fixed(Push, resolve=resolve, tries=1))) as agent:
-        task = (await agent.stream('SendStreamingMessage', say('wait')).next()).task
+    stage = GatedAgent()
+    async with serving(to_a2a(stage.agent, push=with_constants(Push, resolve=resolve, tries=1))) as agent:
+        task = (await agent.stream('SendStreamingMessage', send_request('wait')).next()).task
         config = TaskPushNotificationConfig(task_id=task.id, url='https://example.com/hook', token='t')
         created = await agent.call('CreateTaskPushNotificationConfig', config)
         one = GetTaskPushNotificationConfigRequest(task_id=task.id, id=created.id)
@@ -157,7 +157,7 @@ async def test_signed_cards_list_grpc_only_while_served() -> None:
         Agent(TestModel(), output_type=Joke),
         url='https://agent.example.com/',
         auth=BearerAuth({TOKEN: 'ann'}),
-        access=Access(signing=[pem()], extended_card={'description': 'For callers with credentials.'}),
+        access=Access(signing=[private_pem()], extended_card={'description': 'For callers with credentials.'}),
     )
 
     async def over_http() -> AgentCard:
@@ -180,17 +180,17 @@ async def test_signed_cards_list_grpc_only_while_served() -> None:
 
 async def test_direct_message_reply_is_returned() -> None:
     async with serving(to_a2a(AGENT, messages=Messages(reply='message'))) as agent:
-        answer = await agent.call('SendMessage', say())
-        events = await agent.stream('SendStreamingMessage', say()).rest()
+        answer = await agent.call('SendMessage', send_request())
+        events = await agent.stream('SendStreamingMessage', send_request()).rest()
     assert [part.text for part in answer.message.parts] == ['The answer.']
     assert [[part.text for part in event.message.parts] for event in events] == [['The answer.']]
 
 
 async def test_subscriber_resumes_after_last_event_id() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     app = to_a2a(stage.agent, results=Results(stream='mark', interval=0))
     async with serving(app) as agent:
-        stream = agent.stream('SendStreamingMessage', say('wait'))
+        stream = agent.stream('SendStreamingMessage', send_request('wait'))
         first = await stream.next()
         seen = [first, await stream.next()]
         await stage.reached('wait')
@@ -207,10 +207,12 @@ async def test_subscriber_resumes_after_last_event_id() -> None:
 async def test_response_metadata_has_correlation_id_and_active_extensions() -> None:
     extension: Any = {'uri': 'https://example.com/e', 'description': 'An extension.'}
     async with serving(to_a2a(AGENT, extensions=[extension])) as agent:
-        call = agent.start('SendMessage', say(), metadata=[('a2a-extensions', 'https://example.com/e, https://x.y/z')])
+        call = agent.start(
+            'SendMessage', send_request(), metadata=[('a2a-extensions', 'https://example.com/e, https://x.y/z')]
+        )
         headers = dict([*await call.initial_metadata()])
         await call
-        plain = agent.start('SendMessage', say())
+        plain = agent.start('SendMessage', send_request())
         others = dict([*await plain.initial_metadata()])
         await plain
     assert headers['a2a-extensions'] == 'https://example.com/e'

@@ -28,8 +28,8 @@ from pydantic_ai_a2a.server.app.uvicorn_server import uvicorn_server
 
 from ...app_client import Client, lifespan
 from ...bounds import LIMIT
-from .calls import Agent as Caller
-from .calls import say
+from .grpc_client import GrpcAgent as Caller
+from .grpc_client import send_request
 
 AGENT = Agent(TestModel(custom_output_text='The answer.'))
 
@@ -39,7 +39,7 @@ async def test_agent_is_served_without_an_http_server() -> None:
         serve_grpc(AGENT, port=0) as state,
         grpc.aio.insecure_channel(state['grpc_address']) as channel,
     ):
-        task = (await Caller(channel).call('SendMessage', say())).task
+        task = (await Caller(channel).call('SendMessage', send_request())).task
     assert TaskState.Name(task.status.state) == 'TASK_STATE_COMPLETED'
 
 
@@ -48,7 +48,7 @@ async def test_compressed_messages_are_read() -> None:
         serve_grpc(AGENT, port=0) as state,
         grpc.aio.insecure_channel(state['grpc_address'], compression=grpc.Compression.Gzip) as channel,
     ):
-        task = (await Caller(channel).call('SendMessage', say('hello ' * 1000))).task
+        task = (await Caller(channel).call('SendMessage', send_request('hello ' * 1000))).task
     assert TaskState.Name(task.status.state) == 'TASK_STATE_COMPLETED'
 
 
@@ -59,7 +59,7 @@ async def test_grpc_lifespan_starts_and_stops_with_the_app() -> None:
         (address,) = [each['url'] for each in card['supportedInterfaces'] if each['protocolBinding'] == 'GRPC']
         port = int(address.removeprefix('testserver:'))
         async with grpc.aio.insecure_channel(f'127.0.0.1:{port}') as channel:
-            task = (await Caller(channel).call('SendMessage', say())).task
+            task = (await Caller(channel).call('SendMessage', send_request())).task
         same = await Client(app).get_task(task.id)
     assert same['id'] == task.id
     card = (await Client(app).get('/.well-known/agent-card.json')).json
@@ -99,7 +99,7 @@ async def test_card_names_the_agent_host_or_the_given_url(url: str | None, decla
     assert address == (declared if url else f'{declared}:{port}')
 
 
-def two() -> Starlette:
+def two_mounted_agents() -> Starlette:
     parent = Starlette()
     mount(parent, '/a', to_a2a(AGENT, name='a'))
     mount(parent, '/b', to_a2a(AGENT, name='b'))
@@ -109,7 +109,7 @@ def two() -> Starlette:
 @pytest.mark.parametrize(
     ('app', 'options', 'text'),
     [
-        (two, {}, r'gRPC serves one agent on a port, and several apps of to_a2a\(\) can be found'),
+        (two_mounted_agents, {}, r'gRPC serves one agent on a port, and several apps of to_a2a\(\) can be found'),
         (Starlette, {}, r'gRPC serves one agent on a port, and no app of to_a2a\(\) can be found'),
         (lambda: to_a2a(AGENT, access=Access(versions=['0.3'])), {}, "gRPC has only A2A 1.0, .*: add '1.0'"),
         (lambda: to_a2a(AGENT), {'host': '0.0.0.0'}, 'does not authenticate callers'),
@@ -146,7 +146,7 @@ async def test_card_lists_grpc_until_the_last_server_ends(first: int) -> None:
         remaining = addresses[1 - first]
         assert grpc_places(app) == [remaining]
         async with grpc.aio.insecure_channel(remaining) as channel:
-            task = (await Caller(channel).call('SendMessage', say())).task
+            task = (await Caller(channel).call('SendMessage', send_request())).task
             assert TaskState.Name(task.status.state) == 'TASK_STATE_COMPLETED'
             await blocks.pop().__aexit__(None, None, None)
             assert (await Caller(channel).refused('GetTask', GetTaskRequest(id=task.id))).code == 'UNAVAILABLE'
@@ -194,7 +194,7 @@ async def test_taken_port_is_refused_unless_shared() -> None:
 @pytest.mark.parametrize(
     ('app', 'options', 'text'),
     [
-        (two, {}, 'several apps'),
+        (two_mounted_agents, {}, 'several apps'),
         (
             AGENT,
             {'ssl_certfile': 'cert.pem', 'ssl_keyfile_password': 'secret'},
@@ -215,7 +215,7 @@ async def test_taken_port_is_refused_unless_shared() -> None:
 )
 def test_run_rejects_invalid_grpc_options_before_listening(app: Any, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        run(app() if app is two else app, port=0, grpc_port=0, **options)
+        run(app() if app is two_mounted_agents else app, port=0, grpc_port=0, **options)
 
 
 @pytest.mark.parametrize('options', [{}, {'ssl_certfile': 'both.pem'}], ids=['plain', 'TLS'])

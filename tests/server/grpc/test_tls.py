@@ -23,10 +23,10 @@ from pydantic_ai_a2a import TLS, Authenticator, BearerAuth, Caller, RequestInfo,
 from pydantic_ai_a2a.errors import CannotListen
 
 from ...app_client import LIMIT, lifespan
-from ...e2e.official import collect, outline, say
-from .calls import Agent as Peer
-from .calls import say as message
+from ...e2e.official import collect, event_summary, say
 from .certificates import LOCAL, Authority, Pair
+from .grpc_client import GrpcAgent as Peer
+from .grpc_client import send_request as message
 
 AGENT = Agent(TestModel(custom_output_text='The answer.'))
 TOKEN = 'the-token-of-ann-1234'
@@ -80,7 +80,7 @@ async def test_official_client_works_with_mutual_tls_and_a_token(authority: Auth
             events = await collect(client.send_message(say('hello')))
             task = await client.get_task(GetTaskRequest(id=events[0].task.id))
             listed = await client.list_tasks(ListTasksRequest())
-    assert outline(events)[-1] == 'COMPLETED'
+    assert event_summary(events)[-1] == 'COMPLETED'
     assert (TaskState.Name(task.status.state), listed.total_size) == ('TASK_STATE_COMPLETED', 1)
 
 

@@ -26,9 +26,9 @@ from pydantic_ai_a2a import Budget, CallContext, Limits, Quotas, Rejected
 
 from ....agents import scripted_model
 from ....app_client import LIMIT, RpcError, message
-from ....fixed import fixed
-from ...limits.test_budgets import used
-from . import Play, add_table, call, echo, scenario, slow
+from ....constants import with_constants
+from ...limits.test_budgets import usage_of
+from . import ScenarioRun, add_table, call, echo, scenario, slow
 
 SECRET = 'secret'
 """A text of an exception, which no client sees."""
@@ -64,7 +64,7 @@ def work() -> str:
     return 'worked'
 
 
-async def ask_model(play: Play, case: tuple[Callable[[], Any], str]) -> None:
+async def ask_model(play: ScenarioRun, case: tuple[Callable[[], Any], str]) -> None:
     model, kind = case
     async with play.serving(play.agent(model(), tools=[work])) as client:
         task = await client.send('hello')
@@ -81,7 +81,7 @@ TOOLS: dict[str, tuple[Exception, str]] = {
 }
 
 
-async def call_tool(play: Play, case: tuple[Exception, str]) -> None:
+async def call_tool(play: ScenarioRun, case: tuple[Exception, str]) -> None:
     error, kind = case
 
     async def work() -> None:
@@ -102,7 +102,7 @@ REFUSALS: dict[str, Exception] = {
 }
 
 
-async def send_file(play: Play, error: Exception) -> None:
+async def send_file(play: ScenarioRun, error: Exception) -> None:
     async with play.serving(play.agent(scripted_model(error))) as client:
         assert failure(await client.send(message(parts=[{'text': 'hear'}, AUDIO]))) == 'refused-file'
 
@@ -111,7 +111,7 @@ add_table('a file is refused by', REFUSALS, send_file)
 
 
 @scenario
-async def a_tool_that_breaks_refuses_no_file(play: Play) -> None:
+async def a_tool_that_breaks_refuses_no_file(play: ScenarioRun) -> None:
     async def work() -> None:
         raise NotImplementedError(SECRET)
 
@@ -126,7 +126,7 @@ LIMITS = {
 }
 
 
-async def use_too_much(play: Play, limits: UsageLimits) -> None:
+async def use_too_much(play: ScenarioRun, limits: UsageLimits) -> None:
     agent = play.agent(scripted_model([call('work', 'c1'), call('work', 'c2')], call('work'), echo), tools=[work])
     async with play.serving(agent, usage_limits=limits) as client:
         task = await client.send('hello')
@@ -137,13 +137,13 @@ add_table('a run has too many', LIMITS, use_too_much)
 
 
 @scenario
-async def a_model_answers_nothing_that_fits_the_output_type(play: Play) -> None:
+async def a_model_answers_nothing_that_fits_the_output_type(play: ScenarioRun) -> None:
     async with play.serving(play.agent(scripted_model('no number'), output_type=int)) as client:
         await client.send('hello')
 
 
 @slow
-async def a_run_takes_too_long(play: Play) -> None:
+async def a_run_takes_too_long(play: ScenarioRun) -> None:
     async def wait() -> None:
         await asyncio.Event().wait()
 
@@ -153,7 +153,7 @@ async def a_run_takes_too_long(play: Play) -> None:
 
 
 @scenario
-async def dependencies_cannot_be_made(play: Play) -> None:
+async def dependencies_cannot_be_made(play: ScenarioRun) -> None:
     def deps(call: CallContext) -> None:
         raise LookupError(SECRET)
 
@@ -190,7 +190,7 @@ BUDGETS: dict[str, tuple[Sequence[Any], Budget]] = {
 }
 
 
-async def charge(play: Play, case: tuple[Sequence[Any], Budget]) -> None:
+async def charge(play: ScenarioRun, case: tuple[Sequence[Any], Budget]) -> None:
     async def reject() -> None:
         raise Rejected('Not today.')
 
@@ -202,25 +202,25 @@ async def charge(play: Play, case: tuple[Sequence[Any], Budget]) -> None:
                 await client.send(text)
             except RpcError as error:
                 play.note('refused', (error.code, error.reason))
-        play.note('used', await used(client))
+        play.note('used', await usage_of(client))
 
 
 add_table('a caller pays for a task that', BUDGETS, charge)
 
 
 @scenario
-async def a_task_that_is_cancelled_is_charged(play: Play) -> None:
+async def a_task_that_is_cancelled_is_charged(play: ScenarioRun) -> None:
     reached = asyncio.Event()
 
     async def wait() -> None:
         reached.set()
         await asyncio.Event().wait()
 
-    limits = fixed(Limits, cancel_grace=LIMIT, quotas=Quotas(budgets=[Budget(window=DAY, requests=9)]))
+    limits = with_constants(Limits, cancel_grace=LIMIT, quotas=Quotas(budgets=[Budget(window=DAY, requests=9)]))
     agent = play.agent(_counted([TextPart('I wait.'), call('wait')], 'Hi.'), tools=[wait])
     async with play.serving(agent, limits=limits) as client:
         task = await client.send('hello', returnImmediately=True)
         await reached.wait()
         await client.call('CancelTask', {'id': task['id']})
-        play.note('used', await used(client))
+        play.note('used', await usage_of(client))
         await client.send(message('again', contextId=task['contextId']))

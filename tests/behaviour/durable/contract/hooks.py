@@ -17,7 +17,7 @@ from pydantic_ai_a2a import RunFailure, a2a
 
 from ....agents import scripted_model
 from ....app_client import message
-from . import Play, call, echo, name_tools, scenario
+from . import ScenarioRun, call, echo, name_tools, scenario
 
 
 def fail(*_: Any) -> Any:
@@ -25,7 +25,7 @@ def fail(*_: Any) -> Any:
 
 
 @scenario
-async def hooks_of_the_app_fail(play: Play) -> None:
+async def hooks_of_the_app_fail(play: ScenarioRun) -> None:
     async with play.serving(play.agent(scripted_model('Hi.')), on_complete=fail) as client:
         await client.send('hello')
     async with play.serving(play.agent(scripted_model(ValueError('secret'))), on_failure=fail) as client:
@@ -33,7 +33,7 @@ async def hooks_of_the_app_fail(play: Play) -> None:
 
 
 @scenario
-async def a_hook_of_the_app_reads_the_task_of_a_result(play: Play) -> None:
+async def a_hook_of_the_app_reads_the_task_of_a_result(play: ScenarioRun) -> None:
     def complete(result: AgentRunResult[Any]) -> None:
         task = a2a(result)
         play.note('hook', (task.caller.id, bool(task.task_id), sorted((result.metadata or {})['a2a'])))
@@ -44,7 +44,7 @@ async def a_hook_of_the_app_reads_the_task_of_a_result(play: Play) -> None:
 
 
 @scenario
-async def an_exception_in_a_hook(play: Play) -> None:
+async def an_exception_in_a_hook(play: ScenarioRun) -> None:
     def failed(failure: RunFailure) -> None:
         play.note('error', type(failure.error).__name__)
 
@@ -53,7 +53,7 @@ async def an_exception_in_a_hook(play: Play) -> None:
 
 
 @scenario
-async def a_capability_changes_requests_and_responses(play: Play) -> None:
+async def a_capability_changes_requests_and_responses(play: ScenarioRun) -> None:
     hooks = Hooks[Any]()
 
     @hooks.on.before_model_request
@@ -76,7 +76,7 @@ async def a_capability_changes_requests_and_responses(play: Play) -> None:
 
 
 @scenario
-async def a_capability_changes_calls_and_results_of_tools(play: Play) -> None:
+async def a_capability_changes_calls_and_results_of_tools(play: ScenarioRun) -> None:
     hooks = Hooks[Any]()
 
     @hooks.on.before_tool_execute
@@ -96,7 +96,7 @@ async def a_capability_changes_calls_and_results_of_tools(play: Play) -> None:
 
 
 @scenario
-async def a_capability_answers_for_a_tool_that_fails(play: Play) -> None:
+async def a_capability_answers_for_a_tool_that_fails(play: ScenarioRun) -> None:
     hooks = Hooks[Any]()
 
     @hooks.on.tool_execute_error
@@ -112,7 +112,7 @@ async def a_capability_answers_for_a_tool_that_fails(play: Play) -> None:
 
 
 @scenario
-async def a_capability_answers_for_a_model_that_fails(play: Play) -> None:
+async def a_capability_answers_for_a_model_that_fails(play: ScenarioRun) -> None:
     hooks = Hooks[Any]()
 
     @hooks.on.model_request_error
@@ -124,7 +124,7 @@ async def a_capability_answers_for_a_model_that_fails(play: Play) -> None:
 
 
 @scenario
-async def a_capability_refuses_a_response(play: Play) -> None:
+async def a_capability_refuses_a_response(play: ScenarioRun) -> None:
     hooks = Hooks[Any]()
 
     @hooks.on.after_model_request
@@ -138,7 +138,7 @@ async def a_capability_refuses_a_response(play: Play) -> None:
 
 
 @scenario
-async def a_capability_changes_the_result_of_a_run(play: Play) -> None:
+async def a_capability_changes_the_result_of_a_run(play: ScenarioRun) -> None:
     hooks = Hooks[Any]()
 
     @hooks.on.after_run
@@ -150,7 +150,7 @@ async def a_capability_changes_the_result_of_a_run(play: Play) -> None:
 
 
 @scenario
-async def a_capability_ends_a_failed_run_with_a_result(play: Play) -> None:
+async def a_capability_ends_a_failed_run_with_a_result(play: ScenarioRun) -> None:
     hooks = Hooks[Any]()
 
     @hooks.on.run_error
@@ -162,7 +162,7 @@ async def a_capability_ends_a_failed_run_with_a_result(play: Play) -> None:
 
 
 @scenario
-async def an_exception_in_a_capability(play: Play) -> None:
+async def an_exception_in_a_capability(play: ScenarioRun) -> None:
     hooks = Hooks[Any]()
 
     @hooks.on.run_error
@@ -174,7 +174,7 @@ async def an_exception_in_a_capability(play: Play) -> None:
 
 
 @scenario
-async def a_capability_shows_other_tools(play: Play) -> None:
+async def a_capability_shows_other_tools(play: ScenarioRun) -> None:
     hooks = Hooks[Any]()
 
     @hooks.on.prepare_tools
@@ -192,7 +192,7 @@ async def a_capability_shows_other_tools(play: Play) -> None:
 
 
 @scenario
-async def a_history_processor_keeps_the_last_messages(play: Play) -> None:
+async def a_history_processor_keeps_the_last_messages(play: ScenarioRun) -> None:
     def keep(messages: list[ModelMessage]) -> list[ModelMessage]:
         return messages[-1:]
 
@@ -203,7 +203,7 @@ async def a_history_processor_keeps_the_last_messages(play: Play) -> None:
 
 
 @scenario
-async def a_history_processor_asks_for_the_context_of_the_run(play: Play) -> None:
+async def a_history_processor_asks_for_the_context_of_the_run(play: ScenarioRun) -> None:
     async def process(ctx: RunContext[Any], messages: list[ModelMessage]) -> list[ModelMessage]:
         return [ModelRequest(parts=[UserPromptPart(f'{len(messages)} of {a2a(ctx).caller.id}')]), *messages]
 
@@ -214,7 +214,7 @@ async def a_history_processor_asks_for_the_context_of_the_run(play: Play) -> Non
 
 
 @scenario
-async def instructions_are_made_for_each_request(play: Play) -> None:
+async def instructions_are_made_for_each_request(play: ScenarioRun) -> None:
     agent = play.agent(scripted_model(call('work'), echo), instructions='Be kind.', system_prompt='Be short.')
 
     @agent.instructions
@@ -231,7 +231,7 @@ async def instructions_are_made_for_each_request(play: Play) -> None:
 
 
 @scenario
-async def settings_reach_the_model(play: Play) -> None:
+async def settings_reach_the_model(play: ScenarioRun) -> None:
     def settings(messages: list[ModelMessage], info: AgentInfo) -> str:
         return f'{sorted((info.model_settings or {}).items())}'
 
@@ -241,7 +241,7 @@ async def settings_reach_the_model(play: Play) -> None:
 
 
 @scenario
-async def metadata_of_the_run_reaches_tools(play: Play) -> None:
+async def metadata_of_the_run_reaches_tools(play: ScenarioRun) -> None:
     def work(ctx: RunContext[Any]) -> str:
         return f'{(ctx.metadata or {})["shop"]}'
 

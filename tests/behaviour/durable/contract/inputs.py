@@ -19,14 +19,14 @@ from pydantic_ai_a2a import CallContext, Messages, a2a
 
 from ....agents import scripted_model
 from ....app_client import RpcError, message
-from ...stage import ended
-from . import Play, add_table, call, echo, scenario
+from ....serving import wait_until_ended
+from . import ScenarioRun, add_table, call, echo, scenario
 
 PNG = {'raw': b64encode(b'\x89PNG\xff\x00').decode(), 'mediaType': 'image/png', 'filename': 'a.png'}
 
 
 @scenario
-async def a_conversation_goes_on(play: Play) -> None:
+async def a_conversation_goes_on(play: ScenarioRun) -> None:
     async with play.serving(play.agent(scripted_model(echo))) as client:
         context = (await client.send('Grüße, 世界 🌍'))['contextId']
         for text in ('two', 'x' * 100_000, 'four'):
@@ -34,7 +34,7 @@ async def a_conversation_goes_on(play: Play) -> None:
 
 
 @scenario
-async def messages_have_files_and_data(play: Play) -> None:
+async def messages_have_files_and_data(play: ScenarioRun) -> None:
     parts = [
         {'text': 'See:'},
         PNG,
@@ -53,14 +53,14 @@ async def messages_have_files_and_data(play: Play) -> None:
 
 
 @scenario
-async def a_message_refers_to_another_task(play: Play) -> None:
+async def a_message_refers_to_another_task(play: ScenarioRun) -> None:
     async with play.serving(play.agent(scripted_model(echo))) as client:
         first = await client.send('one')
         await client.send(message('two', referenceTaskIds=[first['id']]))
 
 
 @scenario
-async def a_message_is_sent_twice(play: Play) -> None:
+async def a_message_is_sent_twice(play: ScenarioRun) -> None:
     sent = message('hello', messageId='m-1')
     async with play.serving(play.agent(scripted_model(echo))) as client:
         await client.send(sent)
@@ -75,7 +75,7 @@ class Trip(BaseModel):
 
 
 @scenario
-async def input_has_a_type(play: Play) -> None:
+async def input_has_a_type(play: ScenarioRun) -> None:
     def work(ctx: RunContext[Any]) -> str:
         return repr(a2a(ctx).input(Trip))
 
@@ -107,7 +107,7 @@ class Shop:
 
 
 @scenario
-async def dependencies_of_the_app_reach_tools(play: Play) -> None:
+async def dependencies_of_the_app_reach_tools(play: ScenarioRun) -> None:
     def work(ctx: RunContext[Shop]) -> str:
         return repr(ctx.deps)
 
@@ -122,7 +122,7 @@ async def dependencies_of_the_app_reach_tools(play: Play) -> None:
 
 
 @scenario
-async def dependencies_of_each_run_reach_tools(play: Play) -> None:
+async def dependencies_of_each_run_reach_tools(play: ScenarioRun) -> None:
     def work(ctx: RunContext[Shop]) -> str:
         return repr(ctx.deps)
 
@@ -136,7 +136,7 @@ async def dependencies_of_each_run_reach_tools(play: Play) -> None:
 
 
 @scenario
-async def a_tool_changes_dependencies(play: Play) -> None:
+async def a_tool_changes_dependencies(play: ScenarioRun) -> None:
     def work(ctx: RunContext[Shop]) -> str:
         ctx.deps.prices['b'] = len(ctx.deps.prices)
         return repr(ctx.deps)
@@ -155,7 +155,7 @@ async def a_tool_changes_dependencies(play: Play) -> None:
 TREATMENTS = {'wait for its next run': 'queue', 'enter its run': 'steer', 'are refused': 'reject'}
 
 
-async def send_while_working(play: Play, treatment: Any) -> None:
+async def send_while_working(play: ScenarioRun, treatment: Any) -> None:
     reached, opened = asyncio.Event(), asyncio.Event()
 
     async def wait() -> str:
@@ -173,14 +173,14 @@ async def send_while_working(play: Play, treatment: Any) -> None:
             except RpcError as error:
                 play.note('refused', (error.code, error.reason))
         opened.set()
-        await ended(client, task['id'])
+        await wait_until_ended(client, task['id'])
 
 
 add_table('messages to a working task', TREATMENTS, send_while_working)
 
 
 @scenario
-async def a_working_task_is_cancelled(play: Play) -> None:
+async def a_working_task_is_cancelled(play: ScenarioRun) -> None:
     reached = asyncio.Event()
 
     def work() -> str:
@@ -199,7 +199,7 @@ async def a_working_task_is_cancelled(play: Play) -> None:
 
 
 @scenario
-async def a_message_is_answered_without_a_task(play: Play) -> None:
+async def a_message_is_answered_without_a_task(play: ScenarioRun) -> None:
     async with play.serving(play.agent(scripted_model(echo)), messages=Messages(reply='message')) as client:
         answer = await client.call('SendMessage', {'message': message('hello')})
         play.note('reply', answer)

@@ -22,7 +22,7 @@ from pydantic_ai_a2a.wire.extensions.client_schema import CLIENT_SCHEMA_URI
 
 from ....agents import scripted_model
 from ....app_client import message
-from . import Play, add_table, call, echo, scenario
+from . import ScenarioRun, add_table, call, echo, scenario
 
 
 class Approved(BaseModel):
@@ -178,7 +178,7 @@ def answering(answer: dict[str, Any] | str, tool: str) -> FunctionModel:
     return scripted_model(say, profile={'supports_json_schema_output': True})
 
 
-async def give_output(play: Play, case: tuple[Any, dict[str, Any] | str, str]) -> None:
+async def give_output(play: ScenarioRun, case: tuple[Any, dict[str, Any] | str, str]) -> None:
     output_type, answer, tool = case
     async with play.serving(play.agent(answering(answer, tool), output_type=output_type)) as client:
         await client.send('hello')
@@ -188,7 +188,7 @@ add_table('the output is', OUTPUTS, give_output)
 
 
 @scenario
-async def an_output_function_asks_the_model_again_and_adds_an_artifact(play: Play) -> None:
+async def an_output_function_asks_the_model_again_and_adds_an_artifact(play: ScenarioRun) -> None:
     async def approve(ctx: RunContext[Any], cents: int) -> Approved:
         if cents > 5:
             raise ModelRetry('Too much.')
@@ -202,7 +202,7 @@ async def an_output_function_asks_the_model_again_and_adds_an_artifact(play: Pla
 
 
 @scenario
-async def an_output_validator_asks_the_model_again(play: Play) -> None:
+async def an_output_validator_asks_the_model_again(play: ScenarioRun) -> None:
     agent = play.agent(scripted_model('too long', 'short'))
 
     @agent.output_validator
@@ -216,20 +216,20 @@ async def an_output_validator_asks_the_model_again(play: Play) -> None:
 
 
 @scenario
-async def an_output_that_does_not_validate_is_asked_for_again(play: Play) -> None:
+async def an_output_that_does_not_validate_is_asked_for_again(play: ScenarioRun) -> None:
     model = scripted_model(call('final_result', 'c1', cents='many'), call('final_result', 'c2', cents=5))
     async with play.serving(play.agent(model, output_type=Approved)) as client:
         await client.send('hello')
 
 
 @scenario
-async def an_output_with_infinity_is_asked_for_again(play: Play) -> None:
+async def an_output_with_infinity_is_asked_for_again(play: ScenarioRun) -> None:
     model = scripted_model(call('final_result', 'c1', response=float('inf')), call('final_result', 'c2', response=1.5))
     async with play.serving(play.agent(model, output_type=float)) as client:
         await client.send('hello')
 
 
-async def end_beside_tools(play: Play, strategy: Any) -> None:
+async def end_beside_tools(play: ScenarioRun, strategy: Any) -> None:
     def look() -> str:
         return 'looked'
 
@@ -246,7 +246,7 @@ add_table(
 
 
 @scenario
-async def an_output_chooses_the_state_of_its_task(play: Play) -> None:
+async def an_output_chooses_the_state_of_its_task(play: ScenarioRun) -> None:
     def ask(city: str) -> InputRequired:
         return InputRequired(f'Which {city}?', schema={'type': 'string'})
 
@@ -258,7 +258,7 @@ async def an_output_chooses_the_state_of_its_task(play: Play) -> None:
 
 
 @scenario
-async def an_output_type_of_states_is_chosen_by_the_model(play: Play) -> None:
+async def an_output_type_of_states_is_chosen_by_the_model(play: ScenarioRun) -> None:
     def pick(messages: list[ModelMessage], info: AgentInfo) -> Any:
         [name] = [tool.name for tool in info.output_tools if 'Rejected' in tool.name]
         return call(name, 'c1', reason='Not today.')
@@ -268,14 +268,14 @@ async def an_output_type_of_states_is_chosen_by_the_model(play: Play) -> None:
 
 
 @scenario
-async def a_client_gets_only_the_output_modes_that_it_accepts(play: Play) -> None:
+async def a_client_gets_only_the_output_modes_that_it_accepts(play: ScenarioRun) -> None:
     model = answering({'cents': 5}, '')
     async with play.serving(play.agent(model, output_type=Approved)) as client:
         await client.send('hello', acceptedOutputModes=['text/plain'])
 
 
 @scenario
-async def a_client_gives_the_schema_of_the_answer(play: Play) -> None:
+async def a_client_gives_the_schema_of_the_answer(play: ScenarioRun) -> None:
     schema = {'type': 'object', 'properties': {'n': {'type': 'integer'}}, 'required': ['n']}
 
     def fill(messages: list[ModelMessage], info: AgentInfo) -> Any:

@@ -15,18 +15,17 @@ from pydantic_ai.toolsets import DynamicToolset
 
 from pydantic_ai_a2a import A2A, A2AClient, A2AToolset, to_a2a
 
-from ....agents import scripted_model
+from ....agents import scripted_model, user_prompts
 from ....app_client import lifespan
 from ....bounds import LIMIT
-from ...asking import Tools, answers, approve, asked
-from ...stage import prompts
-from . import Play, add_table, call, echo, scenario, slow
+from ...pending_calls import ApprovalAgent, answer_message, approve, pending_calls
+from . import ScenarioRun, add_table, call, echo, scenario, slow
 
 
 @asynccontextmanager
 async def remote_app() -> AsyncGenerator[Any]:
     """An app that deletes a path, once somebody approves it."""
-    app = to_a2a(Tools(name='remote').agent)
+    app = to_a2a(ApprovalAgent(name='remote').agent)
     async with lifespan(app):
         yield app
 
@@ -34,7 +33,7 @@ async def remote_app() -> AsyncGenerator[Any]:
 def passes(messages: list[ModelMessage], info: AgentInfo) -> Any:
     """Pass the prompt on to the only tool."""
     [tool] = [tool.name for tool in info.function_tools]
-    return call(tool, message=prompts(messages)[-1])
+    return call(tool, message=user_prompts(messages)[-1])
 
 
 def dynamic(app: Any) -> DynamicToolset[Any]:
@@ -51,18 +50,18 @@ FORMS: dict[str, Callable[[Any], dict[str, Any]]] = {
 }
 
 
-async def ask_and_answer(play: Play, form: Callable[[Any], dict[str, Any]]) -> None:
+async def ask_and_answer(play: ScenarioRun, form: Callable[[Any], dict[str, Any]]) -> None:
     async with remote_app() as app, play.serving(play.agent(scripted_model(passes, echo), **form(app))) as client:
         await client.send('hello')
         task = await client.send('delete')
-        await client.send(answers(task, approve(asked(task)[0]['id'])))
+        await client.send(answer_message(task, approve(pending_calls(task)[0]['id'])))
 
 
 add_table('a remote agent', FORMS, ask_and_answer)
 
 
 @scenario
-async def a_function_tool_calls_a_remote_agent(play: Play) -> None:
+async def a_function_tool_calls_a_remote_agent(play: ScenarioRun) -> None:
     async with remote_app() as app:
 
         async def ask(message: str) -> str:
@@ -74,7 +73,7 @@ async def a_function_tool_calls_a_remote_agent(play: Play) -> None:
 
 
 @slow
-async def an_mcp_server_gives_its_tools(play: Play) -> None:
+async def an_mcp_server_gives_its_tools(play: ScenarioRun) -> None:
     from fastmcp.client.transports import StdioTransport  # which takes seconds to import
     from pydantic_ai.mcp import MCPToolset
 

@@ -17,7 +17,7 @@ from pydantic_ai_a2a import InputRequired, Rejected, a2a
 
 from ....agents import scripted_model
 from ....app_client import message
-from . import Play, add_table, call, echo, name_tools, scenario, slow
+from . import ScenarioRun, add_table, call, echo, name_tools, scenario, slow
 
 
 class City(BaseModel):
@@ -52,7 +52,7 @@ RESULTS: dict[str, Any] = {
 }
 
 
-async def return_result(play: Play, result: Any) -> None:
+async def return_result(play: ScenarioRun, result: Any) -> None:
     def work() -> Any:
         return result
 
@@ -65,12 +65,12 @@ add_table('a tool returns', RESULTS, return_result)
 
 
 @slow
-async def a_tool_returns_a_large_text(play: Play) -> None:
+async def a_tool_returns_a_large_text(play: ScenarioRun) -> None:
     await return_result(play, 'x' * 2_600_000)
 
 
 @scenario
-async def half_of_an_emoji(play: Play) -> None:
+async def half_of_an_emoji(play: ScenarioRun) -> None:
     def work() -> str:
         return 'ab\ud83d'
 
@@ -79,7 +79,7 @@ async def half_of_an_emoji(play: Play) -> None:
 
 
 @scenario
-async def tools_get_their_arguments_as_they_are_declared(play: Play) -> None:
+async def tools_get_their_arguments_as_they_are_declared(play: ScenarioRun) -> None:
     def work(
         city: City, points: list[Point], cents: Decimal, day: date | str, rest: dict[str, int] | None = None
     ) -> str:
@@ -94,7 +94,7 @@ async def tools_get_their_arguments_as_they_are_declared(play: Play) -> None:
 
 
 @scenario
-async def tools_with_wrong_arguments_are_called_again(play: Play) -> None:
+async def tools_with_wrong_arguments_are_called_again(play: ScenarioRun) -> None:
     def work(n: int) -> int:
         return n
 
@@ -105,13 +105,13 @@ async def tools_with_wrong_arguments_are_called_again(play: Play) -> None:
 
 
 @scenario
-async def an_unknown_tool_is_told_to_the_model(play: Play) -> None:
+async def an_unknown_tool_is_told_to_the_model(play: ScenarioRun) -> None:
     async with play.serving(play.agent(scripted_model(call('work'), echo), tools=[])) as client:
         await client.send('hello')
 
 
 @scenario
-async def a_tool_asks_the_model_to_retry(play: Play) -> None:
+async def a_tool_asks_the_model_to_retry(play: ScenarioRun) -> None:
     def work(ctx: RunContext[Any], n: int) -> int:
         if n < 2:
             raise ModelRetry(f'More than {n}, after {ctx.retry} of {ctx.max_retries} retries.')
@@ -123,7 +123,7 @@ async def a_tool_asks_the_model_to_retry(play: Play) -> None:
 
 
 @scenario
-async def a_tool_asks_for_more_retries_than_it_has(play: Play) -> None:
+async def a_tool_asks_for_more_retries_than_it_has(play: ScenarioRun) -> None:
     def work() -> None:
         raise ModelRetry('Again.')
 
@@ -132,7 +132,7 @@ async def a_tool_asks_for_more_retries_than_it_has(play: Play) -> None:
 
 
 @scenario
-async def a_tool_takes_too_long_for_its_timeout(play: Play) -> None:
+async def a_tool_takes_too_long_for_its_timeout(play: ScenarioRun) -> None:
     async def work() -> None:
         await asyncio.Event().wait()
 
@@ -140,7 +140,7 @@ async def a_tool_takes_too_long_for_its_timeout(play: Play) -> None:
         await client.send('hello')
 
 
-async def run_two_tools(play: Play, sequential: bool) -> None:
+async def run_two_tools(play: ScenarioRun, sequential: bool) -> None:
     second = asyncio.Event()
 
     async def one() -> str:
@@ -160,17 +160,17 @@ async def run_two_tools(play: Play, sequential: bool) -> None:
 
 
 @scenario
-async def tools_run_in_parallel(play: Play) -> None:
+async def tools_run_in_parallel(play: ScenarioRun) -> None:
     await run_two_tools(play, sequential=False)
 
 
 @scenario
-async def tools_run_one_after_another(play: Play) -> None:
+async def tools_run_one_after_another(play: ScenarioRun) -> None:
     await run_two_tools(play, sequential=True)
 
 
 @scenario
-async def a_validator_changes_an_argument(play: Play) -> None:
+async def a_validator_changes_an_argument(play: ScenarioRun) -> None:
     async def work(cents: Annotated[int, AfterValidator(lambda cents: cents * 100)]) -> int:
         return cents
 
@@ -179,7 +179,7 @@ async def a_validator_changes_an_argument(play: Play) -> None:
 
 
 @scenario
-async def many_calls_of_one_tool_keep_their_order(play: Play) -> None:
+async def many_calls_of_one_tool_keep_their_order(play: ScenarioRun) -> None:
     async def work(n: int) -> int:
         await asyncio.sleep(0.001 * (5 - n))
         return n
@@ -190,7 +190,7 @@ async def many_calls_of_one_tool_keep_their_order(play: Play) -> None:
 
 
 @scenario
-async def tools_know_their_call_and_their_task(play: Play) -> None:
+async def tools_know_their_call_and_their_task(play: ScenarioRun) -> None:
     async def work(ctx: RunContext[Any]) -> str:
         task = a2a(ctx)
         info = dict((ctx.metadata or {})['a2a'])
@@ -204,7 +204,7 @@ async def tools_know_their_call_and_their_task(play: Play) -> None:
 
 
 @scenario
-async def a_tool_reads_messages(play: Play) -> None:
+async def a_tool_reads_messages(play: ScenarioRun) -> None:
     def work(ctx: RunContext[Any]) -> str:
         return f'{len(ctx.messages)} after {ctx.prompt}'
 
@@ -213,7 +213,7 @@ async def a_tool_reads_messages(play: Play) -> None:
 
 
 @scenario
-async def tools_show_statuses_and_artifacts(play: Play) -> None:
+async def tools_show_statuses_and_artifacts(play: ScenarioRun) -> None:
     async def draw(ctx: RunContext[Any]) -> None:
         await a2a(ctx).status('Drawing.')
         await a2a(ctx).artifact(IMAGE, name='map')
@@ -227,7 +227,7 @@ async def tools_show_statuses_and_artifacts(play: Play) -> None:
 
 
 @scenario
-async def a_tool_rejects_its_task(play: Play) -> None:
+async def a_tool_rejects_its_task(play: ScenarioRun) -> None:
     async def work() -> None:
         raise Rejected('Not today.')
 
@@ -237,7 +237,7 @@ async def a_tool_rejects_its_task(play: Play) -> None:
 
 
 @scenario
-async def a_tool_asks_its_client(play: Play) -> None:
+async def a_tool_asks_its_client(play: ScenarioRun) -> None:
     async def order(size: str) -> str:
         raise InputRequired(f'Which {size} pizza?', schema={'type': 'string', 'maxLength': 9})
 
@@ -247,7 +247,7 @@ async def a_tool_asks_its_client(play: Play) -> None:
 
 
 @scenario
-async def tools_that_are_prepared_are_hidden_and_changed(play: Play) -> None:
+async def tools_that_are_prepared_are_hidden_and_changed(play: ScenarioRun) -> None:
     async def hide(ctx: RunContext[Any], tool: ToolDefinition) -> ToolDefinition | None:
         return None if ctx.run_step > 1 else tool
 
@@ -261,7 +261,7 @@ async def tools_that_are_prepared_are_hidden_and_changed(play: Play) -> None:
 
 
 @scenario
-async def toolsets_are_prefixed_filtered_and_renamed(play: Play) -> None:
+async def toolsets_are_prefixed_filtered_and_renamed(play: ScenarioRun) -> None:
     toolset = FunctionToolset[Any](id='own')
     other = FunctionToolset[Any](id='other')
 
@@ -284,7 +284,7 @@ async def toolsets_are_prefixed_filtered_and_renamed(play: Play) -> None:
 
 
 @scenario
-async def a_dynamic_toolset_gives_its_tools(play: Play) -> None:
+async def a_dynamic_toolset_gives_its_tools(play: ScenarioRun) -> None:
     def toolset(ctx: RunContext[Any]) -> FunctionToolset[Any]:
         made = FunctionToolset[Any](id='made')
 
@@ -300,7 +300,7 @@ async def a_dynamic_toolset_gives_its_tools(play: Play) -> None:
 
 
 @scenario
-async def a_tool_enqueues_a_message(play: Play) -> None:
+async def a_tool_enqueues_a_message(play: ScenarioRun) -> None:
     def work(ctx: RunContext[Any]) -> str:
         ctx.enqueue('See this.')
         return 'worked'
@@ -310,7 +310,7 @@ async def a_tool_enqueues_a_message(play: Play) -> None:
 
 
 @scenario
-async def a_tool_runs_another_agent(play: Play) -> None:
+async def a_tool_runs_another_agent(play: ScenarioRun) -> None:
     other = Agent(scripted_model('I am another agent.'), name='other')
 
     async def work(ctx: RunContext[Any]) -> str:
@@ -321,7 +321,7 @@ async def a_tool_runs_another_agent(play: Play) -> None:
 
 
 @scenario
-async def a_tool_has_metadata_and_a_strict_schema(play: Play) -> None:
+async def a_tool_has_metadata_and_a_strict_schema(play: ScenarioRun) -> None:
     def work() -> str:
         return 'worked'
 
