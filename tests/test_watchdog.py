@@ -33,7 +33,7 @@ import asyncio, os, signal, subprocess, sys, threading, time
 from conftest import WATCHDOG
 
 WAITS = [sys.executable, '-c', 'import sys; sys.stdin.read()']
-COMPUTES = [sys.executable, '-c', 'while True: pass']
+COMPUTES = [sys.executable, '-c', 'import os; parent = os.getppid()\\nwhile os.getppid() == parent: pass']
 
 async def wait_for_answer():
     await asyncio.Event().wait()
