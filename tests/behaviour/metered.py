@@ -69,5 +69,5 @@ def agent_with_requests(steps: int = 1, used: RequestUsage = USED) -> Agent[obje
         return ModelResponse(parts=[part], usage=used)
 
     agent = Agent(FunctionModel(answer), name='agent')
-    agent.tool_plain(work_tool)
+    agent.tool_plain(name='work')(work_tool)
     return agent

@@ -146,7 +146,7 @@ async def test_all_of_needs_a_caller_id_from_every_part(caplog: pytest.LogCaptur
     for auth in (CallerWithoutId(), AllOf(ann, CallerWithoutId()), AllOf(CallerWithoutId(), ann)):
         async with serving_without_runs(auth=auth) as client:
             error_of_answer(await client.post(send_body(), BEARER), status=401, id=None)
-        assert 'auth= Careless returned Caller instead of a Caller with an id, or None' in caplog.text
+        assert 'auth= CallerWithoutId returned Caller instead of a Caller with an id, or None' in caplog.text
         caplog.clear()
 
 

@@ -177,7 +177,7 @@ def failing_model(messages: Sequence[ModelMessage], _: AgentInfo) -> ModelRespon
 
 async def test_failed_run_is_charged_its_usage() -> None:
     agent = Agent(FunctionModel(failing_model))
-    agent.tool_plain(work_tool)
+    agent.tool_plain(name='work')(work_tool)
     async with serving_with_budgets(agent, Budget(window=DAY, requests=9)) as (client, _):
         assert state_of(await client.send()) == 'FAILED'
         assert await usage_of(client) == [(1, 100, 10_000_000)]

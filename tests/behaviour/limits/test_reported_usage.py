@@ -54,7 +54,7 @@ def reporting(**usage: Any) -> Agent[None, Any]:
         return ModelResponse(parts=[part], usage=RequestUsage(**usage))
 
     agent: Agent[None, Any] = Agent(FunctionModel(model), output_type=[str, DeferredToolRequests], name='reporting')
-    agent.tool_plain(requires_approval=True)(work_tool)
+    agent.tool_plain(name='work', requires_approval=True)(work_tool)
     return agent
 
 

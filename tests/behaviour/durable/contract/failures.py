@@ -166,11 +166,10 @@ async def dependencies_cannot_be_made(play: ScenarioRun) -> None:
 
 def _counted(*said: Any) -> FunctionModel:
     """A model whose provider reports details of its usage."""
-    inner = scripted_model(*said)
+    inner: Any = scripted_model(*said).function
 
     async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        assert inner.function is not None
-        response: Any = inner.function(messages, info)
+        response = await inner(messages, info)
         response.usage = RequestUsage(
             input_tokens=60, output_tokens=40, cache_read_tokens=5, details={'reasoning_tokens': 7}
         )
