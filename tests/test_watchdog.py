@@ -158,8 +158,8 @@ def test_stopped_process_is_not_ended(project: Path) -> None:
 
 @each_case(
     'share, idle',
-    [(0.0, 3600), (0.005, 1800), (0.01, 0), (0.1, 0), (2.0, 0)],
-    ids=['waits', 'polls', 'at the limit', 'beside a load of 18', 'two cores'],
+    [(0.0, 3600), (0.01, 2400), (0.03, 0), (0.1, 0), (2.0, 0)],
+    ids=['waits', 'a server that waits', 'at the limit', 'beside a load of 18', 'two cores'],
 )
 def test_idle_seconds_depend_on_cpu_time(share: float, idle: int) -> None:
     progress = Progress()

@@ -42,8 +42,8 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 from .sizes import LONG
 
-SHARE = 0.01
-"""The share of a core below which a test is idle."""
+SHARE = 0.03
+"""The share of a core below which a test is idle. Temporal's server uses a third of it while it only waits."""
 
 
 @dataclass(frozen=True, kw_only=True)

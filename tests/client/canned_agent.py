@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -59,25 +58,18 @@ def error_response(
     return Response(body, status, headers, media_type='application/json')
 
 
-@dataclass(frozen=True)
-class Events:
-    """The body of an event stream, as often as it is read."""
+def stream_response(*values: Any, ids: bool = False) -> Response:
+    """An event stream of results, for one request; a string is sent as it is."""
 
-    results: Sequence[Any]
-    ids: bool
-
-    async def __aiter__(self) -> AsyncGenerator[str]:
-        for n, result in enumerate(self.results, 1):
-            if isinstance(result, str):
-                yield result
+    async def body() -> AsyncGenerator[str]:
+        for n, value in enumerate(values, 1):
+            if isinstance(value, str):
+                yield value
             else:
-                number = f'id: {n}\n' if self.ids else ''
-                yield number + 'data: ' + json.dumps({'jsonrpc': '2.0', 'id': 1, 'result': result}) + '\n\n'
+                number = f'id: {n}\n' if ids else ''
+                yield number + 'data: ' + json.dumps({'jsonrpc': '2.0', 'id': 1, 'result': value}) + '\n\n'
 
-
-def stream_response(*results: Any, ids: bool = False) -> Response:
-    """An event stream of results; a string is sent as it is."""
-    return StreamingResponse(Events(results, ids), media_type='text/event-stream')
+    return StreamingResponse(body(), media_type='text/event-stream')
 
 
 def silent_response() -> Response:

@@ -54,7 +54,6 @@ INVALID_PARAMS = error_response(-32602, 'Bad.')
 NO_METHOD = error_response(-32601, 'No method.')
 NOT_CANCELABLE = error_response(-32002, 'Too late.')
 DONE = result_response({'task': TASK})
-EVENTS = stream_response({'task': TASK}, ids=True)
 
 
 async def findings(url: str, token: str | None = None, patience: float = LIMIT) -> list[Finding]:
@@ -155,7 +154,7 @@ def answers(**changed: Response) -> list[Response]:
         'message': DONE,
         'cancel': NOT_CANCELABLE,
         'again': DONE,
-        'stream': EVENTS,
+        'stream': stream_response({'task': TASK}, ids=True),
     }
     return [{**sound, **changed}[name] for name in sound]
 
