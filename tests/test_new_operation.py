@@ -69,7 +69,7 @@ _Count = Annotated[_CountTasksRequest, AfterValidator(_count_params)]
         ),
         ("    'CancelTask': _Cancel,", "    'CountTasks': _Count,\n"),
     ],
-    'server/service/tasks.py': [
+    'server/service/service.py': [
         (
             '    async def cancel_task(',
             """

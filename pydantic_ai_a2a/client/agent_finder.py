@@ -14,7 +14,7 @@ from ..types.a2a_objects import AgentCard
 from ..wire.extensions.own_extensions import LIVE_TEXT_URI
 from ..wire.protocol.lenient_reading import AnswerUnreadable
 from ..wire.protocol.received_cards import read_card
-from .asgi_transport import OwnApp
+from .app_lifespan import OwnApp
 from .cards import RemoteCards
 from .client_credentials import ClientCredentials
 from .conversation_place import Place

@@ -38,7 +38,8 @@ from ..wire.extensions.own_extensions import SHORTEST_ID
 from ..wire.protocol.push_targets import read_target
 from . import remote_schemas
 from .agent_finder import AgentFinder, Target, local_app_of
-from .asgi_transport import Lifespan, OwnApp, StreamingTransport
+from .app_lifespan import Lifespan, OwnApp
+from .asgi_transport import StreamingTransport
 from .conversation import Conversation
 from .conversation_place import Place
 from .followed_task import Follower

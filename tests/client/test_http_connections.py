@@ -23,7 +23,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2AClient, ClientCredentials, RemoteProtocolError, RemoteUnavailable, serve, to_a2a
-from pydantic_ai_a2a.client import asgi_transport
 from pydantic_ai_a2a.errors import MethodNotFoundError
 from pydantic_ai_a2a.wire.extensions.own_extensions import REPLAY
 
@@ -304,7 +303,7 @@ async def test_invalid_header_added_by_auth_is_value_error() -> None:
 async def test_in_process_app_ignoring_cancellation_does_not_block_client(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(asgi_transport, 'STOP_TIME', 0.0)
+    monkeypatch.setattr('pydantic_ai_a2a.client.asgi_transport.STOP_TIME', 0.0)
     released, ended = asyncio.Event(), asyncio.Event()
     canned = CannedAgent(result_response(TASK))
 

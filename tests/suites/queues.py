@@ -9,7 +9,7 @@ from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.server.store.ports import DEAD_LETTER, Backend, Claim, Slot
 from pydantic_ai_a2a.server.store.ports.failed_tries import Tried
-from pydantic_ai_a2a.server.store.ports.housekeeping import QueueCounts
+from pydantic_ai_a2a.server.store.ports.queue_counts import QueueCounts
 from pydantic_ai_a2a.settings import Retention
 
 from ..bounds import LIMIT

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from pydantic_ai.tools import ToolDefinition
 
@@ -17,6 +17,7 @@ from ...errors import CardRefused
 from ...types.a2a_objects import AgentCard, Part, Skill
 from ...wire.extensions.card_schemas import CardSchemas
 from ...wire.schemas.foreign_schemas import warn_ignored
+from ...wire.schemas.schema_texts import without_texts
 from ..message_content import digest_id
 from ..remote_schemas import input_schema, output_schema
 
@@ -30,9 +31,6 @@ _MESSAGE_SCHEMA: dict[str, Any] = {
     'additionalProperties': False,
 }
 _NEUTRAL = 'Send a message to another agent, and return the answer of the agent.'
-_TEXTS = frozenset({'title', 'description', 'examples', 'default', '$comment'})
-_NAMED = frozenset({'properties', '$defs'})
-"""Keywords of a JSON Schema whose members have names of the schema's author."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +81,12 @@ def remote_tools(
             if schema is None
             else schema
             if include_descriptions
-            else bare(schema),
-            return_schema=None if output is None or not is_data else output if include_descriptions else bare(output),
+            else without_texts(schema),
+            return_schema=None
+            if output is None or not is_data
+            else output
+            if include_descriptions
+            else without_texts(output),
         )
         tools[unique] = RemoteTool(definition, schema is not None, skill_id, skill_id in declared, output)
     return tools
@@ -123,17 +125,3 @@ def _usable(card: AgentCard, read: Callable[[AgentCard], dict[str, Any] | None])
     except CardRefused as error:
         warn_ignored(str(error))
         return None
-
-
-def bare(schema: Any) -> Any:
-    """Return a JSON Schema without texts for readers."""
-    if isinstance(schema, list):
-        return [bare(item) for item in cast('list[Any]', schema)]
-    if not isinstance(schema, dict):
-        return schema
-    fields = cast('dict[str, Any]', schema)
-    return {
-        name: {key: bare(member) for key, member in value.items()} if name in _NAMED else bare(value)
-        for name, value in fields.items()
-        if name not in _TEXTS
-    }

@@ -31,9 +31,9 @@ from ..runs.worker import Worker
 from ..service.dispatch import Dispatcher
 from ..service.extended_card import ExtendedCard
 from ..service.request_flow import Serving
+from ..service.service import Service
 from ..service.slow_clients import SlowClients
 from ..service.submissions import Submissions
-from ..service.tasks import Service
 from ..service.unsent_answers import Readers
 from ..store.ports import Backend
 from .configured_agent import ConfiguredAgent

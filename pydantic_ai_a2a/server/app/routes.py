@@ -20,9 +20,9 @@ from ..http.cached_answers import CachedAnswer
 from ..http.card_and_keys import CARD_PATH, KEYS_PATH, OLDER_CARD_PATH, Discovery
 from ..http.encoded_paths import AnyPath
 from ..http.health import LIVE_PATH, READY_PATH, Live, Ready
-from ..http.index import Index
 from ..http.jsonrpc import JsonRpc
 from ..http.playground.page import Playground
+from ..http.root_and_unknown_paths import Index
 from ..service.request_flow import Serving
 
 logger = logging.getLogger('pydantic_ai_a2a')

@@ -45,9 +45,9 @@ from ..http import http_json
 from ..http.allowed_hosts import AllowedHosts
 from ..http.card_and_keys import Discovery
 from ..http.cors import cors_middleware
-from ..http.exact_paths import ExactPaths
-from ..http.index import Index
 from ..http.playground.steps_endpoint import Steps
+from ..http.root_and_unknown_paths import Index
+from ..http.router_bypass import ExactPaths
 from ..runs.app_hosting import Hosting
 from ..service.extended_card import ExtendedCard
 from ..store.ports import Backend

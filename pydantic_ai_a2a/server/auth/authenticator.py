@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from inspect import isawaitable
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -90,21 +89,3 @@ class AllOf(Authenticator):
         for way in self._all:
             query = way.redact(query)
         return query
-
-
-class CallableAuth(Authenticator):
-    """A user's function for finding the caller.
-
-    Args:
-        authenticate: The function.
-        schemes: The schemes of the agent card.
-    """
-
-    def __init__(self, authenticate: Authenticate, schemes: Mapping[str, SecurityScheme]) -> None:
-        self.function = authenticate
-        self.schemes = schemes
-
-    async def authenticate(self, request: RequestInfo) -> Caller | None:
-        """Return the caller from the function."""
-        caller = self.function(request.starlette())
-        return await caller if isawaitable(caller) else caller

@@ -16,7 +16,8 @@ from ...types.a2a_objects import SecurityRequirement, SecurityScheme
 from ...types.callers import ANONYMOUS, Caller
 from ...wire.protocol.request_fields import MAX_ID
 from ..audit import Event, Fact, audit
-from .authenticator import AllOf, Authenticate, Authenticator, CallableAuth, find_caller
+from .authenticator import AllOf, Authenticate, Authenticator, find_caller
+from .callable_auth import CallableAuth
 from .caller_claims import MAX_CLAIMS, are_claims
 from .challenges import challenges
 from .client_machine import PROXY_HEADERS, other_machine

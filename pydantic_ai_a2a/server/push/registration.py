@@ -16,7 +16,7 @@ from ...types.webhook_targets import PushTarget, Registered
 from ...wire.protocol.page_tokens import config_after, config_token
 from ...wire.protocol.versions import codec_of
 from ..store.ports import PushConfig, PushConfigs, Takes
-from .addresses import AddressPolicy, AddressRefused, PrivateHost
+from .address_policy import AddressPolicy, AddressRefused, PrivateHost
 from .stored_targets import TargetCipher, TargetUnreadable
 
 logger = logging.getLogger('pydantic_ai_a2a')

@@ -18,7 +18,7 @@ from ...public_hosts import literal
 from ...settings.push import Push
 from ...types.webhook_targets import PushTarget
 from ...wire.signing.push_signatures import SIGNATURE_HEADER
-from .addresses import AddressPolicy, AddressRefused, host_of
+from .address_policy import AddressPolicy, AddressRefused, host_of
 
 ID_HEADER = 'Webhook-Id'
 KNOWN_BY_HEADER = 'X-A2A-Notification-Token'

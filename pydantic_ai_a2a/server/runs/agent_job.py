@@ -47,8 +47,8 @@ from ..conversion.answers_in_words import rules_of
 from ..conversion.chosen_ends import asked_by
 from ..conversion.client_output import SCHEMA_MARK, ClientOutput, client_output
 from ..conversion.deferred_calls import Asked, ask
+from ..conversion.deferred_results import approved_schemas, run_results
 from ..conversion.failures import is_transient
-from ..conversion.forwarded_answers import approved_schemas, run_results
 from ..conversion.output_mapper import OutputMapper, text_of
 from ..conversion.output_modes import OutputModes
 from ..conversion.pending_calls import Pending, changed_arguments, dump, load, still_shown

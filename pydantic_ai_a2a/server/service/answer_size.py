@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...types.stored_tasks import StoredTask
 from .direct_messages import DirectMessage
-from .tasks import TaskList
+from .service import TaskList
 
 
 def stored_size(result: object) -> int:

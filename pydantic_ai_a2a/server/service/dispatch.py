@@ -47,7 +47,7 @@ from .direct_messages import DirectMessage, DirectReplies
 from .event_streams import EventStream
 from .extended_card import ExtendedCard
 from .refusals import REASONS, as_error, audit_refused
-from .tasks import Service
+from .service import Service
 
 Held = TypeVar('Held')
 

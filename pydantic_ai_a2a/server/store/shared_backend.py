@@ -25,7 +25,7 @@ from .ports import Accepted, Claim, Submission
 from .sql.backend import SqlBackend
 from .sql.database import WorkerCallbacks
 from .sql.event_log import events_after
-from .sql.neighbors import Neighbors, announce, neighbors
+from .sql.namespaces import Neighbors, announce, neighbors
 from .sql.peers import Peers
 from .sql.task_queue import SqlQueue
 from .sql.transaction import ContextKey, Done, Transaction, done_of

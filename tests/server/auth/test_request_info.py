@@ -6,7 +6,7 @@ import pytest
 from starlette.requests import Request
 
 from pydantic_ai_a2a import Caller, RequestInfo, StarletteAuth
-from pydantic_ai_a2a.server.auth.authenticator import CallableAuth
+from pydantic_ai_a2a.server.auth.callable_auth import CallableAuth
 
 REQUEST = RequestInfo(correlation_id='test', headers=[(b'x-user', b'ann')], query=b'team=writers', address='10.0.0.1')
 

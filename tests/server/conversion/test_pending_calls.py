@@ -12,8 +12,7 @@ from pydantic_ai_a2a import Approvals, to_a2a
 from pydantic_ai_a2a.errors import InvalidParamsError
 from pydantic_ai_a2a.server.conversion.answers_in_words import verdict
 from pydantic_ai_a2a.server.conversion.call_answers import answered
-from pydantic_ai_a2a.server.conversion.deferred_results import deferred_tool_results
-from pydantic_ai_a2a.server.conversion.forwarded_answers import run_results
+from pydantic_ai_a2a.server.conversion.deferred_results import run_results
 from pydantic_ai_a2a.server.conversion.forwarded_questions import calls_for_clients
 from pydantic_ai_a2a.server.conversion.pending_calls import CallAnswer, Kind, Pending, PendingCall, still_shown
 from pydantic_ai_a2a.server.conversion.status_parts import shown
@@ -151,4 +150,4 @@ def test_malformed_sign_in_fields_are_ignored() -> None:
 def test_unanswered_call_is_never_approved() -> None:
     call = PendingCall(id='c1', kind='approval', tool='delete', text='May I?')
     with pytest.raises(KeyError):
-        deferred_tool_results(Pending(calls=[call]))
+        run_results(Pending(calls=[call]))

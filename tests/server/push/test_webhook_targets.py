@@ -14,7 +14,7 @@ from pydantic_ai._ssrf import is_cloud_metadata_ip, is_private_ip
 
 from pydantic_ai_a2a import Push
 from pydantic_ai_a2a.public_hosts import is_public
-from pydantic_ai_a2a.server.push.addresses import AddressPolicy, AddressRefused
+from pydantic_ai_a2a.server.push.address_policy import AddressPolicy, AddressRefused
 from pydantic_ai_a2a.server.push.stored_targets import TargetCipher, TargetUnreadable
 from pydantic_ai_a2a.types import PushTarget
 

@@ -11,7 +11,7 @@ from google.api import annotations_pb2
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.errors import A2AError, PushNotificationNotSupportedError, UnsupportedOperationError
-from pydantic_ai_a2a.server.service.tasks import Service
+from pydantic_ai_a2a.server.service.service import Service
 from pydantic_ai_a2a.wire.protocol.missing_capabilities import refuse_unsupported
 from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 

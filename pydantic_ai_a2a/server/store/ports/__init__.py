@@ -20,21 +20,14 @@ from .checked_answer import Answer
 from .checkpoint import Checkpoint
 from .claim import Claim
 from .credentials import CredentialStore, SealedCredential
+from .dead_letter import DEAD_LETTER, DEAD_LETTERS, DeadLetter
+from .engine_payloads import PayloadStore
 from .event_log import Ending, EventLog, Subscription
-from .housekeeping import (
-    DEAD_LETTER,
-    DEAD_LETTERS,
-    DeadLetter,
-    Erased,
-    ExportedConversation,
-    ExportedTask,
-    Housekeeping,
-    OnExpired,
-    Swept,
-)
+from .exported_items import ExportedConversation, ExportedTask
+from .housekeeping import Erased, Housekeeping, OnExpired, Swept
 from .offered_slot import Slot
 from .outbox import DeadDelivery, Delivery, Leased, Outbox
-from .payloads import PayloadStore
+from .pause import Pause
 from .push_configs import PushConfig, PushConfigs, Takes
 from .quotas import Bucket, Charge, QuotaStore, Spent
 from .renewal_marks import Marks
@@ -42,7 +35,7 @@ from .run_end import Finish
 from .stored_status import Status
 from .submission import Accepted, Submission
 from .task_queue import TaskQueue
-from .task_reader import Pause, TaskReader
+from .task_reader import TaskReader
 from .wrapped_queue import WrappedQueue
 
 __all__ = [

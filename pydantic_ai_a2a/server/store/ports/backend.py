@@ -11,10 +11,10 @@ from pydantic_ai.messages import ModelMessage
 from ....clock import SYSTEM, Clock
 from .claim import Claim
 from .credentials import CredentialStore
+from .engine_payloads import PayloadStore
 from .event_log import EventLog
 from .housekeeping import Erased, Housekeeping
 from .outbox import Outbox
-from .payloads import PayloadStore
 from .push_configs import PushConfigs
 from .quotas import QuotaStore
 from .task_queue import TaskQueue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....types.frozen_values import frozen
-from .task_reader import Pause
+from .pause import Pause
 
 
 @frozen

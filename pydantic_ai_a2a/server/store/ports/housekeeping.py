@@ -1,45 +1,22 @@
-"""The port for retention, dead letters, erasing and exporting, and for the queue as operators see it."""
+"""The port for retention, dead letters, erasing and exporting, and for the queue of operators."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import astuple, field
-from typing import NamedTuple, TypeAlias
-
-from pydantic_ai.conversation_store import ConversationRecord
-from pydantic_ai.messages import ModelMessage
+from typing import TypeAlias
 
 from ....errors import UnsupportedOperationError
 from ....settings.retention import Retention
 from ....types.frozen_values import frozen
-from ....types.stored_tasks import StoredTask, TaskHeader
+from ....types.stored_tasks import TaskHeader
+from .dead_letter import DeadLetter
+from .exported_items import ExportedConversation, ExportedTask
+from .queue_counts import QueueCounts
 
 OnExpired: TypeAlias = Callable[[TaskHeader, str, str], object]
 """Called with a task that failed without an answer in time, the class of the failure, and the correlation id."""
-DEAD_LETTER = 'attempts'
-"""Failure class of a task with too many attempts."""
-DEAD_LETTERS = (DEAD_LETTER, 'storage')
-"""Failure classes of dead letters: tasks to retry from the last checkpoint."""
-
-
-@frozen
-class DeadLetter:
-    """A failed task, for an operator to retry."""
-
-    task_id: str
-    context_id: str
-    owner: str
-    at: int
-    """Time of the failure (ms)."""
-    attempts: int
-    """Number of attempts."""
-    failure: str
-    """Class of the failure."""
-    correlation_id: str | None
-    """Id of the failure in the log and in the client's error."""
-    retried_as: str | None
-    """Id of the newest retry; None without a retry."""
 
 
 @frozen
@@ -83,51 +60,6 @@ class Swept:
 
     def __add__(self, other: Swept) -> Swept:
         return Swept(rows=self.rows + other.rows, full=self.full or other.full, over={**self.over, **other.over})
-
-
-class ExportedTask(NamedTuple):
-    """A task with all messages and artifacts."""
-
-    task: StoredTask
-    requests: Sequence[bytes]
-    """The requests of the task's messages, oldest first, like `Claim.request`. Empty requests are left out."""
-
-
-class ExportedConversation(NamedTuple):
-    """A conversation with all messages."""
-
-    record: ConversationRecord
-    """Usage and origin of the conversation."""
-    messages: Sequence[ModelMessage]
-    branches: Sequence[Sequence[ModelMessage]]
-    """The abandoned histories of `record.branches`."""
-
-
-@frozen
-class QueueCounts:
-    """The tasks of a namespace in numbers."""
-
-    namespace: str
-    submitted: int
-    """Queued tasks that have never run."""
-    queued: int
-    """Tasks that wait for a worker: submitted, or answered."""
-    running: int
-    """Tasks that were claimed, also those that wait for another try or holder."""
-    leases: int
-    """Running tasks with a holder whose lease has not expired."""
-    waiting: int
-    """Tasks that wait for their clients."""
-    dead: int
-    """Dead letters."""
-    oldest: int | None
-    """Since when the oldest queued task waits (ms); None without one."""
-    accepted: int
-    """Tasks accepted in the last five minutes."""
-    ended: int
-    """Tasks ended in the last five minutes."""
-    paused_at: int | None
-    """Since when no task is claimed (ms); None if tasks are claimed."""
 
 
 class Housekeeping(ABC):

@@ -4,24 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ....types.stored_tasks import StoredTask
 from ....types.task_queries import Page, TaskQuery
-
-
-class Pause(NamedTuple):
-    """The wait of a task for its client."""
-
-    number: int
-    """Number of the newest event of the task."""
-    context_id: str
-    pending: bytes | None
-    """The pending calls of the task, as stored; None if the task waits without calls."""
-    request: bytes | None = None
-    """The fields of the request of the waiting run, like `Claim.request`."""
-    first: bool = False
-    """True if the task has not waited before."""
+from .pause import Pause
 
 
 class TaskReader(ABC):

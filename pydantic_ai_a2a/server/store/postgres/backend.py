@@ -25,9 +25,10 @@ from .driver_errors import connection_error, is_away
 from .execution import Connection, give_up, perform, roll_back
 from .function_calls import FunctionCall, call_of
 from .listener import Listener
+from .notify_statements import about, notify
 from .pool import Session, Work, shared_pool
 from .settings import Postgres
-from .sql_translation import about, begin, notify
+from .sql_translation import begin
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

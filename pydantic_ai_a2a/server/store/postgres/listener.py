@@ -19,9 +19,10 @@ from ..sql import peers
 from ..sql.peers import Peers
 from .driver_errors import connection_error
 from .execution import Connection, in_transaction, perform
+from .notify_statements import about, channel, notify
 from .pool import Session
 from .settings import Postgres
-from .sql_translation import about, begin, channel, notify
+from .sql_translation import begin
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -1,4 +1,4 @@
-"""Translation of the shared SQL for PostgreSQL: numbered parameters, column types, locks and notifications."""
+"""Translation of the shared SQL for PostgreSQL: numbered parameters, column types, transactions and locks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import count
-from urllib.parse import quote
 
 from ..sql.transaction import ContextKey, LockName
 from .settings import Postgres
@@ -51,40 +50,3 @@ def lock(lock: LockName) -> str:
 def key_of(name: tuple[str, ...]) -> int:
     """Return the number of the advisory lock of a name."""
     return int.from_bytes(blake2b('\0'.join(name).encode(), digest_size=8).digest(), signed=True)
-
-
-def channel(process: str) -> str:
-    """Return the channel on which a process is notified."""
-    return f'a2a_{process}'
-
-
-def notify(
-    settings: Postgres, agent: str, sender: str, payload: str, *, hears: int, task_id: str | None = None, wants: int = 0
-) -> str:
-    """Return the statement that notifies other processes of a namespace.
-
-    Args:
-        settings: The database.
-        agent: Namespace.
-        sender: Id of this process.
-        payload: What the processes are told, without quotes.
-        hears: The least `process.hears`.
-        task_id: Tell only processes that read this task.
-        wants: The least `reader.wants`.
-    """
-    named = f'{settings.schema}.process WHERE agent = {_literal(agent)}'
-    condition = f"id <> '{sender}' AND hears >= {hears} AND until > {CLOCK}"
-    if task_id is not None:
-        readers = f'{settings.schema}.reader WHERE agent = {_literal(agent)} AND task_id = {_literal(task_id)}'
-        condition += f' AND id IN (SELECT process FROM {readers} AND wants >= {wants})'
-    return f"SELECT pg_notify('{channel('')}' || id, '{payload}') FROM {named} AND {condition}"
-
-
-def about(task_id: str, number: int) -> str:
-    """Return a part of a payload: a task and a number."""
-    return f'{quote(task_id, safe="")}:{number}'
-
-
-def _literal(text: str) -> str:
-    """Return a text as an expression without quotes of the text, under any settings of the database."""
-    return f"convert_from(decode('{text.encode().hex()}', 'hex'), 'UTF8')"

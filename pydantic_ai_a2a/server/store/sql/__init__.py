@@ -8,10 +8,10 @@ Values of the ports come in. Statements go to the driver one by one; rows come b
   them.
 - Webhooks: `push_configs`, `enqueued_deliveries`, `outbox`. `webhook_ports` has the ports over them.
 - What operators and sweeps do: `sweep`, `unanswered_tasks`, `filing`, `totals`, `deletion`, `conversation_deletion`,
-  `erasing`, `erasure_marks`, `export`, `dead_letters`, `queue_counts`, `queue_pause`. `housekeeping` is the port over
-  them.
-- Smaller ports: `quotas`, `credentials`, `payloads`. `backend` puts all ports together.
-- Other processes on the database: `peers`, `neighbors`.
+  `erasing`, `erasure_marks`, `export_batches`, `dead_letters`, `queue_counts`, `queue_pause`. `housekeeping` is the
+  port over them.
+- Smaller ports: `quotas`, `credentials`, `engine_payloads`. `backend` puts all ports together.
+- Other processes on the database: `peers`, `namespaces`.
 - The base of all: `schema`, `migrations`, `transaction`, `key_conditions`, `database`, `rehearsal`, and for rows of
   tasks `task_rows`, `joined_items`, `damaged_bodies`.
 """

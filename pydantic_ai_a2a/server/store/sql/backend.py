@@ -8,7 +8,7 @@ from pydantic_ai.messages import ModelMessage
 
 from ..history_cache import Histories
 from ..ports import Backend, CredentialStore, PayloadStore, QuotaStore
-from . import conversations, credentials, payloads, queue_order, queue_pause, quotas
+from . import conversations, credentials, engine_payloads, queue_order, queue_pause, quotas
 from .database import Database, Port, reading, writing
 from .event_port import SqlEvents
 from .housekeeping import SqlHousekeeping
@@ -35,8 +35,8 @@ class SqlCredentials(Port, CredentialStore):
 class SqlPayloads(Port, PayloadStore):
     """Keeps the data of runs at an engine in a database."""
 
-    put = writing(payloads.put_payloads)
-    get = reading(payloads.get_payload)
+    put = writing(engine_payloads.put_payloads)
+    get = reading(engine_payloads.get_payload)
 
 
 class SqlBackend(Backend, Database):

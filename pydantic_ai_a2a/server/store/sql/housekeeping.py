@@ -8,16 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from ....settings.retention import Retention
 from ....types.stored_tasks import TaskHeader
 from ..ports import Erased, ExportedConversation, ExportedTask, Housekeeping, OnExpired, Swept
-from . import (
-    dead_letters,
-    erasing,
-    erasure_marks,
-    export,
-    queue_counts,
-    queue_pause,
-    sweep,
-    task_reads,
-)
+from . import dead_letters, erasing, erasure_marks, export_batches, queue_counts, queue_pause, sweep, task_reads
 from .database import Port, reading, writing
 from .transaction import Rows, Transaction
 from .unanswered_tasks import report_expired
@@ -69,17 +60,17 @@ class SqlHousekeeping(Port, Housekeeping):
         async for task_id in self._task_ids(owner, context_id):
             task = await self.database.read(task_reads.load, self.agent, task_id, owner)
             if task is not None:  # it may have been swept meanwhile
-                yield ExportedTask(task, await self.database.read(export.export_requests, self.agent, task_id))
-        async for conversation_id in self._ids(export.conversation_ids, owner, context_id):
-            loaded = await self.database.read(export.exported_conversation, self.agent, owner, conversation_id)
+                yield ExportedTask(task, await self.database.read(export_batches.export_requests, self.agent, task_id))
+        async for conversation_id in self._ids(export_batches.conversation_ids, owner, context_id):
+            loaded = await self.database.read(export_batches.exported_conversation, self.agent, owner, conversation_id)
             if loaded is not None:
                 record, (messages, *branches) = loaded
                 yield ExportedConversation(record, messages, branches)
 
     async def _task_ids(self, owner: str, context_id: str | None) -> AsyncIterator[str]:
         # First, because such a task may be filed behind the batches, or before them.
-        moving = dict.fromkeys(await self.database.read(export.moving_ids, self.agent, owner, context_id))
-        async for task_id in self._ids(export.filed_ids, owner, context_id):
+        moving = dict.fromkeys(await self.database.read(export_batches.moving_ids, self.agent, owner, context_id))
+        async for task_id in self._ids(export_batches.filed_ids, owner, context_id):
             if task_id not in moving:
                 yield task_id
         for task_id in moving:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ....task_states import INTERRUPTED
 from ..ports import DEAD_LETTERS
-from ..ports.housekeeping import QueueCounts
+from ..ports.queue_counts import QueueCounts
 from . import task_ranges, totals
-from .neighbors import NAMESPACES
+from .namespaces import NAMESPACES
 from .transaction import Transaction
 
 _FIVE_MINUTES = 300_000

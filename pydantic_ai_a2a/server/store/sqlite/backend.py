@@ -26,7 +26,7 @@ from .connect import NOTE_CLOCK
 from .connection_thread import ConnectionThread, Work
 from .execution import perform
 from .free_pages import give_back
-from .group_commit import QueuedTransaction, commit, read
+from .job_batches import QueuedTransaction, commit, read
 from .library_version import check_version
 from .opened_file import OpenedFile
 from .settings import SqliteFile

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from threading import Condition, Thread, current_thread
 
 from ....clock import STOP_TIME
-from .group_commit import QueuedTransaction
+from .job_batches import QueuedTransaction
 
 _GROUP = 100
 """The most jobs in one commit: an urgent job waits for one group at most, whose jobs may commit one by one."""

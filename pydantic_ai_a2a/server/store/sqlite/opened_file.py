@@ -15,7 +15,7 @@ from ....clock import SYSTEM, Clock
 from ....errors import StoreUnavailable
 from .connect import connect
 from .connection_thread import Work
-from .group_commit import QueuedTransaction
+from .job_batches import QueuedTransaction
 from .settings import SqliteFile
 
 logger = logging.getLogger('pydantic_ai_a2a')

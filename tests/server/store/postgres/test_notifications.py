@@ -13,7 +13,7 @@ from pydantic_ai_a2a.server.store.ports import Slot, Subscription
 from pydantic_ai_a2a.server.store.postgres import backend as postgres_backend
 from pydantic_ai_a2a.server.store.postgres import listener
 from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.server.store.postgres.sql_translation import channel
+from pydantic_ai_a2a.server.store.postgres.notify_statements import channel
 from pydantic_ai_a2a.server.store.sql.database import WorkerCallbacks
 from pydantic_ai_a2a.types import TaskState
 

@@ -19,7 +19,7 @@ from pydantic_ai_a2a.server.store.postgres.sql_translation import translated
 from pydantic_ai_a2a.server.store.sql import (
     claims,
     erasing,
-    export,
+    export_batches,
     filing,
     sweep,
     task_ranges,
@@ -142,9 +142,9 @@ def query(name: str) -> TaskQuery:
 
 WORK: dict[str, tuple[Callable[[], Transaction[Any]], int]] = {
     'sweep without work': (lambda: sweep.sweep('agent', KEEP, START, MANY), 100),
-    'first batch of an export': (lambda: export.filed_ids('agent', OWNER, None, None), 100),
+    'first batch of an export': (lambda: export_batches.filed_ids('agent', OWNER, None, None), 100),
     'later batch of an export': (
-        lambda: export.filed_ids('agent', OWNER, None, ('completed', START - 900, 't900')),
+        lambda: export_batches.filed_ids('agent', OWNER, None, ('completed', START - 900, 't900')),
         100,
     ),
     'erasure of another owner': (lambda: erasing.erase('agent', '/bob', None, START), 100),

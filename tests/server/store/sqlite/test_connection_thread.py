@@ -15,7 +15,7 @@ import pytest
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.server.store.sql.transaction import Transaction
 from pydantic_ai_a2a.server.store.sqlite.connection_thread import ConnectionThread
-from pydantic_ai_a2a.server.store.sqlite.group_commit import QueuedTransaction, commit, read
+from pydantic_ai_a2a.server.store.sqlite.job_batches import QueuedTransaction, commit, read
 
 from ....app_client import LIMIT
 
