@@ -92,9 +92,9 @@ class AgentFinder:
         self._cards = RemoteCards(connections, url, self._verifier, card_url)
         self._chosen: tuple[AgentCard, Transport] | None = None
 
-    async def card(self) -> tuple[AgentCard, str | None]:
-        """Return the card, and its URL if the card was fetched."""
-        return (self._card, None) if self._card is not None else await self._cards.get()
+    async def card(self, *, patient: bool = True) -> tuple[AgentCard, str | None]:
+        """Return the card, and its URL if the card was fetched. See `RemoteCards.get`."""
+        return (self._card, None) if self._card is not None else await self._cards.get(patient=patient)
 
     async def extended(self, wire: object, url: str) -> AgentCard:
         """Return the extended card in JSON from a URL, and use it in the place of the card.
@@ -109,9 +109,9 @@ class AgentFinder:
         self._cards.extend(card)
         return card
 
-    async def interface(self) -> tuple[AgentCard, Transport]:
-        """Return the card, and the interface that is called by it."""
-        card, url = await self.card()
+    async def interface(self, *, patient: bool = True) -> tuple[AgentCard, Transport]:
+        """Return the card, and the interface that is called by it. See `RemoteCards.get`."""
+        card, url = await self.card(patient=patient)
         if self._chosen is None or self._chosen[0] is not card:
             interface = choose(
                 card,
@@ -128,9 +128,9 @@ class AgentFinder:
             self._chosen = card, Transport(self._connections, interface, live=LIVE_TEXT_URI in extensions_of(card))
         return self._chosen
 
-    async def place(self) -> tuple[AgentCard, Place]:
+    async def place(self, *, patient: bool = True) -> tuple[AgentCard, Place]:
         """Return the card, which nobody may change, and the agent of conversations. Errors: see `choose`."""
-        card, transport = await self.interface()
+        card, transport = await self.interface(patient=patient)
         return card, transport.place if self._app is None else transport.place._replace(name=card['name'][:200])
 
 

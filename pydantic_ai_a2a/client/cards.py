@@ -1,10 +1,15 @@
-"""Finds, checks and keeps the card of one remote agent (§8)."""
+"""Finds, checks and keeps the card of one remote agent (§8).
+
+A card that is known already outlives an outage: if it cannot be fetched again, it is used for up to a day after the
+last answer. But an agent that asks for credentials, or whose new card has no valid signature, has no card then.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -14,7 +19,7 @@ from ..types.a2a_objects import AgentCard
 from ..wire.protocol.lenient_reading import AnswerUnreadable, reading
 from ..wire.protocol.received_cards import read_card
 from .foreign_json import read_json
-from .http_connections import Cut, HttpConnections
+from .http_connections import Cut, HostUnusable, HttpConnections
 from .interfaces import BINDINGS
 from .remote_urls import check_agent_url, shown_url
 from .request_retries import Patience
@@ -22,16 +27,24 @@ from .request_retries import Patience
 if TYPE_CHECKING:
     from .card_verifier import CardVerifier
 
+logger = logging.getLogger('pydantic_ai_a2a')
+
 WELL_KNOWN = ('.well-known/agent-card.json', '.well-known/agent.json')
 """Paths of a card below the URL of an agent, the newer one first."""
 _MAX_CARD = 1_000_000
 _REPETITIONS = 5
-"""Most repetitions of a request for a card, which is no evidence of an agent: a server may cut all connections."""
+"""Most repetitions of a request whose connection is cut, which is no evidence of an agent: a server may cut all."""
 _FRESH = 300.0
 """Seconds for which a card without cache headers is kept."""
 _LONGEST_FRESH = 24 * 60 * 60.0
 """Seconds for which a card is kept at most, whatever its cache headers say."""
+_STALE = 60.0
+"""Seconds between two attempts to fetch a known card again, after the first attempt has failed."""
 _MAX_AGE = re.compile(r'max-age=(\d{1,9})')
+
+
+class NoCard(CardRefused):
+    """The URL has no card at the moment."""
 
 
 @dataclass(slots=True)
@@ -41,6 +54,9 @@ class _KeptCard:
     """The JSON of the card."""
     url: str
     until: float
+    """When the card is fetched again (monotonic seconds)."""
+    usable_until: float
+    """Until when the card is used although it cannot be fetched again."""
     etag: str | None
 
 
@@ -70,72 +86,114 @@ class RemoteCards:
         check_agent_url(target)
         check_agent_url(self._urls[0])
         self._kept: _KeptCard | None = None
+        self._is_stale = False
+        """True if the kept card could not be fetched again."""
         self._extended: AgentCard | None = None
 
     def extend(self, card: AgentCard) -> None:
         """Replace the kept card with the extended card, until the version of the public card changes (§3.1.11)."""
         self._extended = card
 
-    async def get(self) -> tuple[AgentCard, str]:
+    async def get(self, *, patient: bool = True) -> tuple[AgentCard, str]:
         """Return the card and its URL. A card that was checked is kept as long as its cache headers say.
+
+        Args:
+            patient: True to wait up to `timeout` seconds for an agent that cannot be reached, such as while it starts.
 
         Raises:
             CardRefused: There is no card, the card is not valid, or no trusted key has signed the card.
             RemoteUnavailable: The agent cannot be reached, or the key set of its card.
         """
-        kept = await self._fresh()
+        kept = self._kept
+        if kept is None:
+            kept = await self._first(patient=patient)
+        elif time.monotonic() >= kept.until:
+            kept = await self._again(kept)
+        self._kept = kept
         return self._extended or kept.card, kept.url
 
-    async def _fresh(self) -> _KeptCard:
-        kept = self._kept
-        if kept is not None and time.monotonic() < kept.until:
-            return kept
+    async def _first(self, *, patient: bool) -> _KeptCard:
         refusals: list[CardRefused] = []
-        for url in [kept.url] if kept is not None else self._urls:
+        for url in self._urls:
             try:
-                fetched = await self._fetch(url, kept)
+                return await self._fetch(url, patient=patient)
             except CardRefused as error:
                 refusals.append(error)
-            except RemoteProtocolError as error:
-                refusals.append(CardRefused(str(error)))
-            else:
-                if kept is not None and kept.card.get('version') != fetched.card.get('version'):
-                    self._extended = None
-                self._kept = fetched
-                return fetched
         raise refusals[0]
 
-    async def _fetch(self, url: str, kept: _KeptCard | None) -> _KeptCard:
-        """Return the card at a URL. A request whose connection is cut is repeated."""
-        patience = Patience(self._connections.timeout)
-        for _ in range(_REPETITIONS):
+    async def _fetch(self, url: str, *, patient: bool) -> _KeptCard:
+        """Return the card at a URL. A request whose connection is cut is repeated also without patience."""
+        patience, cuts = Patience(self._connections.timeout), 0
+        while True:
             try:
-                return await self._fetch_once(url, kept)
-            except Cut as error:
+                answer = await self._request(url)
+            except HostUnusable:
+                raise
+            except RemoteUnavailable as error:
+                is_cut = isinstance(error, Cut)
+                cuts += is_cut
+                if cuts > _REPETITIONS or not (patient or is_cut):
+                    raise
                 await patience.wait(error)
-        return await self._fetch_once(url, kept)
+            else:
+                return await self._checked(url, *answer)
 
-    async def _fetch_once(self, url: str, kept: _KeptCard | None) -> _KeptCard:
+    async def _again(self, kept: _KeptCard) -> _KeptCard:
+        """Return the card as it is now, or the kept card."""
+        try:
+            fetched = await self._checked(kept.url, *await self._request(kept.url, kept), kept)
+        except (NoCard, RemoteUnavailable) as error:
+            now = time.monotonic()
+            if now >= kept.usable_until:
+                raise
+            card = await self._unchanged(kept)
+            if not self._is_stale:
+                logger.warning('An agent card cannot be fetched again, and the known one is used: %s', error)
+            self._is_stale = True
+            return replace(kept, card=card, until=now + _STALE)
+        self._is_stale = False
+        if kept.card.get('version') != fetched.card.get('version'):
+            self._extended = None
+        return fetched
+
+    async def _request(self, url: str, kept: _KeptCard | None = None) -> tuple[object, httpx2.Headers]:
+        """Return the JSON of the card at a URL, None for the kept card, and the headers of the answer."""
         headers = {'accept': 'application/json'}
         if kept is not None and kept.etag is not None:
             headers['if-none-match'] = kept.etag
-        async with self._connections.open('GET', url, headers, public=True) as response:
-            status, answered = response.status_code, response.headers
-            if status == 304 and kept is not None:
-                # Trusted keys may have changed since.
-                card = kept.card if self._verifier is None else await self.read(kept.wire, shown_url(url))
-                return _KeptCard(card, kept.wire, url, fresh_until(answered), kept.etag)
-            if status in (429, 502, 503, 504):
-                raise RemoteUnavailable(f'{shown_url(url)} has answered with HTTP {status}. Try again later.')
-            if status != 200:
-                raise CardRefused(f'{shown_url(url)} has no agent card: {_described(status)}')
-            body = await self._connections.read(response, _MAX_CARD)
         try:
-            wire: object = read_json(body)
+            async with self._connections.open('GET', url, headers, public=True) as response:
+                status, answered = response.status_code, response.headers
+                if status == 304 and kept is not None:
+                    return None, answered
+                if status in (429, 502, 503, 504):
+                    raise RemoteUnavailable(f'{shown_url(url)} has answered with HTTP {status}. Try again later.')
+                if status != 200:
+                    kind = CardRefused if status in (401, 403) else NoCard
+                    raise kind(f'{shown_url(url)} has no agent card: {_described(status)}')
+                body = await self._connections.read(response, _MAX_CARD)
+        except RemoteProtocolError as error:
+            raise NoCard(str(error)) from error
+        try:
+            return read_json(body), answered
         except ValueError:
-            kind = answered.get('content-type', 'no media type').partition(';')[0][:100]
-            raise CardRefused(f'{shown_url(url)} is not JSON but {kind}. Is this the URL of an A2A agent?') from None
-        return _KeptCard(await self.read(wire, shown_url(url)), wire, url, fresh_until(answered), answered.get('etag'))
+            media_type = answered.get('content-type', 'no media type').partition(';')[0][:100]
+            text = f'{shown_url(url)} is not JSON but {media_type}. Is this the URL of an A2A agent?'
+            raise NoCard(text) from None
+
+    async def _checked(
+        self, url: str, wire: object, answered: httpx2.Headers, kept: _KeptCard | None = None
+    ) -> _KeptCard:
+        now, until = time.monotonic(), fresh_until(answered)
+        if wire is None and kept is not None:
+            card = await self._unchanged(kept)
+            return replace(kept, card=card, until=until, usable_until=now + _LONGEST_FRESH)
+        card = await self.read(wire, shown_url(url))
+        return _KeptCard(card, wire, url, until, now + _LONGEST_FRESH, answered.get('etag'))
+
+    async def _unchanged(self, kept: _KeptCard) -> AgentCard:
+        """Return the kept card, which is verified again: trusted keys may have changed since."""
+        return kept.card if self._verifier is None else await self.read(kept.wire, shown_url(kept.url))
 
     async def read(self, wire: object, place: str) -> AgentCard:
         """Return the card in JSON; if a signature is required, only the signed content of the card.

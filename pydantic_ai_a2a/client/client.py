@@ -143,9 +143,13 @@ class A2AClient(TextSender):
         self._users = WeakKeyDictionary[asyncio.AbstractEventLoop, _Users]()
         self._lifespan: Lifespan | None = None
 
-    async def find(self) -> tuple[AgentCard, Place]:
-        """Return the card, which nobody may change, and the agent of conversations. Errors: see `card`."""
-        return await self._finder.place()
+    async def find(self, *, patient: bool = True) -> tuple[AgentCard, Place]:
+        """Return the card, which nobody may change, and the agent of conversations. Errors: see `card`.
+
+        Args:
+            patient: False to fail at once if the agent cannot be reached.
+        """
+        return await self._finder.place(patient=patient)
 
     async def __aenter__(self) -> Self:
         """Start an app or agent of this process that has not been started. Connections open on first use.
@@ -192,7 +196,8 @@ class A2AClient(TextSender):
     async def card(self) -> AgentCard:
         """Return the agent's card (§8). The client keeps the card as the cache headers say, at most a day.
 
-        Without these headers, the client keeps the card for five minutes.
+        Without these headers, the client keeps the card for five minutes. A card that cannot be fetched again is used
+        for up to a day. The first call waits up to `timeout` seconds for an agent that does not listen yet.
 
         Raises:
             CardRefused: There is no card, or the card cannot be used. A `CardUnverified` has no signature of a trusted

@@ -24,10 +24,16 @@ Auth: TypeAlias = httpx2.Auth | tuple[str, str] | str | ClientCredentials
 """Authentication of requests: httpx2's, user name and password, a bearer token, or tokens of an issuer."""
 _VALUE = re.compile(r'[\t\x20-\x7e]*')
 """The legal value of a header (RFC 9110)."""
+CONNECTIONS = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+"""Each call may have a connection: calls wait long, and are no reason to refuse others. Idle ones are bounded."""
 
 
 class NotConnected(RemoteUnavailable):
     """No connection could be opened, so that nothing was sent."""
+
+
+class HostUnusable(NotConnected):
+    """The host has no address, or its TLS is not accepted: another attempt fails, too."""
 
 
 class Cut(RemoteUnavailable):
@@ -83,7 +89,8 @@ class HttpConnections:
             return self._own
         clients = self._clients.setdefault(asyncio.get_running_loop(), {})
         if over_grpc not in clients:
-            clients[over_grpc] = httpx2.AsyncClient(transport=_grpc() if over_grpc else self._transport)
+            transport = _grpc() if over_grpc else self._transport
+            clients[over_grpc] = httpx2.AsyncClient(transport=transport, limits=CONNECTIONS)
         return clients[over_grpc]
 
     async def close(self) -> None:
@@ -150,8 +157,13 @@ class HttpConnections:
                 response = await client.send(request, stream=True, follow_redirects=False, **options)
             async with aclosing(response):
                 yield response
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            raise NotConnected(f'{shown_url(url)} cannot be reached: {_reason(error)}.') from error
+        except httpx2.PoolTimeout as error:
+            raise NotConnected(
+                f'Nothing was sent to {shown_url(url)}: all connections of `http_client` were in use for'
+                f' {self.timeout:g} seconds. Give it more, with `httpx2.Limits(max_connections=...)`.'
+            ) from error
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            raise _not_connected(url, error) from error
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             raise RemoteProtocolError(
                 f'{shown_url(url)} is not a URL of HTTP. It has to begin with http:// or https://.'
@@ -202,12 +214,13 @@ def _with_token(headers: Mapping[str, str], token: str | None) -> Mapping[str, s
     return headers if token is None else {**headers, 'authorization': f'Bearer {token}'}
 
 
-def _reason(error: Exception) -> str:
+def _not_connected(url: str, error: Exception) -> NotConnected:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLError):
-            return 'its TLS certificate or protocol is not accepted'
+            return HostUnusable(f'{shown_url(url)} cannot be reached: its TLS certificate or protocol is not accepted.')
         if isinstance(cause, socket.gaierror):
-            return 'the name of its host does not resolve'
+            kind = NotConnected if cause.errno == socket.EAI_AGAIN else HostUnusable
+            return kind(f'{shown_url(url)} cannot be reached: the name of its host does not resolve.')
         cause = cause.__cause__ or cause.__context__
-    return 'no connection could be opened'
+    return NotConnected(f'{shown_url(url)} cannot be reached: no connection could be opened.')

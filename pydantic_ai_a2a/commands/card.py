@@ -23,7 +23,7 @@ async def card(*, remote: Remote, is_json: bool) -> int:
     URL is the agent or its card.
     """
     async with remote.cards() as (_, cards):
-        agent_card, _ = await cards.get()
+        agent_card, _ = await cards.get(patient=False)
     if is_json:
         echo_json(json.dumps(agent_card_ta.dump_python(agent_card, mode='json', by_alias=True)))
     else:

@@ -62,7 +62,7 @@ class Remote(NamedTuple):
     async def interface(self) -> AsyncGenerator[Transport]:
         """Yield the interface that the card names."""
         async with self.cards() as (connections, cards):
-            card, url = await cards.get()
+            card, url = await cards.get(patient=False)
             chosen = choose(card, url, trusted_origins=self.trusted_origins)
             yield Transport(connections, chosen)
 

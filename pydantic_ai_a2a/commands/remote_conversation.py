@@ -74,6 +74,7 @@ class Talk:
         with ExitStack() as exits:
             self._portal = exits.enter_context(start_blocking_portal())
             exits.enter_context(self._portal.wrap_async_context_manager(self.client))
+            self._run(partial(self.client.find, patient=False))
             self._exits = exits.pop_all()
         return self
 

@@ -16,6 +16,7 @@ from typing_extensions import Unpack
 
 from ..arguments import seconds
 from ..client.client import A2AClient
+from ..client.http_connections import CONNECTIONS
 from ..client.message_content import Content
 from ..client.question_answers import answer_to
 from ..client.questions import RemoteQuestion
@@ -42,7 +43,8 @@ class A2ATestClient(A2AClient):
 
     def _transport_to(self, app: ASGIApp | None) -> httpx2.AsyncBaseTransport:
         raising = None if app is None else _RaisingApp(app)
-        self.recorder = RecordingTransport(super()._transport_to(raising) or httpx2.AsyncHTTPTransport())
+        network = httpx2.AsyncHTTPTransport(limits=CONNECTIONS)
+        self.recorder = RecordingTransport(super()._transport_to(raising) or network)
         return self.recorder
 
     def _context(self) -> Context:

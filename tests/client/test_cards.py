@@ -7,12 +7,15 @@ import json
 import logging
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
+import httpx2
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -387,10 +390,97 @@ async def test_first_supported_interface_is_called_at_its_url() -> None:
 
 
 async def test_card_request_answered_with_503_is_remote_unavailable() -> None:
-    async with client_at_url(
-        CannedAgent(result_response(TASK), card=Response(status_code=503)).app, 'http://agent.example'
-    ) as client:
+    canned = CannedAgent(result_response(TASK), card=Response(status_code=503))
+    async with client_at_url(canned.app, 'http://agent.example', timeout=0.2) as client:
         with pytest.raises(RemoteUnavailable, match='HTTP 503'):
+            await client.card()
+
+
+async def test_first_card_request_is_repeated_after_503() -> None:
+    class Starting(CannedAgent):
+        """An agent behind a gateway, that has started when its card is asked for once more."""
+
+        async def _serve(self, request: Request) -> Response:
+            self.card = CARD if self.requests else Response(status_code=503)
+            return await super()._serve(request)
+
+    canned = Starting(result_response(TASK))
+    async with client_at_url(canned.app, 'http://agent.example') as client:
+        assert (await client.card())['name'] == 'canned'
+    assert len(canned.requests) == 2
+
+
+async def test_first_card_request_is_repeated_until_agent_listens() -> None:
+    port = socket.socket()
+    port.bind(('127.0.0.1', 0))  # refuses connections until it listens
+    attempts = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b'\r\n\r\n')
+        body = json.dumps(CARD).encode()
+        writer.write(f'HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\n\r\n'.encode() + body)
+        writer.close()
+
+    class StartsAgent(httpx2.Auth):
+        async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+            nonlocal attempts
+            attempts += 1
+            if attempts == 2:
+                servers.append(await asyncio.start_server(serve, sock=port))
+            yield request
+
+    servers: list[asyncio.Server] = []
+    url = f'http://127.0.0.1:{port.getsockname()[1]}'
+    async with asyncio.timeout(LIMIT), A2AClient(url, auth=StartsAgent(), timeout=LIMIT) as client:
+        assert (await client.card())['name'] == 'canned'
+        servers[0].close()
+    assert attempts == 2
+
+
+@each_case(
+    'outage',
+    [
+        Response(status_code=503),
+        Response(status_code=404),
+        Response(status_code=500),
+        Response('<html>', media_type='text/html'),
+        Response(' ' * 1_000_001),
+    ],
+    ids=['503', '404', '500', 'html', 'too long'],
+)
+async def test_known_card_outlives_outage_by_a_day(
+    outage: Response, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(cards, 'time', SimpleNamespace(monotonic=lambda: now))
+    caplog.clear()
+    canned = CannedAgent(result_response(TASK))
+    async with client_at_url(canned.app, 'http://agent.example') as client:
+        await client.card()
+        canned.card = outage
+        for seconds in (301.0, 302.0, 400.0):
+            now = seconds
+            assert (await client.card())['name'] == 'canned'
+        assert len(canned.requests) == 3  # not at each call
+        assert caplog.text.count('An agent card cannot be fetched again') == 1
+        now = 86_400.0
+        with pytest.raises((CardRefused, RemoteUnavailable)):
+            await client.card()
+        canned.card = {**CARD, 'name': 'restarted'}
+        assert (await client.card())['name'] == 'restarted'
+
+
+@each_case('status', [401, 403])
+async def test_known_card_is_not_used_when_agent_asks_for_credentials(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(cards, 'time', SimpleNamespace(monotonic=lambda: now))
+    canned = CannedAgent(result_response(TASK))
+    async with client_at_url(canned.app, 'http://agent.example') as client:
+        await client.card()
+        canned.card, now = Response(status_code=status), 301.0
+        with pytest.raises(CardRefused, match='asks for credentials'):
             await client.card()
 
 
@@ -443,18 +533,21 @@ async def test_card_given_as_target_may_name_any_url() -> None:
 
 
 async def test_unreachable_agent_error_names_url_without_secret() -> None:
-    async with asyncio.timeout(LIMIT), A2AClient('http://127.0.0.1:9/?key=secret') as client:
+    async with asyncio.timeout(LIMIT), A2AClient('http://127.0.0.1:9/?key=secret', timeout=0.2) as client:
         with pytest.raises(NotConnected, match=re.escape('http://127.0.0.1:9/')) as refused:
             await client.card()
     assert 'secret' not in str(refused.value)
 
 
-async def test_error_says_host_name_does_not_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
+@each_case(('number', 'patience'), [(socket.EAI_NONAME, LIMIT), (socket.EAI_AGAIN, 0.2)], ids=['unknown', 'later'])
+async def test_error_says_host_name_does_not_resolve(
+    number: int, patience: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def unknown(*_: Any, **__: Any) -> Any:
-        raise socket.gaierror(socket.EAI_NONAME, 'Name or service not known')
+        raise socket.gaierror(number, 'Name or service not known')
 
     monkeypatch.setattr(socket, 'getaddrinfo', unknown)
-    async with asyncio.timeout(LIMIT), A2AClient('http://agent.invalid') as client:
+    async with asyncio.timeout(LIMIT), A2AClient('http://agent.invalid', timeout=patience) as client:
         with pytest.raises(NotConnected, match='cannot be reached: the name of its host does not resolve'):
             await client.card()
 

@@ -23,6 +23,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2AClient, ClientCredentials, RemoteProtocolError, RemoteUnavailable, serve, to_a2a
+from pydantic_ai_a2a.client.http_connections import NotConnected
 from pydantic_ai_a2a.errors import MethodNotFoundError
 from pydantic_ai_a2a.wire.extensions.own_extensions import REPLAY
 
@@ -36,6 +37,8 @@ from .canned_agent import (
     card_with_interface,
     error_response,
     result_response,
+    serve_canned,
+    silent_response,
     stream_response,
 )
 from .cutting_proxy import cutting_proxy
@@ -90,6 +93,37 @@ def test_client_works_in_successive_event_loops() -> None:
                 return text_of((await client.send('hello')).outcome)
 
         assert [asyncio.run(once()) for _ in range(2)] == [ANSWER] * 2
+
+
+async def test_client_has_a_connection_for_each_of_300_calls() -> None:
+    canned, waiting, all_here = CannedAgent(result_response(TASK)), 0, asyncio.Event()
+
+    async def together(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal waiting
+        if scope['type'] == 'http' and scope['method'] == 'POST':
+            waiting += 1
+            if waiting == 300:
+                all_here.set()
+            await all_here.wait()
+        await canned.app(scope, receive, send)
+
+    with serve_canned(canned, together) as server:
+        async with asyncio.timeout(LIMIT), A2AClient(server.url, timeout=LIMIT) as client:
+            await client.card()
+            results = await asyncio.gather(*(client.get('t') for _ in range(300)))
+    assert [result.task_id for result in results] == ['t'] * 300
+
+
+async def test_full_pool_of_http_client_is_named() -> None:
+    canned = CannedAgent(silent_response())
+    with serve_canned(canned) as server:
+        limits = httpx2.Limits(max_connections=1)
+        async with asyncio.timeout(LIMIT), httpx2.AsyncClient(limits=limits) as http:
+            client = A2AClient(server.url, http_client=http, timeout=0.5)
+            await client.card()
+            async with http.stream('GET', server.url + '/.well-known/agent-card.json'):
+                with pytest.raises(NotConnected, match='all connections of `http_client` were in use'):
+                    await client.get('t')
 
 
 @pytest.mark.parametrize('over_http', [True, False])

@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from jwt.utils import base64url_encode
 from pydantic_ai import Agent
 from pydantic_core import from_json, to_json
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from pydantic_ai_a2a import (
     A2A,
@@ -459,6 +461,31 @@ async def test_unchanged_card_is_verified_after_each_fetch(monkeypatch: pytest.M
     assert len(checks) == 2
 
 
+async def test_known_card_is_verified_with_keys_of_now_in_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    def at_once(_: object) -> float:
+        return 0.0
+
+    monkeypatch.setattr('pydantic_ai_a2a.client.cards.fresh_until', at_once)
+    app = to_a2a(Agent('test', name='joker'), url='http://agent.example/', access=Access(signing=[private_pem()]))
+    valid, down = CardVerifier.content, False
+
+    async def check(self: CardVerifier, wire: object, place: str) -> Any:
+        if down:
+            raise CardUnverified('The key was revoked.')
+        return await valid(self, wire, place)
+
+    monkeypatch.setattr(CardVerifier, 'content', check)
+
+    async def behind_gateway(scope: Scope, receive: Receive, send: Send) -> None:
+        await (Response(status_code=503) if down else app)(scope, receive, send)
+
+    async with client_at_url(behind_gateway, 'http://agent.example', card_keys=TRUSTED) as client:
+        await client.card()
+        down = True
+        with pytest.raises(CardUnverified, match='revoked'):
+            await client.card()
+
+
 async def test_loopback_url_on_signed_card_is_refused() -> None:
     card = signed(card_with_interface(url='http://localhost:8000/'))
     async with client_at_url(CannedAgent(card=card).app, 'http://agent.example', card_keys=TRUSTED) as client:
@@ -486,8 +513,8 @@ async def test_extended_card_needs_trusted_signature() -> None:
 
 async def test_remote_agent_and_toolset_refuse_unsigned_card() -> None:
     for capability in (
-        {'toolsets': [A2AToolset('http://127.0.0.1:1', card_keys=TRUSTED, http_client=None)]},
-        {'capabilities': [A2A('http://127.0.0.1:1', card_keys=TRUSTED)]},
+        {'toolsets': [A2AToolset('http://127.0.0.1:1', card_keys=TRUSTED, http_client=None, timeout=0.2)]},
+        {'capabilities': [A2A('http://127.0.0.1:1', card_keys=TRUSTED, timeout=0.2)]},
     ):
         with pytest.raises(RemoteUnavailable):
             await Agent('test', **_options(capability)).run('Hello.')

@@ -31,7 +31,7 @@ async def examine(
     """
     try:
         try:
-            card, place = await RemoteCards(connections, url).get()
+            card, place = await RemoteCards(connections, url).get(patient=False)
         except (A2AError, RemoteError) as error:
             yield no_card(url, error)
             return

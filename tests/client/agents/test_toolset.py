@@ -221,7 +221,7 @@ async def test_refused_card_or_unreachable_agent_ends_run() -> None:
     with pytest.raises(CardRefused):
         await calling_agent(toolsets=[A2AToolset(CannedAgent(card={}).app)]).run('hello')
     with pytest.raises(RemoteUnavailable):
-        await calling_agent(toolsets=[A2AToolset('http://127.0.0.1:9')]).run('hello')
+        await calling_agent(toolsets=[A2AToolset('http://127.0.0.1:9', timeout=0.2)]).run('hello')
 
 
 async def test_each_skill_is_a_tool_with_a_valid_unique_name() -> None:
