@@ -1,4 +1,8 @@
-"""A task followed to its end, over cut connections: by its stream, or by polling."""
+"""A task followed to its end, over cut connections: by its stream, or by polling.
+
+A stream that is silent for the whole patience may belong to a task that works, at an agent that sends no comments. So
+the task is polled from then on, and given up only when the agent does not answer that either.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +78,8 @@ class Follower:
             except (A2AError, RemoteUnavailable) as error:
                 if self._task_id is None:
                     params = await self._again(params, error, stream=stream)
+                elif isinstance(error, Silent) and self._event_id is None:
+                    self.streams = False
         if self._task_id is not None:
             async with aclosing(self._rest(self._task_id)) as updates:
                 async for update in updates:
@@ -110,7 +116,7 @@ class Follower:
             async with aclosing(self._read('SubscribeToTask', params)) as updates:
                 async for update in updates:
                     yield update
-        except (UnsupportedOperationError, MethodNotFoundError):
+        except (UnsupportedOperationError, MethodNotFoundError, Silent):
             self.streams = False  # the task has ended meanwhile, or the agent does not let clients subscribe
         except (A2AError, RemoteUnavailable) as error:
             await self._patience.wait(error)

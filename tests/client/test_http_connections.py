@@ -19,21 +19,24 @@ from pydantic_ai import Agent
 from pydantic_ai.agent import WrapperAgent
 from pydantic_ai.models.test import TestModel
 from starlette.applications import Starlette
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2AClient, ClientCredentials, RemoteProtocolError, RemoteUnavailable, serve, to_a2a
 from pydantic_ai_a2a.client.http_connections import NotConnected
 from pydantic_ai_a2a.errors import MethodNotFoundError
 from pydantic_ai_a2a.wire.extensions.own_extensions import REPLAY
+from pydantic_ai_a2a.wire.protocol.received_cards import read_card
 
 from ..bounds import LIMIT
+from ..cases import each_case
 from ..sizes import short_or_long
 from .canned_agent import (
     CARD,
     TASK,
     WORKING,
     CannedAgent,
+    canned_client,
     card_with_interface,
     error_response,
     result_response,
@@ -119,32 +122,33 @@ async def test_full_pool_of_http_client_is_named() -> None:
     with serve_canned(canned) as server:
         limits = httpx2.Limits(max_connections=1)
         async with asyncio.timeout(LIMIT), httpx2.AsyncClient(limits=limits) as http:
-            client = A2AClient(server.url, http_client=http, timeout=0.5)
-            await client.card()
+            card = read_card(card_with_interface(url=server.url))
+            client = A2AClient(card, http_client=http, timeout=0.1)
             async with http.stream('GET', server.url + '/.well-known/agent-card.json'):
                 with pytest.raises(NotConnected, match='all connections of `http_client` were in use'):
                     await client.get('t')
 
 
-@pytest.mark.parametrize('over_http', [True, False])
-async def test_silent_stream_is_given_up_after_timeout(over_http: bool) -> None:
-    talker = WaitingAgent()
-    app = to_a2a(talker.agent)
-    async with asyncio.timeout(LIMIT):
-        with serve(app) as server:
-            async with A2AClient(server.url if over_http else app, timeout=0.2) as client:
-                await fetch_card(client)
-                while 'was silent for 0.2 seconds' not in await stream_error(client):
-                    pass  # a slow machine takes longer for the connection
-                talker.opened.set()
+@each_case('numbered', [False, True])
+async def test_task_with_silent_stream_is_polled(numbered: bool) -> None:
+    number = 'id: 1\n' if numbered else ''
+    event = json.dumps({'jsonrpc': '2.0', 'id': 1, 'result': {'task': WORKING}})
 
+    def silent_stream(*events: str) -> Response:
+        async def body() -> AsyncGenerator[str]:
+            for event in events:
+                yield event
+            raise httpx2.ReadTimeout('silent')
 
-async def stream_error(client: A2AClient) -> str:
-    """Why the stream of a message is given up."""
-    with pytest.raises(RemoteUnavailable) as error:
-        async for _ in client.stream('wait'):
-            pass
-    return str(error.value)
+        return StreamingResponse(body(), media_type='text/event-stream')
+
+    streams = [silent_stream(f'{number}data: {event}\n\n'), *([silent_stream()] if numbered else [])]
+    canned = CannedAgent(*streams, result_response(WORKING), result_response(TASK))
+    async with canned_client(canned) as client:
+        updates = [update async for update in client.stream('hello')]
+    assert [update.state for update in updates] == ['working', 'completed']
+    subscribed = ['SubscribeToTask'] if numbered else []
+    assert canned.methods == ['SendStreamingMessage', *subscribed, 'GetTask', 'GetTask']
 
 
 async def test_broken_gzip_answer_is_protocol_error() -> None:
