@@ -250,7 +250,17 @@ def _sentence(problem: _Problem) -> str:
     is_number = bool({int, float}.intersection(hints))
     near = suggestion(problem.value, literals) if isinstance(problem.value, str) else ''
     shown = _shown(problem.value, is_public=bool(literals), is_number=is_number)
-    return f'{problem.path} takes {_described(problem.hint)}, not {shown}.{near}'
+    wanted, kind = _described(problem.hint), type(problem.value)
+    if twin := next(
+        (hint for hint in hints if getattr(hint, '__name__', '') == kind.__name__ and hint is not kind), None
+    ):
+        wanted = wanted.replace(kind.__name__, f'{kind.__name__} of {_package(twin)}')
+        shown += f' of {_package(kind)}'
+    return f'{problem.path} takes {wanted}, not {shown}.{near}'
+
+
+def _package(kind: type) -> str:
+    return kind.__module__.partition('.')[0]
 
 
 def _members(hint: Any) -> list[Any]:

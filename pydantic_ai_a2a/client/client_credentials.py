@@ -170,7 +170,7 @@ class ClientCredentials:
         self._check_available(status)
         metadata = read_object(body) if status == 200 else await fetch_json(client, second)
         if metadata.get('issuer') != self.issuer:
-            raise ValueError('its metadata names another issuer')
+            raise ValueError(f'its metadata names another issuer, {str(metadata.get("issuer"))[:200]!r}')
         return metadata
 
     def _check_available(self, status: int) -> None:

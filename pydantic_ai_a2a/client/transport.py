@@ -276,8 +276,9 @@ class Transport:
         if self._interface.binding == 'GRPC':
             return Request('POST', f'{url}/{operation.name}', headers, to_json(codec.params(params)))
         sent = cast('HttpCodec', codec).http_request(operation, params)
-        query = f'?{sent.query}' if sent.query else ''
-        return Request(sent.verb, f'{url.rstrip("/")}{sent.path}{query}', headers, sent.body)
+        base, _, key = url.partition('?')
+        query = '&'.join(filter(None, (key, sent.query)))
+        return Request(sent.verb, f'{base.rstrip("/")}{sent.path}{"?" * bool(query)}{query}', headers, sent.body)
 
     def result(self, response: httpx2.Response, body: bytes | str) -> object:
         """Return the result in an answer.
@@ -303,9 +304,9 @@ class Transport:
         if (error := wire.get('error')) is not None and (status < 400 or isinstance(error, dict)):
             raise _with_headers(rpc_error(cast('object', error), status), response)
         self._checked(status, answer, response)
-        if 'result' not in wire:
+        if 'result' not in wire and 'jsonrpc' not in wire:
             raise self.unreadable('the answer is no JSON-RPC response')
-        return wire['result']
+        return wire.get('result')
 
     def _checked(self, status: int, answer: object, response: httpx2.Response) -> object:
         if 300 <= status < 400:

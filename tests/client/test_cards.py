@@ -484,6 +484,24 @@ async def test_known_card_is_not_used_when_agent_asks_for_credentials(
             await client.card()
 
 
+async def test_path_of_operation_stands_before_query_of_interface() -> None:
+    interface = {
+        'protocolBinding': 'HTTP+JSON',
+        'url': 'http://agent.example/rest/?key=1&v=2',
+        'protocolVersion': '1.0',
+    }
+    asked: list[str] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.append(f'{scope["path"]}?{scope["query_string"].decode()}')
+        await Response(json.dumps(TASK), media_type='application/json')(scope, receive, send)
+
+    async with client_at_url(app, read_card({**CARD, 'supportedInterfaces': [interface]})) as client:
+        await client.get('t')
+        await client.get('t', history_length=3)
+    assert asked == ['/rest/tasks/t?key=1&v=2', '/rest/tasks/t?key=1&v=2&historyLength=3']
+
+
 async def test_trusted_origin_gets_requests_with_credentials() -> None:
     canned = CannedAgent(result_response(TASK), card=with_interfaces(('JSONRPC', 'https://api.example/rpc', '1.0')))
     trusted = {'trusted_origins': ['https://api.example'], 'headers': {'authorization': 'Bearer x'}}

@@ -9,6 +9,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import httpx2
 import pytest
 from fasta2a.schema import AgentCard
@@ -149,6 +150,12 @@ async def test_task_with_silent_stream_is_polled(numbered: bool) -> None:
     assert [update.state for update in updates] == ['working', 'completed']
     subscribed = ['SubscribeToTask'] if numbered else []
     assert canned.methods == ['SendStreamingMessage', *subscribed, 'GetTask', 'GetTask']
+
+
+def test_http_client_of_other_package_is_refused_by_its_package() -> None:
+    other: Any = httpx.AsyncClient()
+    with pytest.raises(TypeError, match='takes an AsyncClient of httpx2 or None, not an AsyncClient of httpx'):
+        A2AClient('http://agent.example', http_client=other)
 
 
 async def test_broken_gzip_answer_is_protocol_error() -> None:

@@ -101,6 +101,14 @@ async def test_refusal_without_body_names_url_and_status(status: int, binding: s
             await client.get('t')
 
 
+async def test_missing_result_of_deleted_webhook_is_null() -> None:
+    gone = Response(b'{"jsonrpc": "2.0", "id": 1}', media_type='application/json')
+    async with canned_client(CannedAgent(gone)) as client:
+        await client.delete_push_config('t', 'c')
+        with pytest.raises(RemoteProtocolError, match='valid dictionary'):
+            await client.get('t')
+
+
 async def test_missing_method_of_0_3_is_called_once() -> None:
     canned = CannedAgent(error_response(-32601), result_response(TASK), card=card_with_interface(protocolVersion='0.3'))
     async with canned_client(canned) as client:

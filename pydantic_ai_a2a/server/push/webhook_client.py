@@ -27,6 +27,11 @@ KNOWN_BY_HEADER = 'X-A2A-Notification-Token'
 class Undelivered(Exception):
     """The webhook was not reached, or did not accept the notification; the text has the reason, without the URL."""
 
+    def __init__(self, reason: str, retry_after: float = 0.0) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+        """Seconds for which the webhook wants to be left alone."""
+
 
 class WebhookClient:
     """Calls webhooks, from one event loop.
@@ -82,17 +87,18 @@ class WebhookClient:
                 headers = {'Content-Type': media_type, ID_HEADER: delivery_id}
                 optional = {'traceparent': trace, SIGNATURE_HEADER: signature}
                 headers |= {name: value for name, value in optional.items() if value is not None}
-                status = await self._post(target, body, headers)
+                answer = await self._post(target, body, headers)
         except TimeoutError:
             raise Undelivered('no answer in time') from None
         except AddressRefused as refused:
             raise Undelivered(f'refused: {refused}') from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:  # their texts may hold the URL
             raise Undelivered(f'no connection ({type(error).__name__})') from None
-        if not 200 <= status < 300:
-            raise Undelivered(f'HTTP {status}')
+        if not 200 <= answer.status_code < 300:
+            pause = answer.headers.get('Retry-After', '') if answer.status_code in (429, 503) else ''
+            raise Undelivered(f'HTTP {answer.status_code}', float(pause) if pause.isdecimal() else 0.0)
 
-    async def _post(self, target: PushTarget, body: bytes, headers: dict[str, str]) -> int:
+    async def _post(self, target: PushTarget, body: bytes, headers: dict[str, str]) -> httpx2.Response:
         url = self._guard.check_url(target.url)
         host = host_of(url)
         headers = {
@@ -108,7 +114,7 @@ class WebhookClient:
         request = httpx2.Request('POST', pinned, content=body, headers=headers, extensions=extensions)
         answer = await self._transport.handle_async_request(request)
         await answer.aclose()  # without reading the body, which may be of any length
-        return answer.status_code
+        return answer
 
     async def _address(self, url: httpx2.URL, host: str) -> str:
         """Return one of the host's addresses, all of them checked: the name may resolve to another address later."""

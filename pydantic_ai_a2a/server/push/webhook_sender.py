@@ -168,16 +168,17 @@ class WebhookSender:
                     target, delivery.id, body, codec.push_media_type, trace=trace, signature=signature
                 )
         except (Undelivered, TargetUnreadable) as error:
-            await self._failed(delivery, str(error))
+            await self._failed(delivery, str(error), error.retry_after if isinstance(error, Undelivered) else 0.0)
         else:
             if metrics.instruments is not None:
                 metrics.instruments.deliver('accepted')
             await self._outbox.done(delivery)
 
-    async def _failed(self, delivery: Delivery, error: str) -> None:
+    async def _failed(self, delivery: Delivery, error: str, retry_after: float) -> None:
         failures, pause = delivery.failures + 1, None
         if failures < self._settings.tries:
-            pause = int(pause_after(failures, self._settings.backoff, self._chance()) * 1000)
+            growing = pause_after(failures, self._settings.backoff, self._chance())
+            pause = int(max(growing, min(retry_after, _LONGEST_PAUSE)) * 1000)
         logger.warning(
             'Webhook delivery %s of task %s failed (%s), attempt %d of %d.',
             delivery.id,

@@ -132,5 +132,5 @@ class IssuerKeys:
             if not self._discovery:
                 return document
             if document.get('issuer') != self._issuer:
-                raise ValueError('the discovery document names another issuer')
+                raise ValueError(f'the discovery document names another issuer, {str(document.get("issuer"))[:200]!r}')
             return await fetch_json(client, checked_url(str(document.get('jwks_uri'))))

@@ -23,6 +23,7 @@ from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.types import PushTarget
 
 from ...app_client import LIMIT
+from ...cases import each_case
 from ...clocks import HOUR, SetClock
 from ...constants import with_constants
 from ...logs import log_event, loop_errors
@@ -40,6 +41,22 @@ def test_retry_pauses_grow_to_an_hour() -> None:
     assert pauses == [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 3600.0, 3600.0]
     assert [pause_after(2, 1.0, chance) for chance in (0.0, 1.0)] == [2.0, 6.0]
     assert pause_after(1, 0.1, 0.5) == 0.1
+
+
+@each_case(
+    ('status', 'retry_after', 'seconds'),
+    [(429, b'120', 120), (503, b'7200', 3600), (500, b'120', 0), (429, b'tomorrow', 0)],
+)
+async def test_retry_after_of_webhook_bounds_next_try(status: int, retry_after: bytes, seconds: int) -> None:
+    backend = memory(SetClock())
+    answer = b'HTTP/1.1 %d No\r\nRetry-After: %b\r\nContent-Length: 0\r\n\r\n' % (status, retry_after)
+    async with webhook(answer) as hook:
+        await canceled_task_with_webhook(backend, hook)
+        with log_event(f'(HTTP {status}), attempt 1 of') as failed:
+            async with sending(backend):
+                await asyncio.to_thread(failed.wait, LIMIT)
+    leased = await outbox_of(backend).lease(lease=LEASE, limit=1, held={})
+    assert (seconds - 60) * 1000 <= (leased.wait or 0) <= seconds * 1000  # less what the machine has slept
 
 
 def memory(clock: Clock = SYSTEM) -> MemoryBackend:
