@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import httpx2
 from pydantic_core import from_json
 
+from .environment_proxies import http_client
 from .public_hosts import is_loopback
 
 _MAX_BYTES = 256 * 1024
@@ -54,7 +55,7 @@ async def connected() -> AsyncGenerator[httpx2.AsyncClient]:
     Raises:
         TimeoutError: The requests have taken too long.
     """
-    async with asyncio.timeout(TIME), httpx2.AsyncClient(timeout=SILENCE, follow_redirects=False) as client:
+    async with asyncio.timeout(TIME), http_client(timeout=SILENCE, follow_redirects=False) as client:
         yield client
 
 

@@ -220,8 +220,8 @@ class RemoteCards:
 
 def _card_urls(target: str) -> list[str]:
     path, question_mark, query = target.partition('?')
-    if path.endswith('.json'):
-        return [target]
+    if path.removesuffix('/').endswith('.json'):
+        return [f'{path.removesuffix("/")}{question_mark}{query}', *([target] if path.endswith('/') else [])]
     # A card may have any URL. The refusal is about the first place.
     return [*(f'{path.removesuffix("/")}/{name}{question_mark}{query}' for name in WELL_KNOWN), target]
 

@@ -16,6 +16,7 @@ from urllib.parse import quote_plus, urlsplit
 import httpx2
 
 from ..arguments import checked
+from ..environment_proxies import SocksMissing
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, TokenRefused
 from ..issuer_requests import checked_url, connected, fetch, fetch_json, metadata_urls, read_object
 from ..types.a2a_objects import AgentCard
@@ -145,6 +146,8 @@ class ClientCredentials:
             async with connected() as client:
                 self._token = await self._fetch(client)
             return self._token
+        except SocksMissing as error:
+            raise RemoteUnavailable(f'The issuer {self.issuer} cannot be reached: {error}') from error
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise RemoteUnavailable(f'The issuer {self.issuer} cannot be reached ({type(error).__name__}).') from error
         except ValueError as error:

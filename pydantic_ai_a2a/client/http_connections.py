@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 
 from ..arguments import HTTP_NAME
+from ..environment_proxies import SocksMissing, http_client, proxy_of
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, needs_extra
 from ..telemetry.propagation import trace_headers
 from .answer_limits import MAX_ANSWER, PACE
@@ -90,7 +91,7 @@ class HttpConnections:
         clients = self._clients.setdefault(asyncio.get_running_loop(), {})
         if over_grpc not in clients:
             transport = _grpc() if over_grpc else self._transport
-            clients[over_grpc] = httpx2.AsyncClient(transport=transport, limits=CONNECTIONS)
+            clients[over_grpc] = http_client(transport=transport, limits=CONNECTIONS)
         return clients[over_grpc]
 
     async def close(self) -> None:
@@ -157,13 +158,15 @@ class HttpConnections:
                 response = await client.send(request, stream=True, follow_redirects=False, **options)
             async with aclosing(response):
                 yield response
+        except SocksMissing as error:
+            raise HostUnusable(f'{shown_url(url)} cannot be reached: {error}') from error
         except httpx2.PoolTimeout as error:
             raise NotConnected(
                 f'Nothing was sent to {shown_url(url)}: all connections of `http_client` were in use for'
                 f' {self.timeout:g} seconds. Give it more, with `httpx2.Limits(max_connections=...)`.'
             ) from error
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            raise _not_connected(url, error) from error
+            raise _not_connected(url, error, '' if self._own or self._transport else proxy_of(url)) from error
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             raise RemoteProtocolError(
                 f'{shown_url(url)} is not a URL of HTTP. It has to begin with http:// or https://.'
@@ -214,7 +217,7 @@ def _with_token(headers: Mapping[str, str], token: str | None) -> Mapping[str, s
     return headers if token is None else {**headers, 'authorization': f'Bearer {token}'}
 
 
-def _not_connected(url: str, error: Exception) -> NotConnected:
+def _not_connected(url: str, error: Exception, proxy: str) -> NotConnected:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLError):
@@ -223,4 +226,6 @@ def _not_connected(url: str, error: Exception) -> NotConnected:
             kind = NotConnected if cause.errno == socket.EAI_AGAIN else HostUnusable
             return kind(f'{shown_url(url)} cannot be reached: the name of its host does not resolve.')
         cause = cause.__cause__ or cause.__context__
+    if proxy:
+        return NotConnected(f'{shown_url(url)} cannot be reached through {proxy}: no connection could be opened.')
     return NotConnected(f'{shown_url(url)} cannot be reached: no connection could be opened.')

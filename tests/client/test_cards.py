@@ -50,6 +50,13 @@ async def test_card_is_found_below_agent_url_or_at_card_url() -> None:
     assert paths == ['/a/.well-known/agent-card.json', '/cards/one.agent.json']
 
 
+async def test_card_url_may_end_with_slash() -> None:
+    canned = CannedAgent(result_response(TASK))
+    async with client_at_url(canned.app, 'http://agent.example/.well-known/agent-card.json/?key=1') as client:
+        assert (await client.card())['name'] == 'canned'
+    assert [path for _, path, _, _ in canned.requests] == ['/.well-known/agent-card.json']
+
+
 async def test_older_card_path_is_tried_after_404() -> None:
     agents = Agent(TestModel(), name='second')
     served = to_a2a(agents)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
@@ -150,6 +151,28 @@ async def test_task_with_silent_stream_is_polled(numbered: bool) -> None:
     assert [update.state for update in updates] == ['working', 'completed']
     subscribed = ['SubscribeToTask'] if numbered else []
     assert canned.methods == ['SendStreamingMessage', *subscribed, 'GetTask', 'GetTask']
+
+
+async def test_socks_proxy_without_its_package_names_variable_and_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('all_proxy', 'socks5://127.0.0.1:1')
+    monkeypatch.setitem(sys.modules, 'socksio', None)
+    tokens = ClientCredentials('https://issuer.example', 'id', 'secret')
+    async with asyncio.timeout(LIMIT), A2AClient('http://agent.example') as client:
+        for call in (client.card(), tokens.token()):
+            with pytest.raises(RemoteUnavailable, match='all_proxy names a SOCKS proxy, which needs the package soc'):
+                await call
+
+
+async def test_dead_proxy_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('http_proxy', 'http://ann:secret@127.0.0.1:9')
+    async with asyncio.timeout(LIMIT), A2AClient('http://agent.example', timeout=0.2) as client:
+        with pytest.raises(RemoteUnavailable, match=r'through the proxy http://127\.0\.0\.1:9 of http_proxy') as error:
+            await client.card()
+    assert 'secret' not in str(error.value)
+    monkeypatch.setenv('no_proxy', '127.0.0.1')
+    async with asyncio.timeout(LIMIT), A2AClient('http://127.0.0.1:9', timeout=0.2) as client:
+        with pytest.raises(RemoteUnavailable, match='cannot be reached: no connection'):
+            await client.card()
 
 
 def test_http_client_of_other_package_is_refused_by_its_package() -> None:

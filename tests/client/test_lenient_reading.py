@@ -64,6 +64,30 @@ async def test_events_of_0_3_without_kind_are_recognized_by_fields() -> None:
     assert (message['message_id'], message['parts']) == ('', [{'text': 'Hi'}])
 
 
+@each_case('state', ['cancelled', 'TASK_STATE_CANCELLED'])
+async def test_canceled_may_be_written_with_two_l(state: str) -> None:
+    task = await send_to(result_response({'task': {**TASK, 'status': {'state': state}}}))
+    assert task['status']['state'] == 'canceled'
+
+
+async def test_message_without_role_is_of_agent() -> None:
+    said = {'messageId': 'm', 'parts': [{'text': 'Hi'}]}
+    message = await send_to(result_response({'message': {**said, 'role': None}}))
+    assert (message['role'], message['parts']) == ('agent', [{'text': 'Hi'}])
+    task = await send_to(stream_response({'task': {**TASK, 'history': [said]}}))
+    assert task['history'][0]['role'] == 'agent'
+
+
+@each_case(('binding', 'older'), [('jsonrpc', False), ('http+json', False), ('jsonrpc', True)])
+async def test_binding_in_lower_case_is_spoken(binding: str, older: bool) -> None:
+    url = 'http://agent.example/rpc'
+    interface = {'protocolBinding': binding, 'url': url, 'protocolVersion': '1.0'}
+    card = {**OLDER, 'preferredTransport': binding} if older else {**CARD, 'supportedInterfaces': [interface]}
+    body = json.dumps(TASK) if binding == 'http+json' else json.dumps({'jsonrpc': '2.0', 'id': 1, 'result': TASK})
+    async with canned_client(CannedAgent(Response(body, media_type='application/json'), card=card)) as client:
+        assert (await client.get('t')).task_id == 't'
+
+
 async def test_malformed_optional_values_are_dropped_with_warning(caplog: pytest.LogCaptureFixture) -> None:
     lenient_reading.warn_once.cache_clear()
     status: Any = {'state': 'TASK_STATE_COMPLETED', 'message': {'role': 'ROLE_AGENT', 'parts': [{'text': 'Half.'}, {}]}}

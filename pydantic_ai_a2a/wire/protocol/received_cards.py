@@ -22,6 +22,7 @@ def _filled(wire: dict[str, Any]) -> dict[str, Any]:
     return {**_EMPTY, **wire, 'skills': [{**_SKILL, **skill} for skill in wire['skills']]}
 
 
+_BINDINGS = ('JSONRPC', 'HTTP+JSON', 'GRPC')
 _CARD = TypeAdapter[Any](Annotated[AgentCard, BeforeValidator(_filled)])
 
 
@@ -64,16 +65,22 @@ def _secured(wire: dict[str, Any]) -> dict[str, Any]:
 def _interfaces(wire: dict[str, Any]) -> Iterator[AgentInterface]:
     newer = _objects(wire, 'supportedInterfaces')
     for interface in newer:
-        yield cast('AgentInterface', {'protocolVersion': '1.0', **interface})
+        binding = _binding(interface.get('protocolBinding'))
+        yield cast('AgentInterface', {'protocolVersion': '1.0', **interface, 'protocolBinding': binding})
     if newer or not isinstance(wire.get('url'), str):
         return
     version = wire.get('protocolVersion') or '0.3.0'
     first = {'url': wire['url'], 'transport': wire.get('preferredTransport') or 'JSONRPC'}
     for interface in (first, *_objects(wire, 'additionalInterfaces')):
-        binding = interface.get('transport')
+        binding = _binding(interface.get('transport'))
         yield cast(
             'AgentInterface', {'url': interface.get('url'), 'protocolBinding': binding, 'protocolVersion': version}
         )
+
+
+def _binding(name: object) -> object:
+    """Return the name of a binding; those of A2A also if they are in lower case."""
+    return name.upper() if isinstance(name, str) and name.upper() in _BINDINGS else name
 
 
 def _object(wire: Mapping[str, Any], name: str) -> dict[str, Any]:

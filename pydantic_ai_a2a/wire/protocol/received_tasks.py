@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, TypeAda
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
+from ...json_values import as_object
 from ...notebooks import HtmlTask
 from ...types.a2a_objects import (
     Artifact,
@@ -33,6 +34,7 @@ from .request_fields import PROTO_JSON, WRAPPED, standard_base64
 _STATES: Mapping[object, TaskState] = {
     # The state that 0.3 calls unknown ends no task.
     **dict.fromkeys(('unknown', 'TASK_STATE_UNSPECIFIED', 0), cast('TaskState', 'working')),
+    **dict.fromkeys(('cancelled', 'TASK_STATE_CANCELLED'), cast('TaskState', 'canceled')),
     **stored.STATES,
     **{state: state for state in stored.STATE_NAMES},
     **dict(enumerate(stored.STATE_NAMES, 1)),
@@ -111,7 +113,16 @@ def _message(wire: Mapping[str, Any]) -> dict[str, Any]:
     return {'message_id': '', 'parts': [], **present_fields(wire)}
 
 
-_Message = lenient(Message, _message, 'role', role=Annotated[str, PlainValidator(_role)], parts=list[_Part])
+def _with_role(value: object) -> object:
+    """Return a message with content, which only an agent sends without a role."""
+    wire = as_object(value)
+    return {**wire, 'role': 'agent'} if wire.get('parts') and not wire.get('role') else value
+
+
+_Message = ANNOTATED[
+    lenient(Message, _message, 'role', role=Annotated[str, PlainValidator(_role)], parts=list[_Part]),
+    BeforeValidator(_with_role),
+]
 
 
 def _artifact(wire: Mapping[str, Any]) -> dict[str, Any]:
