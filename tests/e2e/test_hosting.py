@@ -103,7 +103,11 @@ async def test_mounted_agent_answers_without_trailing_slash() -> None:
 SHUTDOWN = "FAILED 'The server shut down before the task was done.'"
 
 
-@pytest.mark.parametrize(('options', 'number'), [(UVLOOP, signal.SIGTERM), (ASYNCIO, signal.SIGINT)])
+@pytest.mark.parametrize(
+    ('options', 'number'),
+    [(UVLOOP, signal.SIGTERM), (ASYNCIO, signal.SIGINT)],
+    ids=['SIGTERM with uvloop', 'SIGINT with asyncio'],
+)
 @covers('SIGTERM')
 async def test_waiting_clients_get_failed_task_at_shutdown(options: tuple[str, ...], number: signal.Signals) -> None:
     with uvicorn('tests.e2e.apps:hasty', *options) as server:
@@ -163,7 +167,11 @@ async def test_task_ending_in_time_completes_during_shutdown(options: tuple[str,
     assert text_of(blocking.result()) == 'The tool is done.'
 
 
-@pytest.mark.parametrize(('options', 'second'), [(UVLOOP, signal.SIGINT), (ASYNCIO, signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ('options', 'second'),
+    [(UVLOOP, signal.SIGINT), (ASYNCIO, signal.SIGTERM)],
+    ids=['SIGINT with uvloop', 'SIGTERM with asyncio'],
+)
 async def test_second_signal_ends_open_stream(options: tuple[str, ...], second: signal.Signals) -> None:
     with uvicorn('tests.e2e.apps:patient', *options) as server:
         async with official_client(server.url) as client:
