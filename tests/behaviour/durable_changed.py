@@ -74,7 +74,6 @@ async def look_in(city: str, country: str = 'Italy') -> str:
 
 
 TOOLS: dict[str, dict[str, Any]] = {
-    'gone': {},
     'renamed': {'look_at': look_at},
     'parameters': {'look': look_around},
     'default': {'look': look_in},

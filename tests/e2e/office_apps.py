@@ -10,7 +10,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, Retention, to_a2a
+from pydantic_ai_a2a import A2AApp, to_a2a
 
 Word = Literal['weather', 'joker']
 
@@ -26,20 +26,12 @@ def _app(agent: Agent[Any, Any], **options: Any) -> A2AApp:
     return to_a2a(agent, backend=environ['A2A_TEST_BACKEND'], **options)
 
 
-def unnamed() -> A2AApp:
-    return _app(weather)
-
-
 def of_weather() -> A2AApp:
     return _app(weather, name='weather')
 
 
 def of_joker() -> A2AApp:
     return _app(joker, name='joker')
-
-
-def renamed() -> A2AApp:
-    return _app(weather, name='forecaster', retention=Retention(namespace='weather'))
 
 
 # --- two versions of one agent ----------------------------------------------------------------------------------------

@@ -37,11 +37,12 @@ from .venvs import python_with_a2a_sdk_0_3
 
 ROW = '`DeferredToolRequests`'
 Start: TypeAlias = Callable[[], AbstractContextManager[Process]]
-ANSWERS: dict[str, tuple[dict[str, Any], str, list[str]]] = {
-    'approved': ({'decision': 'approve'}, 'deleted a', ['a']),
-    'denied': ({'decision': 'deny', 'reason': 'Keep it.'}, 'Keep it.', []),
-    'changed': ({'decision': 'approve', 'args': {'path': 'b'}}, 'deleted b', ['b']),
-}
+ANSWERS: list[tuple[dict[str, Any], str, list[str]]] = [
+    ({'decision': 'approve'}, 'deleted a', ['a']),
+    ({'decision': 'deny', 'reason': 'Keep it.'}, 'Keep it.', []),
+    ({'decision': 'approve', 'args': {'path': 'b'}}, 'deleted b', ['b']),
+]
+"""What answers the call, what its tool then returns, and what is deleted."""
 
 
 @pytest.fixture
@@ -88,23 +89,6 @@ async def client_of(server: Process) -> AsyncGenerator[Callable[[SendMessageRequ
             return await task_of(client.send_message(request))
 
         yield sent
-
-
-@covers(OFFICIAL, ROW)
-@pytest.mark.parametrize(('answer', 'said', 'done'), ANSWERS.values(), ids=ANSWERS)
-async def test_approval_answer_decides_whether_call_runs(
-    start: Start, tmp_path: Path, answer: dict[str, Any], said: str, done: list[str]
-) -> None:
-    with start() as server:
-        async with client_of(server) as sent:
-            task = await sent(say('delete:a'))
-            assert (state_of(task), asked(task), deleted(tmp_path)) == (
-                'TASK_STATE_INPUT_REQUIRED',
-                [('c1', 'approval')],
-                [],
-            )
-            ended = await sent(answers(task, {'id': 'c1', **answer}))
-    assert (ended.id, text_of(ended), deleted(tmp_path)) == (task.id, f'delete:a + {said}', done)
 
 
 @covers(OFFICIAL, ROW)
@@ -179,15 +163,18 @@ def _fitting(choices: list[dict[str, Any]], wanted: dict[str, Any]) -> Iterator[
 
 @covers(OFFICIAL, ROW)
 @pytest.mark.parametrize('binding', BINDINGS)
-@pytest.mark.parametrize('given', ANSWERS)
-async def test_approval_is_answered_by_message_schema(start: Start, tmp_path: Path, binding: str, given: str) -> None:
-    wanted, said, done = ANSWERS[given]
+async def test_approval_is_answered_by_message_schema(start: Start, tmp_path: Path, binding: str) -> None:
     with using_binding(binding), start() as server:
         assert await declared(server.url, 'lists the answers it needs')
         async with client_of(server) as sent:
-            task = await sent(say('delete:a'))
-            ended = await sent(answer_of(schema_of(task), **wanted))
-    assert (ended.id, text_of(ended), deleted(tmp_path)) == (task.id, f'delete:a + {said}', done)
+            for wanted, said, done in ANSWERS:
+                before = deleted(tmp_path)
+                task = await sent(say('delete:a'))
+                assert (state_of(task), asked(task)) == ('TASK_STATE_INPUT_REQUIRED', [('c1', 'approval')])
+                assert deleted(tmp_path) == before
+                ended = await sent(answer_of(schema_of(task), **wanted))
+                assert (ended.id, text_of(ended)) == (task.id, f'delete:a + {said}')
+                assert deleted(tmp_path) == [*before, *done]
 
 
 # --- the client of 0.3, and one that sends nothing but text
@@ -210,15 +197,16 @@ def asked_in_0_3(task: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 @covers(OFFICIAL_0_3, ROW)
-@pytest.mark.parametrize('given', ANSWERS)
-async def test_0_3_client_answers_approval(python: Path, start: Start, tmp_path: Path, given: str) -> None:
-    answer, said, done = ANSWERS[given]
+async def test_0_3_client_answers_approval(python: Path, start: Start, tmp_path: Path) -> None:
     with start() as server:
         async with client_0_3(python, server.url, streaming=False) as client:
-            task = await client.task_of('delete:a')
-            assert (task['status']['state'], asked_in_0_3(task)) == ('input-required', [('c1', 'approval')])
-            ended = await client.task_of(parts=part_of(task, {'id': 'c1', **answer}), task_id=task['id'])
-    assert (ended['id'], text_of_0_3(ended), deleted(tmp_path)) == (task['id'], f'delete:a + {said}', done)
+            for answer, said, done in ANSWERS:
+                before = deleted(tmp_path)
+                task = await client.task_of('delete:a')
+                assert (task['status']['state'], asked_in_0_3(task)) == ('input-required', [('c1', 'approval')])
+                ended = await client.task_of(parts=part_of(task, {'id': 'c1', **answer}), task_id=task['id'])
+                assert (ended['id'], text_of_0_3(ended)) == (task['id'], f'delete:a + {said}')
+                assert deleted(tmp_path) == [*before, *done]
 
 
 @covers(OFFICIAL_0_3, ROW)

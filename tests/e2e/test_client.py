@@ -55,6 +55,9 @@ from .official import (
 )
 
 PNG = b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==')
+ONE_PROCESS, TWO_PROCESSES = DEPLOYMENTS
+DEPLOYED = {'JSONRPC': TWO_PROCESSES, 'HTTP+JSON': ONE_PROCESS, 'GRPC': ONE_PROCESS}
+"""Where the clients of a binding find their agent. No binding knows which process runs the tasks."""
 
 
 @pytest.fixture(scope='module', params=BINDINGS, autouse=True)
@@ -64,15 +67,15 @@ def binding(request: pytest.FixtureRequest) -> Generator[str]:
         yield request.param
 
 
-@pytest.fixture(scope='module', params=DEPLOYMENTS)
+@pytest.fixture(scope='module')
 def server(binding: str, request: pytest.FixtureRequest) -> Generator[Deployment]:
-    with deploy('tests.e2e.apps:app', request.param, lambda: request.getfixturevalue('postgres')) as running:
+    with deploy('tests.e2e.apps:app', DEPLOYED[binding], lambda: request.getfixturevalue('postgres')) as running:
         yield running
 
 
-@pytest.fixture(scope='module', params=DEPLOYMENTS)
+@pytest.fixture(scope='module')
 def mirror(binding: str, request: pytest.FixtureRequest) -> Generator[Deployment]:
-    with deploy('tests.e2e.apps:mirror', request.param, lambda: request.getfixturevalue('postgres')) as running:
+    with deploy('tests.e2e.apps:mirror', DEPLOYED[binding], lambda: request.getfixturevalue('postgres')) as running:
         yield running
 
 
@@ -378,22 +381,21 @@ async def test_client_reaches_only_tenant_of_its_card() -> None:
                 assert (await other.list_tasks(ListTasksRequest())).total_size == 0
 
 
-@pytest.mark.parametrize('streaming', [False, True])
-async def test_client_reads_direct_message_reply(streaming: bool) -> None:
+async def test_client_reads_direct_message_reply() -> None:
     with serving_process('tests.e2e.auth_apps:messages') as server:
-        async with official_client(server.url, streaming=streaming) as client:
-            [answer] = await collect(client.send_message(say('hello')))
-            assert (await client.list_tasks(ListTasksRequest())).total_size == 0
-    assert (answer.message.role, answer.message.parts[0].text) == (Role.ROLE_AGENT, 'success (no tool calls)')
-    assert answer.message.context_id
-    assert not answer.message.task_id
+        for streaming in (False, True):
+            async with official_client(server.url, streaming=streaming) as client:
+                [answer] = await collect(client.send_message(say('hello')))
+                assert (await client.list_tasks(ListTasksRequest())).total_size == 0
+            assert (answer.message.role, answer.message.parts[0].text) == (Role.ROLE_AGENT, 'success (no tool calls)')
+            assert answer.message.context_id
+            assert not answer.message.task_id
 
 
-async def test_client_activates_run_metadata_extension() -> None:
-    with serving_process('tests.e2e.auth_apps:tenants') as server:
-        async with official_client(server.url, streaming=False) as client:
-            parameters = ServiceParametersFactory.create([with_a2a_extensions([RUN_METADATA_URI])])
-            context = ClientCallContext(service_parameters=parameters)
-            task = await task_of(client.send_message(say('hello'), context=context))
-            seen = await client.get_task(GetTaskRequest(id=task.id))
+async def test_client_activates_run_metadata_extension(server: Deployment) -> None:
+    async with official_client(server.url, streaming=False) as client:
+        parameters = ServiceParametersFactory.create([with_a2a_extensions([RUN_METADATA_URI])])
+        context = ClientCallContext(service_parameters=parameters)
+        task = await task_of(client.send_message(say('say hello'), context=context))
+        seen = await client.get_task(GetTaskRequest(id=task.id))
     assert MessageToDict(seen.metadata)[RUN_METADATA_URI]['usage']['requests'] == 1.0

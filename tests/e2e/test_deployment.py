@@ -111,8 +111,9 @@ def test_image_runs_tasks_in_its_data_folder(tmp_path: Path) -> None:
     url = database.replace('sqlite:////data/', f'sqlite:///{tmp_path}/')
     assert url != database
     with run(COMMANDS['image'], DATABASE_URL=url) as serving:
-        with httpx.Client(base_url=serving.url, timeout=LIMIT) as client:
+        with httpx.Client(base_url=local_url(serving.url), timeout=LIMIT) as client:
             assert [send(client, agent) for agent in ('joker', 'poet')] == ['TASK_STATE_COMPLETED'] * 2
+        check_probes('image', local_url(serving.url))
         for number in (signal.SIGTERM, signal.SIGINT):  # the second one ends the drain delay
             serving.signal(number)
 
@@ -168,15 +169,22 @@ def test_kubernetes_deployments_have_resources_and_disruption_budget() -> None:
     assert min(each['spec']['replicas'] for each in DEPLOYMENTS) > 1
 
 
-@pytest.mark.parametrize(
-    ('server', 'worker'),
-    [
+Deployed = dict[str, tuple[Process, str]]
+"""The processes of a deployment by the names of their commands, each with its URL."""
+
+
+@pytest.fixture(
+    scope='module',
+    params=[
         ('server', 'worker'),
         ('agents-server', 'agents-worker'),
         ('agents-server.service', 'agents-worker@.service'),
     ],
+    ids=' '.join,
 )
-def test_server_and_workers_complete_tasks_over_postgresql(server: str, worker: str, postgres: Postgres) -> None:
+def deployed(request: pytest.FixtureRequest, postgres: Postgres) -> Generator[Deployed]:
+    """A server and a worker over a database, and a second worker."""
+    server, worker = request.param
     with (
         postgres.database() as url,
         run(COMMANDS[server], DATABASE_URL=url) as serving,
@@ -185,30 +193,35 @@ def test_server_and_workers_complete_tasks_over_postgresql(server: str, worker: 
     ):
         for running in (first, second):
             running.wait_for('the worker runs the tasks')
-        port = serving.wait_for(r'Uvicorn running on http://[\d.]+:(\d+)')[1]
-        with httpx.Client(base_url=f'http://127.0.0.1:{port}', timeout=LIMIT) as client:
-            answers = [send(client, agent) for agent in ('joker', 'poet')]
+        health = first.wait_for(r'the health endpoints listen on (\S+)')[1]
+        yield {server: (serving, local_url(serving.url)), worker: (first, local_url(health))}
         for number in (signal.SIGTERM, signal.SIGINT):  # the second one ends the drain delay
-            serving.signal(number)
-    assert answers == ['TASK_STATE_COMPLETED'] * 2
+            for running in (serving, first, second):
+                running.signal(number)
 
 
-@pytest.mark.parametrize('name', COMMANDS)
-def test_each_process_answers_its_health_probes(name: str, tmp_path: Path) -> None:
+def local_url(url: str) -> str:
+    """The URL of this machine with the port of a URL."""
+    return f'http://127.0.0.1:{httpx.URL(url).port}'
+
+
+def test_server_and_workers_complete_tasks_over_postgresql(deployed: Deployed) -> None:
+    [(_, url), _] = deployed.values()
+    with httpx.Client(base_url=url, timeout=LIMIT) as client:
+        assert [send(client, agent) for agent in ('joker', 'poet')] == ['TASK_STATE_COMPLETED'] * 2
+
+
+def test_each_process_answers_its_health_probes(deployed: Deployed) -> None:
+    for name, (_, url) in deployed.items():
+        check_probes(name, url)
+
+
+def check_probes(name: str, url: str) -> None:
     """The probes of the manifests. The other files have no probes, and their users ask the same paths."""
     probes = PROBES.get(name) or [{'path': path} for path in ('/health/ready', '/health/live')]
-    with run(COMMANDS[name], DATABASE_URL=f'sqlite:///{tmp_path}/agents.db') as running:
-        if 'worker' in COMMANDS[name]:
-            url = running.wait_for(r'the health endpoints listen on (\S+)')[1]
-            running.wait_for('the worker runs the tasks')
-        else:
-            url = running.wait_for(r'Uvicorn running on (\S+)')[1]
-        port = url.strip('/').rpartition(':')[2]
-        with httpx.Client(base_url=f'http://127.0.0.1:{port}', timeout=LIMIT, headers={'Host': POD}) as client:
-            answers = [client.get(probe['path']) for probe in probes]
-            pages = [client.get(path).status_code for path in ('/', '/docs')]
-        for number in (signal.SIGTERM, signal.SIGINT):  # the second one ends the drain delay
-            running.signal(number)
+    with httpx.Client(base_url=url, timeout=LIMIT, headers={'Host': POD}) as client:
+        answers = [client.get(probe['path']) for probe in probes]
+        pages = [client.get(path).status_code for path in ('/', '/docs')]
     assert [answer.status_code for answer in answers] == [200, 200]
     assert answers[0].json()['agents'].keys() == {'/joker', '/poet'}
     assert pages == ([404, 404] if 'worker' in COMMANDS[name] else [200, 200])

@@ -18,7 +18,18 @@ from a2a.types import CancelTaskRequest, GetExtendedAgentCardRequest, SubscribeT
 
 from ..behaviour.promised_behaviours import covers
 from .official import OFFICIAL, collect, event_summary, official_client, say, state_of, task_of, text_of
-from .server import LIMIT, ROOT, SERVERS, Gates, process, send_streaming, send_without_reading, uvicorn
+from .server import (
+    ASYNCIO,
+    LIMIT,
+    ROOT,
+    SERVERS,
+    UVLOOP,
+    Gates,
+    process,
+    send_streaming,
+    send_without_reading,
+    uvicorn,
+)
 
 
 @SERVERS
@@ -92,9 +103,13 @@ async def test_mounted_agent_answers_without_trailing_slash() -> None:
 SHUTDOWN = "FAILED 'The server shut down before the task was done.'"
 
 
-@SERVERS
+@pytest.mark.parametrize(
+    ('options', 'number'),
+    [(UVLOOP, signal.SIGTERM), (ASYNCIO, signal.SIGINT)],
+    ids=['SIGTERM with uvloop', 'SIGINT with asyncio'],
+)
 @covers('SIGTERM')
-async def test_waiting_clients_get_failed_task_at_shutdown(options: tuple[str, ...]) -> None:
+async def test_waiting_clients_get_failed_task_at_shutdown(options: tuple[str, ...], number: signal.Signals) -> None:
     with uvicorn('tests.e2e.apps:hasty', *options) as server:
         gates = Gates(server.url)
         async with official_client(server.url) as client, official_client(server.url, streaming=False) as plain:
@@ -109,8 +124,8 @@ async def test_waiting_clients_get_failed_task_at_shutdown(options: tuple[str, .
                 streams = [waiting.create_task(collect(stream)) for stream in (streaming, idle, queued)]
                 blocking = waiting.create_task(task_of(plain.send_message(say('wait ever'))))
                 await gates.reached('ever')
-                server.signal(signal.SIGTERM)
-        assert await server.ended() == -signal.SIGTERM
+                server.signal(number)
+        assert await server.ended() == (0 if number == signal.SIGINT else -number)
     assert [event_summary(stream.result())[-1] for stream in streams] == [SHUTDOWN] * 3
     assert state_of(blocking.result()) == 'TASK_STATE_FAILED'
     assert 'Traceback' not in server.output, server.output
@@ -152,34 +167,11 @@ async def test_task_ending_in_time_completes_during_shutdown(options: tuple[str,
     assert text_of(blocking.result()) == 'The tool is done.'
 
 
-@SERVERS
-@covers('SIGTERM')
-async def test_first_sigint_ends_streams_with_failed_event(options: tuple[str, ...]) -> None:
-    with uvicorn('tests.e2e.apps:hasty', *options) as server:
-        async with official_client(server.url) as client, asyncio.TaskGroup() as waiting:
-            stream = waiting.create_task(collect(client.send_message(say('wait never'))))
-            await Gates(server.url).reached('never')
-            server.signal(signal.SIGINT)
-        assert await server.ended() == 0
-    assert event_summary(stream.result())[-1] == SHUTDOWN
-
-
-@SERVERS
-@covers('SIGTERM')
-async def test_second_sigint_does_not_wait_for_tasks(options: tuple[str, ...]) -> None:
-    with (
-        uvicorn('tests.e2e.apps:patient', *options) as server,
-        closing(send_without_reading(server.url, send_streaming('wait never'))),
-    ):
-        await Gates(server.url).reached('never')
-        server.signal(signal.SIGINT)
-        await asyncio.to_thread(server.wait_for, 'Waiting for connections to close')
-        server.signal(signal.SIGINT)
-        assert await server.ended() == 0
-
-
-@SERVERS
-@pytest.mark.parametrize('second', [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ('options', 'second'),
+    [(UVLOOP, signal.SIGINT), (ASYNCIO, signal.SIGTERM)],
+    ids=['SIGINT with uvloop', 'SIGTERM with asyncio'],
+)
 async def test_second_signal_ends_open_stream(options: tuple[str, ...], second: signal.Signals) -> None:
     with uvicorn('tests.e2e.apps:patient', *options) as server:
         async with official_client(server.url) as client:

@@ -7,8 +7,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Generator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, suppress
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -24,7 +24,7 @@ from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, Messages, Workers, to_a2a
+from pydantic_ai_a2a import Messages, Workers, to_a2a
 
 from ..app_client import Client, lifespan, message, state_of, texts
 from ..behaviour.pending_calls import answer_message, approve, pending_calls
@@ -184,10 +184,13 @@ def sent(text: str) -> bytes:
     return json.dumps(rpc('SendMessage', message=message(text))).encode()
 
 
-def served(toolset: MCPToolset[Any], **options: Any) -> A2AApp:
+@asynccontextmanager
+async def serving_mcp_client(toolset: MCPToolset[Any], **options: Any) -> AsyncGenerator[Client]:
+    """A client of an agent that calls an MCP server, and looks for a lost one every tenth of a second."""
     app = to_a2a(Agent(FunctionModel(model), toolsets=[toolset]), workers=Workers(running=RUNS), **options)
     app.hosting.pauses = partial(repeat, 0.1)
-    return app
+    async with asyncio.timeout(LIMIT), lifespan(app):
+        yield Client(app)
 
 
 async def agent_state(client: Client) -> str:
@@ -203,12 +206,10 @@ async def until(client: Client, state: str) -> None:
 async def test_task_waits_for_restarting_mcp_server() -> None:
     with reserved_port() as reserved:
         port = port_of(reserved)
-        app = served(MCPToolset(f'http://127.0.0.1:{port}/mcp', init_timeout=LIMIT))
+        toolset = MCPToolset(f'http://127.0.0.1:{port}/mcp', init_timeout=LIMIT)
         with mcp_server(port) as first:
             stack = AsyncExitStack()
-            await stack.enter_async_context(asyncio.timeout(LIMIT))
-            await stack.enter_async_context(lifespan(app))
-            client = Client(app)
+            client = await stack.enter_async_context(serving_mcp_client(toolset))
             assert texts(await client.send('now')) == [str(first.pid)]
             runs = [asyncio.create_task(client.send('wait')) for _ in range(RUNS)]
             await asyncio.to_thread(first.wait_for, '(?s)' + 'a call waits.*' * RUNS)
@@ -231,13 +232,11 @@ async def test_dead_stdio_server_is_replaced_for_next_task(
     death: str, keep_alive: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport = StdioTransport(sys.executable, ['-m', 'tests.e2e.mcp_servers'], keep_alive=keep_alive)
-    app = served(MCPToolset(transport, init_timeout=LIMIT))
-    async with asyncio.timeout(LIMIT), lifespan(app):
-        client = Client(app)
+    async with serving_mcp_client(MCPToolset(transport, init_timeout=LIMIT)) as client:
         [server] = texts(await client.send('now'))
         assert 'Error' in texts(await client.send('fail'))[0]
         assert texts(await client.send('now')) == [server]
-        for _ in range(5):
+        for _ in range(2):
             if death == 'killed':
                 os.kill(int(server), signal.SIGKILL)
                 await gone(int(server))
@@ -259,9 +258,8 @@ async def gone(pid: int) -> None:
 
 async def test_paused_mcp_server_delays_no_run_without_tools() -> None:
     with reserved_port() as reserved, mcp_server(port_of(reserved)) as running:
-        app = served(MCPToolset(f'http://127.0.0.1:{port_of(reserved)}/mcp', init_timeout=LIMIT))
-        async with asyncio.timeout(LIMIT), lifespan(app):
-            client = Client(app)
+        toolset = MCPToolset(f'http://127.0.0.1:{port_of(reserved)}/mcp', init_timeout=LIMIT)
+        async with serving_mcp_client(toolset) as client:
             assert texts(await client.send('now')) == [str(running.pid)]
             running.stop()
             waiting = asyncio.create_task(client.send('now'))
@@ -273,11 +271,12 @@ async def test_paused_mcp_server_delays_no_run_without_tools() -> None:
 async def test_direct_reply_without_mcp_server_gets_503() -> None:
     with reserved_port() as reserved:
         port = port_of(reserved)
-        app = served(MCPToolset(f'http://127.0.0.1:{port}/mcp', init_timeout=LIMIT), messages=Messages(reply='message'))
-        async with asyncio.timeout(LIMIT), AsyncExitStack() as stack:
+        toolset = MCPToolset(f'http://127.0.0.1:{port}/mcp', init_timeout=LIMIT)
+        async with AsyncExitStack() as stack:
             with mcp_server(port) as first:
-                await stack.enter_async_context(lifespan(app))
-                client = Client(app)
+                client = await stack.enter_async_context(
+                    serving_mcp_client(toolset, messages=Messages(reply='message'))
+                )
                 assert (await client.post(sent('now'))).status == 200
                 first.signal(signal.SIGKILL)
                 await first.ended()
@@ -289,7 +288,7 @@ async def test_direct_reply_without_mcp_server_gets_503() -> None:
 
 async def test_request_before_mcp_server_start_gets_503() -> None:
     with reserved_port() as reserved:
-        app = served(MCPToolset(f'http://127.0.0.1:{port_of(reserved)}/mcp', init_timeout=LIMIT))
-        async with asyncio.timeout(LIMIT), lifespan(app):
-            answer = await Client(app).post(sent('now'))
+        toolset = MCPToolset(f'http://127.0.0.1:{port_of(reserved)}/mcp', init_timeout=LIMIT)
+        async with serving_mcp_client(toolset) as client:
+            answer = await client.post(sent('now'))
             assert (answer.status, answer.headers['retry-after']) == (503, '5')

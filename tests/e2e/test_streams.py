@@ -27,7 +27,7 @@ from ..constants import with_constants
 from .apps import CHUNK
 from .official import OFFICIAL, collect, event_summary, official_client, say, task_of, text_of
 from .server import LIMIT, Gates, Process, rpc, send_streaming, send_without_reading, uvicorn
-from .venvs import python_with_a2a_sdk_0_3
+from .venvs import REQUIREMENT, python_with_a2a_sdk_0_3
 
 CHUNKS = 14_000_000 // CHUNK
 
@@ -138,7 +138,12 @@ async def test_stalled_reader_is_disconnected_and_can_resume(server: Process) ->
 # --- silent streams, read by the oldest and the newest official client of each minor of A2A 0.2 and 0.3
 
 SCRIPT = Path(__file__).with_name('client_of_releases.py')
-RELEASES = ('0.2.5', '0.2.16', '0.3.0', '0.3.20', '0.3.26')
+RELEASES = {
+    'oldest 0.2': 'a2a-sdk==0.2.5',
+    'newest 0.2': 'a2a-sdk==0.2.16',
+    'oldest 0.3': 'a2a-sdk==0.3.0',
+    'newest 0.3': REQUIREMENT,
+}
 
 
 class Silent:
@@ -163,9 +168,9 @@ class Silent:
         await self.app(scope, receive, counted)
 
 
-@pytest.mark.parametrize('release', RELEASES)
-def test_official_client_reads_silent_stream(release: str) -> None:
-    python = python_with_a2a_sdk_0_3(f'a2a-sdk=={release}')
+@pytest.mark.parametrize('requirement', RELEASES.values(), ids=RELEASES)
+def test_official_client_reads_silent_stream(requirement: str) -> None:
+    python = python_with_a2a_sdk_0_3(requirement)
     with serve(Silent()) as server:
         done = subprocess.run(
             [str(python), str(SCRIPT), server.url], capture_output=True, text=True, timeout=LIMIT, check=False

@@ -25,11 +25,7 @@ MANY = 100
 UNSENT = 64_000_000
 """The default of `Limits.unsent`."""
 TEXTS = {'GetTask': 'x' * LONG, 'SubscribeToTask': 'wait'.ljust(LONG, 'x')}
-CASES = [
-    ('GetTask', UVLOOP),
-    ('SubscribeToTask', ASYNCIO),
-    *short_or_long([], [('GetTask', ASYNCIO), ('SubscribeToTask', UVLOOP)]),
-]
+CASES = [('GetTask', UVLOOP), ('SubscribeToTask', ASYNCIO)]
 HEADERS = {'A2A-Version': '1.0'}
 WIDE = [('grpc.max_receive_message_length', -1)]
 

@@ -59,18 +59,6 @@ async def test_few_long_event_logs_are_swept_in_two_steps(backend: Backend) -> N
     assert [task.header.id for task in page.tasks] == ['t2']
 
 
-async def test_erasure_of_owner_takes_small_steps(backend: Backend) -> None:
-    await long_task(backend, 'long', 1201)
-    for n in range(120):
-        await submit(backend, message(new=f't{n}'))
-        await claim_and_finish(backend, f't{n}')
-    batches: list[Erased] = []
-    while batch := await backend.housekeeping.erase(OWNER, at=START):
-        batches.append(batch)
-    assert max(batch.tasks + batch.events for batch in batches) <= 550
-    assert sum(batches, Erased()).tasks == 121
-
-
 LONG = [each for n in range(600) for each in model_turn(f'prompt {n}', f'answer {n}')]
 
 

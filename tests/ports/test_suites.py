@@ -29,6 +29,7 @@ class TestBackend(BackendSuite, CheckpointSuite):
 
     examples = short_or_long(8, BackendSuite.examples)
     orders = short_or_long(5, BackendSuite.orders)
+    most_rows = 550
 
     @pytest.mark.long
     def test_list_total_equals_number_of_matching_tasks(self, make_backend: MakeBackend) -> None:

@@ -54,6 +54,9 @@ def _name(item: ExportedTask | ExportedConversation) -> str:
 class ExportSuite(PortSuite):
     """All that an owner has, handed out and erased."""
 
+    most_rows = 10_000
+    """The most tasks and events, and the most model messages, that one batch of an erasure may delete."""
+
     async def test_export_lists_all_tasks_then_conversations_of_owner(self, backend: Backend) -> None:
         await complete_task(backend, 'a', context='c')
         await submit(backend, message(new='b', context='d'))
@@ -179,6 +182,7 @@ class ExportSuite(PortSuite):
         while batch := await backend.housekeeping.erase(OWNER, at=START):
             batches.append(batch)
         assert len(batches) > 1
+        assert max(max(batch.tasks + batch.events, batch.entries) for batch in batches) <= self.most_rows
         assert sum(batches, Erased()) == Erased(tasks=121, items=122, events=1441, conversations=121, entries=840)
 
     async def test_erasing_tasks_with_many_messages_takes_several_batches(self, backend: Backend) -> None:

@@ -81,8 +81,6 @@ class _Life:
         yield 0
         async for at in self._branches():
             yield at
-        for n in range(MANY):
-            await self._write(f'empty {n}', [])
         record = ConversationRecord(conversation_id='empty', head_id=None)
         left = ConversationEntry(id='left', parent_id=None, message=ModelRequest.user_text_prompt(self._owner))
         await self._store.write_record(record, new_entries=[left], expected_revision=None)
@@ -95,6 +93,8 @@ class _Life:
         self._erased.append(await erase(self._backend, self._owner, 'c', at=START + 220 * SECOND))
         yield START + 230 * SECOND
         await self._store.delete('s')
+        for n in range(MANY):
+            await self._write(f'empty {n}', [])
         yield 0
         self._erased.append(await erase(self._backend, self._owner, at=START + 240 * SECOND))
         yield 0

@@ -188,10 +188,10 @@ async def test_workflow_stops_although_temporal_refuses_cancel(kit: TemporalSetu
 @TEMPORAL
 async def test_cancel_before_worker_start_runs_no_step(kit: TemporalSetup) -> None:
     waiting = GatedToolAgent(kit)
-    app = to_a2a(waiting.agent, limits=PATIENT, **kit.options(worker=False))
-    assert app.at_engine is not None
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        task_id = await start_task(Client(app), 'hello')
+    async with serving(waiting.agent, limits=PATIENT, **kit.options(worker=False)) as client:
+        app = client.a2a_app
+        assert app.at_engine is not None
+        task_id = await start_task(client, 'hello')
 
         async def is_open() -> bool:
             return bool(await kit.workflows())
@@ -201,7 +201,7 @@ async def test_cancel_before_worker_start_runs_no_step(kit: TemporalSetup) -> No
             return any(event.HasField('workflow_execution_signaled_event_attributes') for event in history.events)
 
         await poll_until(is_open)
-        canceling = asyncio.create_task(Client(app).call('CancelTask', {'id': task_id}))
+        canceling = asyncio.create_task(client.call('CancelTask', {'id': task_id}))
         await poll_until(is_signalled)
         async with await app.at_engine.engine.worker(app):
             assert state_of(await canceling) == 'CANCELED'
@@ -222,10 +222,9 @@ async def test_task_without_tools_takes_a_single_activity(kit: TemporalSetup) ->
 async def test_app_becomes_ready_once_temporal_is_reachable(tmp_path: Path) -> None:
     with reserved_port() as reserved:
         kit = TemporalSetup(tmp_path, f'127.0.0.1:{port_of(reserved)}')
-        app = to_a2a(kit.agent(TestModel(custom_output_text='Hi.')), **kit.options())
-        assert app.at_engine is not None
-        async with lifespan(app):
-            client = Client(app)
+        async with serving(kit.agent(TestModel(custom_output_text='Hi.')), **kit.options()) as client:
+            app = client.a2a_app
+            assert app.at_engine is not None
             assert await readiness(client) != (200, 'ok')
             with pytest.raises(StoreUnavailable):
                 await app.at_engine.engine.worker(app)
@@ -452,9 +451,7 @@ async def test_app_becomes_ready_once_dbos_is_reachable(tmp_path: Path) -> None:
     skip_without_dbos()
     agent = DbosSetup(tmp_path).agent(TestModel(custom_output_text='Hi.'))
     engine = DBOS(f'sqlite:///{tmp_path}/missing/dbos.db')
-    app = to_a2a(agent, backend=f'sqlite:///{tmp_path}/agent.db', engine=engine)
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(agent, backend=f'sqlite:///{tmp_path}/agent.db', engine=engine) as client:
         assert await readiness(client) != (200, 'ok')
         (tmp_path / 'missing').mkdir()
         await wait_until_ready(client)
@@ -497,5 +494,5 @@ async def test_dbos_database_in_memory_creates_no_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     agent = DbosSetup(tmp_path).agent(TestModel())
-    async with lifespan(to_a2a(agent, backend=f'sqlite:///{tmp_path}/agent.sqlite', engine=DBOS(url))):
+    async with serving(agent, backend=f'sqlite:///{tmp_path}/agent.sqlite', engine=DBOS(url)):
         assert not {path.stem for path in tmp_path.iterdir()} - {'agent'}

@@ -24,8 +24,13 @@ APP = 'tests.behaviour.durable_kills:app'
 PACKAGES = ('pydantic_ai.durable_exec.dbos', 'pydantic_ai.durable_exec.temporal')
 KILLED = [('dbos', 'server'), ('temporal', 'server'), ('temporal', 'worker'), ('temporal', 'both')]
 """Engines, and whose processes are killed. At DBOS, the server runs the workflow."""
-QUICK = KILLED[:2]
+DBOS, TEMPORAL_SERVER, TEMPORAL_WORKER, TEMPORAL_BOTH = KILLED
 slow = pytest.mark.slow
+
+
+def killing(*cases: Any) -> pytest.MarkDecorator:
+    """Run a test with these of `KILLED` alone."""
+    return pytest.mark.parametrize('killed_app', cases, indirect=True, ids=' '.join)
 
 
 class KilledApp:
@@ -119,6 +124,14 @@ class KilledApp:
         [told] = (line.removeprefix(beginning) for line in self.ledger.elements() if line.startswith(beginning))
         return told
 
+    async def noted(self, line: str, *, times: int) -> None:
+        """Wait until a hook has noted a line so many times."""
+
+        async def is_noted() -> bool:
+            return self.ledger[line] == times
+
+        await poll_until(is_noted)
+
     @property
     def ledger(self) -> Counter[str]:
         """How often models, tools and hooks have begun."""
@@ -133,10 +146,10 @@ class KilledApp:
             backend.close()
 
     async def is_charged(self, requests: int) -> None:
-        """Wait for a charge, which is stored after the task if the cancel did not wait for the run."""
+        """Wait for charges, which are stored after their tasks if a cancel did not wait for its run."""
 
         async def charged() -> bool:
-            return await self.charged() > 0
+            return await self.charged() >= requests
 
         await poll_until(charged)
         assert await self.charged() == requests
@@ -224,6 +237,7 @@ async def test_killed_run_has_same_result_and_charge(killed_app: KilledApp) -> N
 
 
 @slow
+@killing(DBOS, TEMPORAL_BOTH)
 async def test_approved_calls_run_once_and_denied_never(killed_app: KilledApp) -> None:
     def decided(task: dict[str, Any]) -> dict[str, Any]:
         first, second = (call['id'] for call in pending_calls(task))
@@ -254,9 +268,7 @@ async def test_approved_calls_run_once_and_denied_never(killed_app: KilledApp) -
 # --- what clients send ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    'killed_app', [*QUICK, *(pytest.param(each, marks=slow) for each in KILLED[2:])], indirect=True, ids=' '.join
-)
+@killing(DBOS, TEMPORAL_SERVER, pytest.param(TEMPORAL_WORKER, marks=slow))
 async def test_message_to_killed_run_reaches_model_once(killed_app: KilledApp) -> None:
     async with killed_app.serving('desk'):
         task = await killed_app.send('text at look')
@@ -268,28 +280,21 @@ async def test_message_to_killed_run_reaches_model_once(killed_app: KilledApp) -
 
 
 @slow
-async def test_resumed_run_is_charged_once_when_canceled(killed_app: KilledApp) -> None:
+async def test_run_canceled_after_kill_is_charged_once(killed_app: KilledApp) -> None:
+    """One run is cancelled right after the kill, and one when it goes on."""
     async with killed_app.serving('desk'):
-        task = await killed_app.send('text at look')
-        await killed_app.kill({'text at look': task})
-        if killed_app.repeats:
-            await killed_app.reached('text at look', task)
-        assert state_of(await killed_app.remote.call('CancelTask', id=task['id'])) == 'CANCELED'
-        assert await killed_app.told('cancelled: ') == '1'
-        await killed_app.is_charged(1)
+        tasks = {prompt: await killed_app.send(prompt) for prompt in ('text at look', 'deps at look')}
+        await killed_app.kill(tasks)
+        for prompt, task in tasks.items():
+            if prompt == 'deps at look' and killed_app.repeats:
+                await killed_app.reached(prompt, task)
+            assert state_of(await killed_app.remote.call('CancelTask', id=task['id'])) == 'CANCELED'
+        await killed_app.noted('cancelled: 1', times=2)
+        await killed_app.is_charged(2)
 
 
 @slow
-async def test_run_canceled_right_after_kill_is_charged(killed_app: KilledApp) -> None:
-    async with killed_app.serving('desk'):
-        task = await killed_app.send('text at look')
-        await killed_app.kill({'text at look': task})
-        assert state_of(await killed_app.remote.call('CancelTask', id=task['id'])) == 'CANCELED'
-        assert await killed_app.told('cancelled: ') == '1'
-        await killed_app.is_charged(1)
-
-
-@slow
+@killing(DBOS, TEMPORAL_SERVER, TEMPORAL_WORKER)
 async def test_stream_resumes_after_kill_without_repeated_text(killed_app: KilledApp) -> None:
     prompt = 'text at text'
     async with killed_app.serving('streams'):
@@ -339,6 +344,7 @@ def texts_of(artifact: dict[str, Any]) -> str:
 
 
 @slow
+@killing(DBOS, TEMPORAL_WORKER)
 async def test_only_interrupted_mcp_stdio_call_is_repeated(killed_app: KilledApp) -> None:
     async with killed_app.serving('mcp'):
         tasks = {prompt: await killed_app.send(prompt) for prompt in ('text at look', 'text at model-2')}
@@ -350,6 +356,7 @@ async def test_only_interrupted_mcp_stdio_call_is_repeated(killed_app: KilledApp
 
 
 @slow
+@killing(DBOS, TEMPORAL_BOTH)
 async def test_remote_agent_runs_approved_call_once(killed_app: KilledApp) -> None:
     def approved(task: dict[str, Any]) -> dict[str, Any]:
         return answer_message(task, approve(pending_calls(task)[0]['id']))

@@ -53,6 +53,8 @@ def ledger(folder: Path) -> list[str]:
     return [line.split()[0] for line in (folder / 'ledger.txt').read_text().splitlines()]
 
 
+FILE = pytest.mark.parametrize('start', ['file'], indirect=True)
+POSTGRES = pytest.mark.parametrize('start', ['postgres'], indirect=True)
 STEPS = [f'{kind}-{n}' for n in range(1, 6) for kind in ('model', 'tool')][:-1]
 POINTS = short_or_long(['model-2', 'tool-3'], STEPS)
 
@@ -76,6 +78,7 @@ async def test_killed_run_repeats_only_interrupted_steps(start: Start, tmp_path:
     assert ledger(tmp_path) == [again for step in STEPS for again in [step] * (1 + (step in POINTS))]
 
 
+@FILE
 async def test_run_killing_every_server_becomes_dead_letter(start: Start, tmp_path: Path) -> None:
     task_id = ''
     for _ in range(2):
@@ -106,6 +109,7 @@ async def test_paused_server_leaves_run_to_its_successor(start: Start, tmp_path:
     assert ledger(tmp_path).count('tool-2') == 2
 
 
+@POSTGRES
 async def test_run_continues_after_server_shutdown(start: Start, tmp_path: Path) -> None:
     with start() as remote:
         task_id = (await remote.send('stop at tool-2', wait=False))['id']
@@ -119,6 +123,7 @@ async def test_run_continues_after_server_shutdown(start: Start, tmp_path: Path)
     assert len(ledger(tmp_path)) == 10
 
 
+@FILE
 async def test_canceled_run_keeps_messages_and_never_resumes(start: Start, tmp_path: Path) -> None:
     with start() as remote:
         task = await remote.send('stop at tool-2', contextId='c', wait=False)
@@ -131,6 +136,7 @@ async def test_canceled_run_keeps_messages_and_never_resumes(start: Start, tmp_p
     assert ledger(tmp_path) == ['model-1', 'tool-1', 'model-2', 'tool-2']
 
 
+@POSTGRES
 async def test_cancel_during_server_pause_ends_workflow_on_resume(start: Start, tmp_path: Path) -> None:
     with start(lease=30.0) as first:
         task = await first.send('stop at tool-2', wait=False)
@@ -158,7 +164,7 @@ async def kill_at_cancel(remote: ServerClient, task_id: str, folder: Path) -> No
         await canceling
 
 
-@pytest.mark.parametrize('start', ['file'], indirect=True)
+@FILE
 async def test_cancel_survives_kill_before_workflow_is_stored(start: Start, tmp_path: Path) -> None:
     with start() as remote, closing(sqlite3.connect(tmp_path / 'dbos.db', isolation_level=None)) as file:
         file.execute('BEGIN EXCLUSIVE')
@@ -226,17 +232,16 @@ class TemporalDeployment:
         return ledger(self._folder)
 
 
-@pytest.fixture(params=['file', 'postgres'])
+@pytest.fixture(params=['file'])
 def temporal_deployment(request: pytest.FixtureRequest, tmp_path: Path, temporal: str) -> TemporalDeployment:
+    """Servers and workers over the test's store: a SQLite file, or an indirect parameter."""
     file = request.param == 'file'
     store = f'sqlite:///{tmp_path}/agent.db' if file else request.getfixturevalue('postgres_url')
     return TemporalDeployment(tmp_path, store, temporal)
 
 
-FILE = pytest.mark.parametrize('temporal_deployment', ['file'], indirect=True)
-
-
 @pytest.mark.long
+@pytest.mark.parametrize('temporal_deployment', ['postgres'], indirect=True)
 async def test_temporal_run_continues_while_servers_are_killed(temporal_deployment: TemporalDeployment) -> None:
     task_id, points = '', short_or_long([1, 2], [0, 1, 2, 3, 4])
     for n in points:
@@ -286,7 +291,6 @@ async def test_next_temporal_worker_repeats_only_interrupted_step(temporal_deplo
     assert temporal_deployment.ledger == steps * rounds
 
 
-@FILE
 async def test_cancel_ends_temporal_workflow_and_tool(temporal_deployment: TemporalDeployment) -> None:
     temporal_deployment.close('tool-2')
     with temporal_deployment.server(A2A_TEST_CANCEL_GRACE=str(LIMIT)) as server, temporal_deployment.worker():
@@ -300,7 +304,6 @@ async def test_cancel_ends_temporal_workflow_and_tool(temporal_deployment: Tempo
     assert temporal_deployment.ledger == STEPS[:4]
 
 
-@FILE
 async def test_cancel_survives_kill_before_workflow_starts(
     temporal_deployment: TemporalDeployment, tmp_path: Path
 ) -> None:
@@ -318,7 +321,6 @@ async def test_cancel_survives_kill_before_workflow_starts(
         assert await temporal_deployment.kit.workflows() == {f'{task["id"]}.1': 'done'}
 
 
-@FILE
 async def test_server_paused_at_start_leaves_workflow_to_successor(
     temporal_deployment: TemporalDeployment, tmp_path: Path
 ) -> None:
@@ -339,7 +341,6 @@ async def test_server_paused_at_start_leaves_workflow_to_successor(
     assert temporal_deployment.ledger == STEPS
 
 
-@FILE
 async def test_worker_command_exits_when_temporal_worker_fails(
     temporal_deployment: TemporalDeployment, tmp_path: Path
 ) -> None:

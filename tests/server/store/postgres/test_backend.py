@@ -227,11 +227,6 @@ async def test_newer_schema_is_refused(open_backend: Open, postgres: Server, pos
         await submit(open_backend(), message(new='u'))
 
 
-async def test_concurrent_processes_create_tables_once(open_backend: Open) -> None:
-    await asyncio.gather(*(submit(open_backend(), message(new=f't{n}')) for n in range(5)))
-    assert await state_of(open_backend(), 't4') == 'submitted'
-
-
 async def test_context_id_with_null_character_is_refused(open_backend: Open) -> None:
     backend = open_backend()
     with pytest.raises(InvalidParamsError):

@@ -19,7 +19,7 @@ from pydantic_ai_a2a.server.store.postgres.database_clock import DatabaseClock
 from pydantic_ai_a2a.server.store.sql.peers import Noticed, Peers
 from pydantic_ai_a2a.types import TaskEvent
 
-from ....postgres_proxy import proxied
+from ....postgres_proxy import Fault, proxied
 from ....suites import READER_LAG
 from ....suites.values import (
     LEASE,
@@ -38,25 +38,16 @@ from ....suites.values import (
 from .conftest import Open
 
 
-async def test_silent_listen_connection_is_reopened(
-    open_backend: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ('statement', 'fault'), [(b'LISTEN', 'lose the answer'), (b'clock_timestamp', 'say nothing more')]
+)
+async def test_lost_or_silent_listen_connection_is_reopened(
+    open_backend: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch, statement: bytes, fault: Fault
 ) -> None:
     monkeypatch.setattr(listener_module, 'POLL', 0.1)
     async with proxied(postgres_url) as proxy:
         backend = open_backend(listen_dsn=proxy.url)
-        proxy.when(b'clock_timestamp', 'say nothing more')
-        stop = backend.listen(ignore, ignore)
-        async with asyncio.timeout(WAIT_LIMIT):
-            for _ in range(2):
-                await proxy.connected.get()
-        stop()
-        await asyncio.to_thread(backend.close)
-
-
-async def test_connection_lost_during_listen_is_reopened(open_backend: Open, postgres_url: str) -> None:
-    async with proxied(postgres_url) as proxy:
-        backend = open_backend(listen_dsn=proxy.url)
-        proxy.when(b'LISTEN', 'lose the answer')
+        proxy.when(statement, fault)
         stop = backend.listen(ignore, ignore)
         async with asyncio.timeout(WAIT_LIMIT):
             for _ in range(2):

@@ -64,10 +64,11 @@ async def test_waiting_for_table_creation_may_exceed_statement_timeout(
         await submitting
 
 
-async def test_concurrent_first_calls_create_tables_once(open_backend: Open) -> None:
-    backend = open_backend()
-    await asyncio.gather(*(submit(backend, message(new=f't{n}')) for n in range(5)))
-    assert await state_of(backend, 't4') == 'submitted'
+@pytest.mark.parametrize('processes', [1, 5])
+async def test_concurrent_first_calls_create_tables_once(open_backend: Open, processes: int) -> None:
+    backends = [open_backend() for _ in range(processes)]
+    await asyncio.gather(*(submit(backends[n % processes], message(new=f't{n}')) for n in range(5)))
+    assert await state_of(open_backend(), 't4') == 'submitted'
 
 
 COLUMN = ('ALTER TABLE task ADD COLUMN noted INTEGER NOT NULL DEFAULT 0',)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,10 +11,10 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import to_a2a
+from ....app_client import message, state_of
+from ....serving import serving
 
-from ....app_client import LIMIT, Client, lifespan, message, state_of
-
+AGENT = Agent(TestModel(custom_output_text='The answer.'), name='agent')
 TURNS, COUNTED = 104, 12
 PAGES, KILOBYTES = 15, 60
 STATEMENTS = 7
@@ -35,9 +34,7 @@ def pages(log: Path) -> int:
 @pytest.mark.parametrize('context', [{}, {'contextId': 'c'}], ids=['new contexts', 'one context'])
 async def test_turn_writes_few_pages(context: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / 'tasks.db'
-    app = to_a2a(Agent(TestModel(custom_output_text='The answer.'), name='agent'), backend=f'sqlite:///{file}')
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        client = Client(app)
+    async with serving(AGENT, backend=f'sqlite:///{file}') as client:
         for turn in range(TURNS + COUNTED):
             if turn == TURNS:
                 with closing(sqlite3.connect(file)) as connection:
@@ -60,11 +57,10 @@ async def test_turn_takes_few_statements_and_temporary_tables(tmp_path: Path, mo
 
     monkeypatch.setattr(sqlite3, 'connect', traced)
     file = tmp_path / 'tasks.db'
-    app = to_a2a(Agent(TestModel(custom_output_text='The answer.'), name='agent'), backend=f'sqlite:///{file}')
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        await Client(app).send('hello')
+    async with serving(AGENT, backend=f'sqlite:///{file}') as client:
+        await client.send('hello')
         statements.clear()
-        task = await Client(app).send('hello')
+        task = await client.send('hello')
         renewed = 'UPDATE task SET lease_until'
         of_turn = [each for each in statements if task['id'] in each and not each.startswith(renewed)]
         with closing(connect(file)) as connection:
