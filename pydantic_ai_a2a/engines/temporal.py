@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.durable_exec.temporal import AgentPlugin, PydanticAIPlugin, TemporalDurability
 from pydantic_ai.exceptions import UserError
+from pydantic_ai.usage import RunUsage
 from temporalio import exceptions
 from temporalio.api.common.v1 import Payload
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -36,6 +37,7 @@ from ..errors import BackendUnusable, ResultForgotten, StoreUnavailable
 from ..server.agent.run_options import RunOptions
 from ..server.agent.run_output import RunOutput
 from ..server.runs.engine import AtEngine, Engine, EngineEvent, EngineRun
+from ..server.runs.workflow_run import Canceled
 from ..server.store.ports import Backend
 from ..types.run_events import Note
 from ..wire.extensions.remote_calls import CallsRemoteAgent
@@ -233,7 +235,7 @@ class Temporal(Engine):
             except (RPCError, WorkflowQueryFailedError) as error:
                 if not ended:  # no worker is free, or Temporal refuses calls: `result` says so
                     continue
-                if isinstance(error, RPCError) and not run.result.exception():
+                if isinstance(error, RPCError) and not run.result.exception() and run.output is None:
                     raise StoreUnavailable(str(error)) from error
                 return
             offset = page.next_offset
@@ -255,6 +257,8 @@ class Temporal(Engine):
                         await handle.signal(RunWorkflow.cancel)
                         await handle.result()
                 except TimeoutError:
+                    usage = run.arguments.usage or RunUsage()
+                    run.output = RunOutput(Canceled('The workflow has not stopped in time.'), (), None, [], usage)
                     await handle.terminate('The task was cancelled, and no worker has cancelled the workflow.')
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
@@ -265,6 +269,8 @@ class Temporal(Engine):
             with _answered():
                 return load_end(await run.handle.result(), run.app)
         except WorkflowFailureError as failed:
+            if run.output is not None and isinstance(failed.cause, exceptions.TerminatedError):
+                return run.output  # `cancel` has terminated the workflow
             raise failure_of(failed) from failed
 
 

@@ -154,7 +154,7 @@ class EngineRun:
     error: Exception | None = None
     """The exception that has ended the run in this process."""
     output: RunOutput | None = None
-    """The output of a run in this process, with objects that no engine stores."""
+    """The output of a run in this process, with objects that no engine stores; or of a workflow that is terminated."""
     context: Context = field(default_factory=copy_context)
     token: WorkflowToken = field(default_factory=WorkflowToken)
 

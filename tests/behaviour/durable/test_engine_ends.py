@@ -210,6 +210,21 @@ async def test_cancel_before_worker_start_runs_no_step(kit: TemporalSetup) -> No
 
 
 @TEMPORAL
+async def test_canceled_task_without_worker_is_not_failed(kit: TemporalSetup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr('pydantic_ai_a2a.engines.temporal._CANCEL_TIME', 0.1)
+    waiting = GatedToolAgent(kit)
+    async with serving(waiting.agent, limits=PATIENT, **kit.options(worker=False)) as client:
+        task_id = await start_task(client, 'hello')
+
+        async def is_open() -> bool:
+            return bool(await kit.workflows())
+
+        await poll_until(is_open)
+        assert state_of(await client.call('CancelTask', {'id': task_id})) == 'CANCELED'
+    assert waiting.answers == 0
+
+
+@TEMPORAL
 async def test_task_without_tools_takes_a_single_activity(kit: TemporalSetup) -> None:
     async with serving(kit.agent(TestModel(custom_output_text='Hi.')), **kit.options()) as client:
         task_id = await start_task(client, 'hello')
