@@ -18,6 +18,7 @@ from ..suites import (
     ConversationStoreSuite,
     CredentialSuite,
     DurableSuite,
+    OpenApprovalsSuite,
     PayloadSuite,
     PushSuite,
 )
@@ -37,6 +38,10 @@ class TestBackend(BackendSuite, CheckpointSuite):
     @pytest.mark.long
     def test_random_schedule_of_task_queue_matches_model(self, make_backend: MakeBackend) -> None:
         super().test_random_schedule_of_task_queue_matches_model(make_backend)
+
+
+class TestOpenApprovals(OpenApprovalsSuite):
+    """Over all of `BACKENDS`, too."""
 
 
 class TestPush(PushSuite):

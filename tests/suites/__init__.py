@@ -15,6 +15,7 @@ from .endings import EndingSuite
 from .events import EventLogSuite
 from .export import ExportSuite
 from .housekeeping import RetentionSuite
+from .open_approvals import OpenApprovalsSuite
 from .outbox import OutboxSuite, PendingDeliverySuite
 from .owners import OwnerSuite
 from .push import PushConfigSuite
@@ -38,6 +39,7 @@ __all__ = (
     'DurableSuite',
     'EventLogSuite',
     'HousekeepingSuite',
+    'OpenApprovalsSuite',
     'PayloadSuite',
     'PushSuite',
     'QuotaSuite',

@@ -36,7 +36,7 @@ from .push_configs import PushConfig, PushConfigs, Takes
 from .quotas import Bucket, Charge, QuotaStore, Spent
 from .submission import Accepted, Answer, Slot, Submission
 from .task_queue import TaskQueue
-from .task_reader import Pause, TaskReader
+from .task_reader import OpenApprovals, Pause, TaskReader
 from .wrapped_queue import WrappedQueue
 
 __all__ = [
@@ -63,6 +63,7 @@ __all__ = [
     'Leased',
     'Marks',
     'OnExpired',
+    'OpenApprovals',
     'Outbox',
     'Pause',
     'PayloadStore',

@@ -15,9 +15,8 @@ from .transaction import Transaction, Write, sql
 _HAS_CALLS = f'SELECT 1 FROM task WHERE {TASK} AND pending IS NOT NULL'
 _ASKED = f'UPDATE task SET pending = ?, stop_event = ? WHERE {TASK} RETURNING push'
 _INTERRUPTED = ', '.join(f"'{state}'" for state in sorted(INTERRUPTED))
-_PAUSE = sql(f"""
-    SELECT
-        {LAST_EVENT}, context_id, pending,
+PAUSE = sql(f"""
+        pending,
         -- the request of the newest message that a run has read, or else of the first message
         COALESCE(
             (
@@ -29,8 +28,9 @@ _PAUSE = sql(f"""
         ),
         -- Each answer to a pause adds a run to a turn.
         run = turn
-    FROM task WHERE {TASK} AND owner = ? AND state IN ({_INTERRUPTED})
 """)
+"""The columns of a task that `Pause` has besides the number and the context."""
+_PAUSE = f'SELECT {LAST_EVENT}, context_id, {PAUSE} FROM task WHERE {TASK} AND owner = ? AND state IN ({_INTERRUPTED})'
 
 
 def check_pause(agent: str, header: TaskHeader, message: Submission) -> Transaction[None]:
@@ -77,5 +77,9 @@ def pause(agent: str, task_id: str, owner: str) -> Transaction[Pause | None]:
     rows = yield _PAUSE, (agent, task_id, owner)
     if not rows:
         return None
-    number, context_id, pending, request, first = rows[0]
+    return pause_of(*rows[0])
+
+
+def pause_of(number: int, context_id: str, pending: bytes | None, request: bytes | None, first: int) -> Pause:
+    """Return a pause from the columns `PAUSE`."""
     return Pause(number, context_id, pending, request or None, bool(first))
