@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sqlite3
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a import Access, Approvals, Caller, WaitingTask, to_a2a
+from pydantic_ai_a2a import Access, Approvals, Caller, Postgres, WaitingTask, Workers, to_a2a
 from pydantic_ai_a2a.server.auth import request_info
+from pydantic_ai_a2a.server.store.postgres.connect import once
+from pydantic_ai_a2a.server.store.postgres.execution import Connection
+from pydantic_ai_a2a.server.store.sql.migrations import MIGRATIONS, newest
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
 from ...app_client import Client, RpcError, lifespan, message, state_of
 from ...dialects import unversioned
@@ -286,3 +292,46 @@ async def test_withdrawn_scope_ends_the_lists() -> None:
         assert ids(await listed(boss(app))) == [task]
         assert ids(await listed(caller(app, 'boss'))) == []
         assert asked(await boss(app).get_task(task))
+
+
+WITHOUT_STEP = (
+    'DROP TRIGGER task_waits',
+    'DROP TRIGGER waiting_task_deleted',
+    'DROP TABLE approval',
+    'DROP TABLE secret',
+    f'DELETE FROM a2a_schema WHERE version = {newest(MIGRATIONS)}',
+)
+"""Takes back the step of the schema with which approvers find tasks."""
+FUNCTIONS = ('task_waits()', 'waiting_task_deleted()', 'a2a_has_open_approval(BYTEA)')
+
+
+async def take_back(url: str) -> None:
+    """Give a store the schema of the version before."""
+    if url.startswith('sqlite'):
+        with closing(sqlite3.connect(SqliteFile.of(url).path, isolation_level=None)) as database:
+            for statement in WITHOUT_STEP:
+                database.execute(statement)
+        return
+
+    async def perform(settings: Postgres, connection: Connection) -> None:
+        await connection.execute(f'SET search_path TO {settings.schema}')
+        for statement in WITHOUT_STEP:
+            await connection.execute(f'{statement} ON task' if 'TRIGGER' in statement else statement)
+        for function in FUNCTIONS:
+            await connection.execute(f'DROP FUNCTION {function}')
+
+    await once(Postgres(url), perform)
+
+
+@pytest.mark.parametrize('backend', ['sqlite', 'postgres'], indirect=True)
+async def test_migration_finds_tasks_that_wait_already(backend: str) -> None:
+    app = guarded(backend=backend)
+    async with lifespan(app):
+        waiting = await ask(app)
+        decided = await ask(app)
+        await boss(app).send(answers(await boss(app).get_task(decided), approve()))
+        await ended(caller(app, 'ann'), decided)
+    await take_back(backend)
+    again = guarded(backend=backend, workers=Workers(concurrency=9))  # else it shares the store that is open already
+    async with lifespan(again):
+        assert ids(await listed(boss(again))) == [waiting]
