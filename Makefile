@@ -55,7 +55,7 @@ stress: $(VENV)/.installed-dev ## Run the long forms of tests, and many schedule
 
 fuzz: $(VENV)/.installed-dev ## Send ten thousand hostile requests each way, and have two callers do all they can for long
 	FUZZ=1 $(BIN)/python -m pytest -n $(WORKERS) \
-		tests/behaviour/wire/test_fuzz.py tests/behaviour/auth/test_two_callers.py tests/server/grpc/test_fuzz.py $(ARGS)
+		tests/behaviour/wire/test_fuzz.py tests/behaviour/auth/test_owner_isolation.py tests/server/grpc/test_fuzz.py $(ARGS)
 
 chaos: $(VENV)/.installed-dev ## Kill and stop processes and databases under load, and see that nothing is lost
 	@$(BIN)/python -m tests.chaos $(ARGS)

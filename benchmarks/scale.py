@@ -99,7 +99,7 @@ async def one(backend: Backend, owner: str, slots: Slots | None) -> None:
     accepted = await values.submit(backend, sent, queue_limit=ENOUGH, slot=None if slots else SLOT)
     claim = accepted.claim if slots is None else await slots.next()
     assert claim is not None, 'each task has a context of its own'
-    end = values.ending(claim, at=backend.now(), messages=values.turn('hi', 'hello'), artifacts=[ARTIFACT])
+    end = values.finish_of(claim, at=backend.now(), messages=values.model_turn('hi', 'hello'), artifacts=[ARTIFACT])
     await backend.queue.finish(claim, end)
 
 
@@ -297,7 +297,7 @@ async def waiting(databases: Databases, size: Size) -> Lines:
     lines: Lines = []
     async with fresh(databases) as (backend, url):
         model = await queue(backend)
-        await values.run(backend, model, 'input-required', at=backend.now())
+        await values.claim_and_finish(backend, model, 'input-required', at=backend.now())
         await backend.housekeeping.sweep(KEEP, at=backend.now())
         for number in (0, size.waiting):
             await copy(url, model, 1, number)
@@ -322,14 +322,16 @@ async def sweep(databases: Databases, size: Size) -> Lines:
         async def make(lane: int) -> None:
             for number in range(lane, size.swept, AT_ONCE):
                 task_id = await queue(backend)
-                await values.run(backend, task_id, at=values.AT, messages=values.turn('hi', 'hello'))
+                await values.claim_and_finish(
+                    backend, task_id, at=values.START, messages=values.model_turn('hi', 'hello')
+                )
                 if number % 10 == 0:
                     hook = PushConfig(id='hook', version='1.0', takes='statuses', body=b'{}')
                     await configs.create(task_id, values.OWNER, hook, limit=1)
                     await backend.conversations(values.OWNER).fork(f'context of {task_id}')
 
         await asyncio.gather(*map(make, range(AT_ONCE)))
-        await backend.housekeeping.sweep(KEEP, at=values.AT)
+        await backend.housekeeping.sweep(KEEP, at=values.START)
         stored = (await connection.fetchval(STORED) - empty) / size.swept / 1000
         counts.clear()
         begin, batches, own, cpu = time.monotonic(), 0, time.process_time(), databases.postgres_cpu()
@@ -363,7 +365,9 @@ async def streams(databases: Databases, size: Size) -> Lines:
             while time.monotonic() < begin + 2 * size.seconds:
                 n += 1
                 if not idle:
-                    await asyncio.gather(*(backend.queue.emit(claim, [values.chunk(n, '.')]) for claim in claims))
+                    await asyncio.gather(
+                        *(backend.queue.emit(claim, [values.artifact_chunk(n, '.')]) for claim in claims)
+                    )
                 await asyncio.sleep(0.1)
             seconds = time.monotonic() - begin
             for stream in opened_streams:

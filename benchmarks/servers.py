@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Unpack
 
-from tests.postgres import DefaultPostgres, OwnPostgres, postgres_server
+from tests.postgres import DefaultPostgres, StartedPostgres, postgres_server
 
 from .targets import Spec
 
@@ -81,7 +81,7 @@ class Databases:
     """Makes empty databases."""
 
     folder: Path
-    postgres: OwnPostgres
+    postgres: StartedPostgres
     _numbers: Iterator[int] = field(default_factory=count)
 
     def make(self, name: str) -> str:

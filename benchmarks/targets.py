@@ -113,7 +113,7 @@ async def store(app: A2AApp, tasks: int, items: int) -> None:
     async def finished(task: str, count: int) -> None:
         await values.submit(app.backend, values.message('hello', new=task, owner='/', at=now))
         history, artifacts = [message(n) for n in range(1, count)], [artifact(n) for n in range(count)]
-        await values.run(app.backend, task, at=now, history=history, artifacts=artifacts)
+        await values.claim_and_finish(app.backend, task, at=now, history=history, artifacts=artifacts)
 
     for n in range(tasks):
         await finished(f'stored-{n:09d}', 1)

@@ -11,11 +11,12 @@ from .server.app.agent_method import attach
 _NAMES = {
     '.client.agents.agent': ('RemoteAgent',),
     '.client.agents.capability': ('A2A',),
-    '.client.agents.deferred_results': ('remote_results',),
     '.client.agents.model': ('A2AModel',),
+    '.client.agents.remote_results': ('remote_results',),
     '.client.agents.task_events': ('A2ATaskEvent', 'RemoteTaskEvent'),
     '.client.agents.toolset': ('A2AToolset',),
-    '.client.client': ('A2AClient', 'Conversation'),
+    '.client.client': ('A2AClient',),
+    '.client.conversation': ('Conversation',),
     '.client.client_credentials': ('ClientCredentials',),
     '.client.notification_verifier': ('Notification', 'NotificationVerifier'),
     '.client.questions': ('PendingRemoteCall', 'RemoteQuestion'),
@@ -57,24 +58,22 @@ _NAMES = {
     '.server.conversion.typed_input': ('NoInput',),
     '.server.fasta2a.agent_worker': ('AgentWorker',),
     '.server.store.postgres.settings': ('Postgres',),
-    '.settings': (
-        'Access',
-        'Approvals',
-        'Budget',
-        'Credential',
-        'Credentials',
-        'Limits',
-        'Messages',
-        'Progress',
-        'Push',
-        'Quotas',
-        'Rate',
-        'Results',
-        'Retention',
-        'TLS',
-        'Workers',
-    ),
-    '.types': ('Caller', 'WaitingTask'),
+    '.settings.access': ('Access',),
+    '.settings.approvals': ('Approvals',),
+    '.settings.budgets': ('Budget',),
+    '.settings.credentials': ('Credential', 'Credentials'),
+    '.settings.limits': ('Limits',),
+    '.settings.messages': ('Messages',),
+    '.settings.progress': ('Progress',),
+    '.settings.push': ('Push',),
+    '.settings.quotas': ('Quotas',),
+    '.settings.rate_limits': ('Rate',),
+    '.settings.results': ('Results',),
+    '.settings.retention': ('Retention',),
+    '.settings.tls': ('TLS',),
+    '.settings.workers': ('Workers',),
+    '.types.callers': ('Caller',),
+    '.types.waiting_approvals': ('WaitingTask',),
 }
 """The public names by module. A module is loaded at the first use of its name, so that the import is short."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
@@ -82,14 +81,14 @@ _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 if TYPE_CHECKING:  # a name that is imported as itself is public for type checkers
     from .client.agents.agent import RemoteAgent as RemoteAgent
     from .client.agents.capability import A2A as A2A
-    from .client.agents.deferred_results import remote_results as remote_results
     from .client.agents.model import A2AModel as A2AModel
+    from .client.agents.remote_results import remote_results as remote_results
     from .client.agents.task_events import A2ATaskEvent as A2ATaskEvent
     from .client.agents.task_events import RemoteTaskEvent as RemoteTaskEvent
     from .client.agents.toolset import A2AToolset as A2AToolset
     from .client.client import A2AClient as A2AClient
-    from .client.client import Conversation as Conversation
     from .client.client_credentials import ClientCredentials as ClientCredentials
+    from .client.conversation import Conversation as Conversation
     from .client.notification_verifier import Notification as Notification
     from .client.notification_verifier import NotificationVerifier as NotificationVerifier
     from .client.questions import PendingRemoteCall as PendingRemoteCall
@@ -138,23 +137,23 @@ if TYPE_CHECKING:  # a name that is imported as itself is public for type checke
     from .server.conversion.typed_input import NoInput as NoInput
     from .server.fasta2a.agent_worker import AgentWorker as AgentWorker
     from .server.store.postgres.settings import Postgres as Postgres
-    from .settings import TLS as TLS
-    from .settings import Access as Access
-    from .settings import Approvals as Approvals
-    from .settings import Budget as Budget
-    from .settings import Credential as Credential
-    from .settings import Credentials as Credentials
-    from .settings import Limits as Limits
-    from .settings import Messages as Messages
-    from .settings import Progress as Progress
-    from .settings import Push as Push
-    from .settings import Quotas as Quotas
-    from .settings import Rate as Rate
-    from .settings import Results as Results
-    from .settings import Retention as Retention
-    from .settings import Workers as Workers
-    from .types import Caller as Caller
-    from .types import WaitingTask as WaitingTask
+    from .settings.access import Access as Access
+    from .settings.approvals import Approvals as Approvals
+    from .settings.budgets import Budget as Budget
+    from .settings.credentials import Credential as Credential
+    from .settings.credentials import Credentials as Credentials
+    from .settings.limits import Limits as Limits
+    from .settings.messages import Messages as Messages
+    from .settings.progress import Progress as Progress
+    from .settings.push import Push as Push
+    from .settings.quotas import Quotas as Quotas
+    from .settings.rate_limits import Rate as Rate
+    from .settings.results import Results as Results
+    from .settings.retention import Retention as Retention
+    from .settings.tls import TLS as TLS
+    from .settings.workers import Workers as Workers
+    from .types.callers import Caller as Caller
+    from .types.waiting_approvals import WaitingTask as WaitingTask
 else:  # with `__getattr__`, type checkers would accept any name
     __all__ = tuple(_MODULES)
 

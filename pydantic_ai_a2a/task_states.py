@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .errors import InvalidParamsError, TaskNotCancelableError, UnsupportedOperationError
-from .types import TaskHeader, TaskState
+from .types.a2a_objects import TaskState
+from .types.stored_tasks import TaskHeader
 
 LIVE: frozenset[TaskState] = frozenset({'submitted', 'working'})
 """Queued or running."""

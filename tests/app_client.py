@@ -17,7 +17,7 @@ from pydantic_ai_a2a import A2AApp
 from pydantic_ai_a2a.wire.extensions.own_extensions import LIVE_TEXT_URI
 
 from .bounds import LIMIT
-from .dialects import Call, Dialect, spoken
+from .dialects import Call, Dialect, current_dialect
 
 _ids = count(1)
 
@@ -29,7 +29,7 @@ def message(text: str = 'hello', **fields: Any) -> dict[str, Any]:
 
 def rpc(method: Any, params: Any = None, dialect: Dialect | None = None, **fields: Any) -> Call:
     """A request, of 1.0's method and params, as the dialect or the test's writes it."""
-    return (dialect or spoken()).call(method, params, **fields)
+    return (dialect or current_dialect()).call(method, params, **fields)
 
 
 class Answer(NamedTuple):
@@ -206,7 +206,7 @@ class Client:
     def __init__(self, app: ASGIApp, *, path: str = '/', headers: Mapping[str, str] | None = None) -> None:
         self.app = app
         self.path = path
-        self.dialect = spoken()
+        self.dialect = current_dialect()
         self.headers = {'A2A-Version': self.dialect.version, **(headers or {})}
 
     @property

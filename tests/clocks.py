@@ -1,14 +1,15 @@
-"""A clock that tests set."""
+"""Clocks that tests set."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 
-__all__ = ('HOUR', 'SetClock')
+__all__ = ('HOUR', 'SetClock', 'skip_time')
 
 HOUR = 3_600_000
 
@@ -41,3 +42,10 @@ class SetClock(Clock):
             yield
         finally:
             self.passed -= ms
+
+
+def skip_time(seconds: float) -> None:
+    """Set the clock of the running event loop forward: waits of so many seconds are over."""
+    loop = asyncio.get_running_loop()
+    time = loop.time
+    setattr(loop, 'time', lambda: time() + seconds)  # noqa: B010 (a method)

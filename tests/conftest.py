@@ -1,13 +1,8 @@
-"""Fixtures of all tests. Every wait is bounded: a test that hangs ends after `TEST_LIMIT` seconds with its stacks."""
+"""Fixtures of all tests, their order, and their watchdog."""
 
 from __future__ import annotations
 
-import asyncio
-import faulthandler
 import gc
-import os
-import threading
-import time
 import warnings
 from asyncio import AbstractEventLoop
 from collections.abc import Generator, Iterator, Sequence
@@ -18,22 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _pytest.faulthandler import fault_handler_stderr_fd_key
 from anyio._backends._asyncio import TestRunner
 from hypothesis import settings
 
-from .bounds import TEST_LIMIT
-from .long import size
-from .postgres import Postgres, any_postgres
+from .postgres import Postgres, shared_postgres
+from .sizes import short_or_long
 from .temporal import temporal_server
+from .watchdog import WATCHDOG
 
 # The same examples in every run and process, however busy the machine is.
-settings.register_profile('steady', max_examples=size(40, 100), deadline=None, derandomize=True, database=None)
+settings.register_profile('steady', max_examples=short_or_long(40, 100), deadline=None, derandomize=True, database=None)
 settings.load_profile('steady')
 
 
 SLOW = (
-    'tests/behaviour/auth/test_two_callers.py',
+    'tests/behaviour/auth/test_owner_isolation.py',
     *(
         f'tests/behaviour/durable/test_{name}.py'
         for name in (
@@ -57,8 +51,8 @@ SLOW = (
     'tests/server/grpc/test_fuzz.py',
     'tests/notebooks',
     'tests/playground',
-    'tests/ports/test_suites.py::TestBackend::test_an_owner_sees_the_same',
-    'tests/ports/test_suites.py::TestDurable::test_an_owner_sees_the_same',
+    'tests/ports/test_suites.py::TestBackend::test_owner_is_isolated',
+    'tests/ports/test_suites.py::TestDurable::test_owners_are_isolated',
     'tests/server/store/postgres/test_backend.py',
     'tests/server/store/sqlite/test_pages.py',
     'tests/test_benchmarks.py',
@@ -66,7 +60,7 @@ SLOW = (
     'tests/test_new_operation.py',
     'tests/test_package.py',
     'tests/test_postgres.py',
-    'tests/test_testing.py',
+    'tests/test_backend_suites.py',
 )
 """The tests of these files and folders are slow, like single tests with the mark, and those with a longer form. The
 suites of backends need no marks of ours: others run them, too."""
@@ -74,6 +68,10 @@ AT_ONCE = ('tests/chaos', 'tests/test_benchmarks', 'tests/test_package', 'tests/
 """Slow tests that begin first."""
 COLLECTED = pytest.StashKey[Sequence[pytest.Item]]()
 """All tests that were collected, also those that a mark or a keyword leaves out."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(WATCHDOG)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -155,24 +153,9 @@ def calls_of_closed_loops() -> Iterator[None]:
 
 
 @pytest.fixture(scope='session')
-def watchdog(pytestconfig: pytest.Config) -> Watchdog:
-    watchdog = Watchdog(pytestconfig.stash[fault_handler_stderr_fd_key])  # which no capture takes
-    watchdog.start()
-    return watchdog
-
-
-@pytest.fixture(autouse=True)
-def bounded(watchdog: Watchdog) -> Iterator[None]:
-    """End the process rather than hang."""
-    watchdog.reset()
-    yield
-    watchdog.reset()
-
-
-@pytest.fixture(scope='session')
 def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server that stays up. For one that is to be ended, there is `postgres_server`."""
-    with any_postgres() as server:
+    with shared_postgres() as server:
         yield server
 
 
@@ -188,52 +171,3 @@ def postgres_url(postgres: Postgres) -> Iterator[str]:
     """The URL of an empty database."""
     with postgres.database() as url:
         yield url
-
-
-# --- the watchdog: ends a test that hangs, with all its stacks and the line that it awaits
-
-STILL = 180
-"""Seconds without CPU time of this process after which the stacks are printed."""
-
-
-class Watchdog(threading.Thread):
-    """Watches the test that the process runs. pytest cannot interrupt a test that blocks its thread.
-
-    Counts the seconds in which the machine runs: a machine that was stopped for an hour has lost one second.
-    """
-
-    def __init__(self, stderr: int) -> None:
-        super().__init__(name='watchdog', daemon=True)
-        self._stderr = stderr
-        self._seconds = 0
-        self._still = 0
-
-    def reset(self) -> None:
-        """A test begins or ends."""
-        self._seconds = self._still = 0
-
-    def run(self) -> None:
-        used = 0.0
-        while True:
-            time.sleep(1)
-            before, used = used, time.process_time()
-            self._seconds += 1
-            self._still = 0 if used - before > 0.01 else self._still + 1
-            if self._still == STILL or self._seconds > TEST_LIMIT:
-                faulthandler.dump_traceback(file=self._stderr, all_threads=True)
-                self._print_awaits()
-            if self._seconds > TEST_LIMIT:
-                os._exit(1)
-
-    def _print_awaits(self) -> None:
-        """Print what each task of asyncio awaits, and what that awaits. No thread's stack has them."""
-        lines: list[str] = []
-        tasks = [one for one in gc.get_objects() if issubclass(type(one), asyncio.Task)]
-        for task in (task for task in tasks if not task.done()):
-            lines.append(f'Task {task.get_name()}:')
-            awaited: Any = task.get_coro()
-            while frame := getattr(awaited, 'cr_frame', None):
-                lines.append(f'  {frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_qualname}')
-                awaited = awaited.cr_await
-        with suppress(OSError):  # pytest has ended in this process, and waits for the others
-            os.write(self._stderr, '\n'.join([*lines, '']).encode())

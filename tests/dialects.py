@@ -355,22 +355,22 @@ BINDINGS: Mapping[str, Dialect] = {**DIALECTS, 'HTTP+JSON': HttpJson()}
 _spoken = [DIALECTS['1.0']]
 
 
-def spoken() -> Dialect:
+def current_dialect() -> Dialect:
     """What clients speak in this test."""
     return _spoken[-1]
 
 
 @contextmanager
-def speaking(name: str) -> Generator[Dialect]:
+def use_dialect(name: str) -> Generator[Dialect]:
     """Let new clients speak a version, or over a binding."""
     _spoken.append(BINDINGS[name])
     try:
-        yield spoken()
+        yield current_dialect()
     finally:
         _spoken.pop()
 
 
-def only(version: str, reason: str) -> pytest.MarkDecorator:
+def only_in(version: str, reason: str) -> pytest.MarkDecorator:
     """Run a test in one version, over each of its bindings, or over one binding: the others do not have it."""
     return pytest.mark.versions(version, reason=reason)
 
@@ -380,6 +380,6 @@ def json_rpc(reason: str) -> pytest.MarkDecorator:
     return pytest.mark.json_rpc(reason=reason)
 
 
-def unversioned(reason: str) -> pytest.MarkDecorator:
+def in_no_version(reason: str) -> pytest.MarkDecorator:
     """Run a test once, without a version in its id: no version changes anything in what it is about."""
     return pytest.mark.versions(reason=reason)

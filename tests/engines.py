@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -17,8 +19,12 @@ from pydantic_ai import Agent
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.durable_exec.dbos import DBOSDurability
 from pydantic_ai.durable_exec.temporal import TemporalDurability, WorkflowStreamTopic
-from temporalio.client import Client
+from temporalio import activity, worker
+from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.client import Client, Interceptor
 from temporalio.common import RetryPolicy
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from temporalio.workflow import ActivityConfig
 
 from pydantic_ai_a2a.engines.dbos import DBOS, stream_events
@@ -27,13 +33,13 @@ from pydantic_ai_a2a.server.conversion.failures import EngineFailure
 from pydantic_ai_a2a.server.runs.engine import Engine
 
 
-def need_dbos() -> None:
+def skip_without_dbos() -> None:
     """Skip a test that has DBOS keep its workflows in a file, where its own statements fail."""
     if sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42):
         pytest.skip('from Python 3.12 on, DBOS needs SQLite 3.42 for a file')
 
 
-class Plain:
+class NoEngine:
     """What a test needs to run agents without an engine, as each engine has it, too."""
 
     def __init__(self, folder: Path) -> None:
@@ -49,7 +55,7 @@ class Plain:
         return {'backend': f'sqlite:///{self.folder}/plain.db?synchronous=normal'}
 
 
-class Kit(Plain, ABC):
+class EngineSetup(NoEngine, ABC):
     """What a test needs of one engine."""
 
     attempts = 3
@@ -94,7 +100,7 @@ class Kit(Plain, ABC):
         }
 
 
-class DbosKit(Kit):
+class DbosSetup(EngineSetup):
     after_a_broken_store = 'failed'
     _STATES: Mapping[str, str] = {'SUCCESS': 'done', 'PENDING': 'open', 'ENQUEUED': 'open'}
 
@@ -102,7 +108,7 @@ class DbosKit(Kit):
         return DBOSDurability(event_stream_handler=stream_events if streams else None)
 
     def engine(self, *, empty: bool = False, **connection: Any) -> Engine:
-        need_dbos()
+        skip_without_dbos()
         return DBOS(f'sqlite:///{self.folder}/{"empty" if empty else "dbos"}.db')
 
     async def workflows(self) -> dict[str, str]:
@@ -113,7 +119,7 @@ class DbosKit(Kit):
         await dbos.DBOS.cancel_workflow_async(workflow)
 
 
-class TemporalKit(Kit):
+class TemporalSetup(EngineSetup):
     after_a_broken_store = 'done'
     _STATES: Mapping[str, str] = {'COMPLETED': 'done', 'RUNNING': 'open'}
 
@@ -131,7 +137,8 @@ class TemporalKit(Kit):
 
     def engine(self, *, empty: bool = False, **connection: Any) -> Engine:
         connection.setdefault('namespace', EMPTY if empty else 'default')
-        return Temporal(self.address, task_queue=self.queue, **connection)
+        interceptors = [Heartbeats(), *connection.pop('interceptors', ())]
+        return Temporal(self.address, task_queue=self.queue, interceptors=interceptors, **connection)
 
     async def workflows(self) -> dict[str, str]:
         client = await connect(self)
@@ -155,14 +162,56 @@ class TemporalKit(Kit):
 
 ACTIVITIES = ActivityConfig(
     start_to_close_timeout=timedelta(minutes=10),
-    heartbeat_timeout=timedelta(seconds=3),
     retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=10), maximum_attempts=3),
 )
+"""Without a time for heartbeats, which come too late on a slow machine. `lose_activities` takes its place."""
 TOPIC = WorkflowStreamTopic('events', batch_interval=timedelta(milliseconds=10))
 EMPTY = 'empty'
 """A namespace of Temporal in which no workflow is."""
 
 
-async def connect(kit: TemporalKit) -> Client:
+async def connect(kit: TemporalSetup) -> Client:
     """A client of the test's own: it does not read the payloads, which lie in the store."""
     return await Client.connect(kit.address)
+
+
+class Heartbeats(Interceptor, worker.Interceptor):
+    """Sends heartbeats of activities: with the answer, a cancelled activity hears of its cancel."""
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return _WithHeartbeats(next)
+
+
+class _WithHeartbeats(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        beating = asyncio.create_task(_beat())
+        try:
+            return await self.next.execute_activity(input)
+        finally:
+            beating.cancel()
+
+
+async def _beat() -> None:
+    while True:
+        activity.heartbeat()
+        await asyncio.sleep(0.5)
+
+
+async def lose_activities(address: str, *task_ids: str) -> None:
+    """End the activities that a killed worker ran for tasks, as Temporal does if no heartbeat comes in time."""
+    client = await Client.connect(address)
+    for task_id in task_ids:
+        for run in count(1):
+            workflow = f'{task_id}.{run}'
+            try:
+                described = await client.get_workflow_handle(workflow).describe()
+            except RPCError as error:
+                if error.status is RPCStatusCode.NOT_FOUND:
+                    break
+                raise
+            for pending in described.raw_description.pending_activities:
+                assert pending.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+                lost = client.get_async_activity_handle(
+                    workflow_id=workflow, run_id=None, activity_id=pending.activity_id
+                )
+                await lost.fail(RuntimeError('The worker is lost.'))

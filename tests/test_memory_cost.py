@@ -16,16 +16,17 @@ from pydantic_ai import Agent, TextOutput
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
+from benchmarks.agents import prompt
 from pydantic_ai_a2a import A2AApp, Artifacts, Results, to_a2a
 from pydantic_ai_a2a.server.store.ports import ExportedConversation
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import ANONYMOUS
 
 from .app_client import LIMIT, Client, lifespan, message
-from .long import size
-from .test_cost import AGENT, REPEATS, WARM_UP, calls, post, request, said, sends, served
+from .costs import AGENT, REPEATS, WARM_UP, calls, post, request, sends, served
+from .sizes import short_or_long
 
-TASKS = size(200, 500)
+TASKS = short_or_long(200, 500)
 CHUNKS = 150
 """Calls of an answer in several chunks, beyond the calls of a short answer."""
 LONG_CHUNKS = 3_500
@@ -40,7 +41,7 @@ FINISHED_TASK = 3_800
 
 
 @contextmanager
-def held(app: A2AApp) -> Generator[Callable[[], int]]:
+def measure_bytes(app: A2AApp) -> Generator[Callable[[], int]]:
     """Give the bytes that a block of code has left: in Python's objects, and in the pages of the store in memory."""
     assert isinstance(app.backend, MemoryBackend)
     before, sizes = app.backend.size, list[int]()
@@ -61,7 +62,7 @@ async def test_finished_task_uses_little_memory() -> None:
         for body in sends('SendMessage', repeats=100):
             await post(app, body)
         bodies = [*sends('SendMessage', repeats=TASKS)]
-        with held(app) as size:
+        with measure_bytes(app) as size:
             for body in bodies:
                 await post(app, body)
     assert size() / TASKS <= FINISHED_TASK
@@ -71,7 +72,7 @@ LONG = ''.join(f'{n:04}' * (PIECE // 4) for n in range(PIECES))
 
 
 async def pieces(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-    if said(messages) != 'long':
+    if prompt(messages) != 'long':
         yield 'short'
         return
     for start in range(0, len(LONG), PIECE):
@@ -82,7 +83,7 @@ async def test_long_streamed_answer_uses_bounded_memory() -> None:
     app = to_a2a(Agent(FunctionModel(stream_function=pieces)))
     async with lifespan(app), asyncio.timeout(LIMIT):
         for text in ('short', 'long'):
-            with held(app) as size:
+            with measure_bytes(app) as size:
                 async with Client(app).send_streaming(text) as events:
                     async for _ in events:
                         pass
@@ -102,7 +103,7 @@ async def test_long_answer_is_complete_in_stream_task_and_export() -> None:
         task = await client.get_task(closing.result['artifactUpdate']['taskId'])
         assert task['artifacts'] == [artifact]
         assert task['history'][-1]['parts'] == artifact['parts']
-        for n, event in [*enumerate(sent[:-1], 1)][:: size(10, 1)]:
+        for n, event in [*enumerate(sent[:-1], 1)][:: short_or_long(10, 1)]:
             async with client.subscribe(task['id'], Last_Event_ID=str(event.id)) as events:
                 assert await events.rest() == sent[n:]
         conversation = await app.conversations().load('c')

@@ -19,7 +19,7 @@ Addition = tuple[str, str]
 """A line of a file, and the text that comes before it."""
 
 ADDITIONS: dict[str, list[Addition]] = {
-    'types.py': [
+    'types/operation_params.py': [
         (
             '@frozen\nclass GetParams:',
             """
@@ -33,7 +33,7 @@ class CountParams:
         ),
     ],
     'wire/protocol/operations.py': [
-        ('from ...types import (', 'from ...types import CountParams\n'),
+        ('from ...types.operation_params import ', 'from ...types.operation_params import CountParams\n'),
         (
             '    Operation(\n        name=_GET,',
             """
@@ -51,7 +51,7 @@ class CountParams:
         ),
     ],
     'wire/protocol/v1_0.py': [
-        ('from ...types import (', 'from ...types import CountParams\n'),
+        ('from ...types.operation_params import ', 'from ...types.operation_params import CountParams\n'),
         (
             '_Subscribe = Annotated[',
             """

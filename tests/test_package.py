@@ -15,8 +15,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from .bounds import LIMIT
-from .e2e.venvs import missing
-from .long import size
+from .e2e.venvs import INSTALLATION, missing
 from .package import (
     METADATA,
     PLUGIN,
@@ -28,6 +27,8 @@ from .package import (
     installed_faults,
     metadata_faults,
 )
+from .sizes import short_or_long
+from .watchdog import WATCHDOG
 
 PROJECT = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
 INFO = 'pydantic_ai_a2a-0.1.0.dist-info'
@@ -44,7 +45,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def build(root: Path, wheel: set[str], archive: set[str], version: str = '0.1.0') -> list[str]:
+def release_faults(root: Path, wheel: set[str], archive: set[str], version: str = '0.1.0') -> list[str]:
     with ZipFile(root / 'files.whl', 'w') as files:
         for name in wheel:
             files.writestr(name, f'Name: pydantic-ai-a2a\nVersion: {version}\n')
@@ -55,13 +56,13 @@ def build(root: Path, wheel: set[str], archive: set[str], version: str = '0.1.0'
 
 
 def test_complete_release_has_no_faults(root: Path) -> None:
-    assert build(root, WHEEL, MODULES | SOURCES | {'docs/index.md'}) == []
+    assert release_faults(root, WHEEL, MODULES | SOURCES | {'docs/index.md'}) == []
 
 
 def test_missing_and_extra_release_files_are_named(root: Path) -> None:
     wheel = WHEEL - {'pydantic_ai_a2a/py.typed', PLUGIN, f'{INFO}/METADATA'} | {'tests/server/test_card.py'}
     archive = (MODULES | SOURCES | {'.venv/bin/python'}) - {'pydantic_ai_a2a/server/http/replies.py', 'README.md'}
-    assert build(root, wheel, archive) == snapshot(
+    assert release_faults(root, wheel, archive) == snapshot(
         [
             'the wheel lacks pydantic_ai_a2a-0.1.0.dist-info/METADATA',
             'the wheel lacks pydantic_ai_a2a/py.typed',
@@ -75,7 +76,7 @@ def test_missing_and_extra_release_files_are_named(root: Path) -> None:
 
 
 def test_wheel_metadata_version_must_match_project(root: Path) -> None:
-    assert build(root, WHEEL, MODULES | SOURCES, version='0.0.9') == [
+    assert release_faults(root, WHEEL, MODULES | SOURCES, version='0.0.9') == [
         'the wheel: METADATA does not have the version 0.1.0'
     ]
 
@@ -99,10 +100,11 @@ def test_release_needs_project_urls_and_absolute_readme_links(tmp_path: Path) ->
     ]
 
 
-def build_here(folder: Path, *options: str) -> list[Path]:
+def build_checkout(folder: Path, *options: str) -> list[Path]:
     """Build this checkout."""
     command = [sys.executable, '-m', 'uv', 'build', '--quiet', '--out-dir', str(folder), *options, str(ROOT)]
-    built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
+    with WATCHDOG.waiting(INSTALLATION):
+        built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
     if built.returncode:
         missing(f'The package cannot be built: {built.stderr}')
     return sorted(folder.glob('pydantic_ai_a2a-*'))
@@ -111,7 +113,7 @@ def build_here(folder: Path, *options: str) -> list[Path]:
 @pytest.fixture(scope='module')
 def dist(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The wheel and the source archive of this checkout: the wheel is built from the archive."""
-    return build_here(tmp_path_factory.mktemp('dist'))
+    return build_checkout(tmp_path_factory.mktemp('dist'))
 
 
 @pytest.fixture(scope='module')
@@ -126,7 +128,7 @@ def test_checkout_builds_release_without_faults(dist: list[Path]) -> None:
 
 
 def test_wheel_from_source_archive_equals_wheel_from_checkout(wheel: Path, tmp_path: Path) -> None:
-    [built] = build_here(tmp_path, '--wheel')
+    [built] = build_checkout(tmp_path, '--wheel')
     with ZipFile(wheel) as files, ZipFile(built) as others:
         assert files.namelist() == others.namelist()
         assert [info.CRC for info in files.infolist()] == [info.CRC for info in others.infolist()]
@@ -134,9 +136,10 @@ def test_wheel_from_source_archive_equals_wheel_from_checkout(wheel: Path, tmp_p
 
 @pytest.mark.long
 def test_installed_wheel_works_and_lost_files_are_named(wheel: Path, tmp_path: Path) -> None:
-    packages = size(sysconfig.get_path('purelib'), None)
-    commands = size(('send',), ('--help', 'card', 'send', 'tasks', 'doctor'))
-    assert [*installed_faults(wheel, tmp_path, *commands, packages=packages)] == []
+    packages = short_or_long(sysconfig.get_path('purelib'), None)
+    commands = short_or_long(('send',), ('--help', 'card', 'send', 'tasks', 'doctor'))
+    with WATCHDOG.waiting(INSTALLATION):
+        assert [*installed_faults(wheel, tmp_path, *commands, packages=packages)] == []
     for lost in ('static/log.js', 'vendor/marked.LICENSE', 'commands/cli.py'):
         next(tmp_path.rglob(f'pydantic_ai_a2a/**/{lost}')).unlink()
     page, *others = faults_of(tmp_path, *commands)

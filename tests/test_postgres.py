@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from .e2e.server import LIMIT, ROOT, process
-from .postgres import GivenPostgres, Postgres, any_postgres, postgres_server
+from .postgres import ExternalPostgres, Postgres, postgres_server, shared_postgres
 
 
 def test_database_is_empty_for_each_block(postgres: Postgres) -> None:
@@ -82,14 +82,14 @@ def test_committed_rows_survive_restart_and_kill() -> None:
 
 def test_server_named_in_environment_is_used(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('A2A_TEST_POSTGRES', postgres.url())
-    with any_postgres() as given, given.database() as url:
+    with shared_postgres() as given, given.database() as url:
         name = urlsplit(url).path[1:]
         assert postgres.run(f"SELECT 1 FROM pg_database WHERE datname = '{name}'") == ['1']
         assert given.run('SELECT current_database()', name) == [name]
 
 
 def test_given_server_url_changes_only_database_and_user() -> None:
-    server = GivenPostgres('postgresql://me:secret@db.example:5433/app?sslmode=require')
+    server = ExternalPostgres('postgresql://me:secret@db.example:5433/app?sslmode=require')
     assert server.url('test_1') == 'postgresql://me:secret@db.example:5433/test_1?sslmode=require'
     assert server.url('test_1', 'ann', 'a b') == 'postgresql://ann:a%20b@db.example:5433/test_1?sslmode=require'
 

@@ -31,7 +31,7 @@ from pydantic_ai_a2a import (
     Workers,
 )
 
-from .wire.signing.pairs import pem
+from .wire.signing.signing_keys import private_pem
 
 DAY = timedelta(days=1)
 
@@ -62,7 +62,7 @@ def test_invalid_setting_value_is_refused(make: Any, wrong: str) -> None:
 
 SECRET = Fernet.generate_key().decode()
 URL = f'postgresql://agent:{SECRET}@localhost/agents'
-PRIVATE_KEY = pem()
+PRIVATE_KEY = private_pem()
 
 MAY_HOLD_A_SECRET = re.compile('key|secret|token|password|credential|signing|url|dsn|value$|headers|query|claims')
 HOLDS_NONE = {

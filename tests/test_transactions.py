@@ -9,8 +9,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import asyncpg
@@ -19,12 +19,13 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-import pydantic_ai_a2a
 from pydantic_ai_a2a import Postgres, to_a2a
 from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.server.store.sqlite import connect as sqlite_connect
 
 from .app_client import LIMIT, Client, lifespan, state_of
+from .costs import PACKAGE, Work, counter_of_calls
+from .costs import least as count_per_task
 from .suites import READER_LAG, values
 
 STATEMENTS = {'plain': 6, 'tool': 15, 'stream': 9}
@@ -35,8 +36,7 @@ PAGE_ROUND_TRIPS = 4
 """BEGIN, the total, the tasks, and ROLLBACK."""
 THREAD_CALLS = {'plain': 260, 'tool': 472}
 """Of functions of the package and of asyncpg, in Python."""
-COUNTED = tuple(f'{module.__path__[0]}{os.sep}' for module in (pydantic_ai_a2a, asyncpg))
-WARM_UP, REPEATS = 3, 7
+COUNTED = (PACKAGE, f'{asyncpg.__path__[0]}{os.sep}')
 
 
 def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -71,14 +71,8 @@ async def sent(client: Client) -> None:
     assert state_of(await client.send()) == 'COMPLETED'
 
 
-async def least(task: str, client: Client, counts: Counter[str]) -> Counter[str]:
-    """Return the counts of one task, without those of timers between."""
-    taken: list[Counter[str]] = []
-    for _ in range(WARM_UP + REPEATS):
-        counts.clear()
-        await (streamed if task == 'stream' else sent)(client)
-        taken.append(counts.copy())
-    return Counter({name: min(count[name] for count in taken[WARM_UP:]) for name in taken[-1]})
+def task_of(task: str, client: Client) -> Work:
+    return partial(streamed if task == 'stream' else sent, client)
 
 
 @pytest.mark.parametrize('task', ['plain', 'tool', 'stream'])
@@ -98,13 +92,13 @@ async def test_task_takes_few_sqlite_commits(task: str, tmp_path: Path, monkeypa
     monkeypatch.setattr(sqlite_connect.sqlite3, 'connect', connecting)
     app = to_a2a(agent_of(task), backend=f'sqlite:///{tmp_path / "tasks.db"}')
     async with lifespan(app), asyncio.timeout(LIMIT):
-        counted = await least(task, Client(app), counts)
+        counted = await count_per_task(task_of(task, Client(app)), counts)
     assert counted['COMMIT'] <= COMMITS[task]
     del counted['PRAGMA']  # polls for writes of other processes
     assert counted.total() <= STATEMENTS[task]
 
 
-class Conversation:
+class DatabaseCalls:
     """Counts the calls of this process to PostgreSQL, and those of its neighbours."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +130,7 @@ class Conversation:
 async def test_task_takes_few_postgres_round_trips_and_no_notifications(
     task: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    conversation = Conversation(monkeypatch)
+    conversation = DatabaseCalls(monkeypatch)
     apart = Postgres(postgres_url, pool_size=3)  # with equal settings, both would share their connections
     neighbour = PostgresBackend(apart, 'agent', reader_lag=READER_LAG)
     monkeypatch.setattr(neighbour, 'place', 'another process')  # else only one of the two may run tasks here
@@ -145,7 +139,7 @@ async def test_task_takes_few_postgres_round_trips_and_no_notifications(
     await neighbour.queued()
     conversation.begin()
     async with lifespan(app), asyncio.timeout(LIMIT):
-        counted = await least(task, Client(app), conversation.counts)
+        counted = await count_per_task(task_of(task, Client(app)), conversation.counts)
     stop()
     for each in (neighbour, app.backend):
         await asyncio.to_thread(each.close)
@@ -157,7 +151,7 @@ async def test_task_takes_few_postgres_round_trips_and_no_notifications(
 
 async def test_queued_tasks_share_worker_notifications(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most one in 50 ms. The last one comes after the last task."""
-    conversation = Conversation(monkeypatch)
+    conversation = DatabaseCalls(monkeypatch)
     conversation.begin()
     backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
     await backend.queued()
@@ -173,15 +167,11 @@ async def test_queued_tasks_share_worker_notifications(postgres_url: str, monkey
 async def test_task_takes_few_calls_in_postgres_connection_thread(task: str, postgres_url: str) -> None:
     counts: Counter[str] = Counter()
 
-    def count(frame: FrameType, event: str, _: object) -> None:
-        if event == 'call' and frame.f_code.co_filename.startswith(COUNTED):
-            counts['calls'] += 1
-
-    threading.setprofile(count)  # of the threads that start from now on
+    threading.setprofile(counter_of_calls(counts, *COUNTED))  # of the threads that start from now on
     app = to_a2a(agent_of(task), backend=postgres_url)
     try:
         async with lifespan(app), asyncio.timeout(LIMIT):
-            counted = await least(task, Client(app), counts)
+            counted = await count_per_task(task_of(task, Client(app)), counts)
     finally:
         threading.setprofile(None)
     await asyncio.to_thread(app.backend.close)
@@ -191,7 +181,7 @@ async def test_task_takes_few_calls_in_postgres_connection_thread(task: str, pos
 async def test_task_list_takes_constant_postgres_round_trips(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    conversation = Conversation(monkeypatch)
+    conversation = DatabaseCalls(monkeypatch)
     conversation.begin()
     app = to_a2a(agent_of('plain'), backend=postgres_url)
     async with lifespan(app), asyncio.timeout(LIMIT):
@@ -199,11 +189,8 @@ async def test_task_list_takes_constant_postgres_round_trips(
         for number in (1, 20):
             while len((await client.call('ListTasks'))['tasks']) < number:
                 await client.send()
-            counts: list[int] = []
-            for _ in range(REPEATS):
-                conversation.counts.clear()
-                listed = await client.call('ListTasks', {'includeArtifacts': True})
-                assert len(listed['tasks']) == number
-                counts.append(conversation.counts['here: round trips'])
-            assert min(counts) <= PAGE_ROUND_TRIPS
+            counted = await count_per_task(
+                lambda: client.call('ListTasks', {'includeArtifacts': True}), conversation.counts
+            )
+            assert counted['here: round trips'] <= PAGE_ROUND_TRIPS
     await asyncio.to_thread(app.backend.close)

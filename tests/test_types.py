@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.types import frozen
+from pydantic_ai_a2a.types.frozen_values import frozen
 
 
 @frozen

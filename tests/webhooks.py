@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from .app_client import LIMIT
-from .listening import listening
+from .tcp_server import tcp_server
 
-HANGS = b''
+NEVER_ANSWERS = b''
 """Never answers."""
 
 
@@ -86,7 +86,7 @@ class Webhook:
         if isinstance(answer, asyncio.Event):
             await answer.wait()
             answer = 200
-        if answer == HANGS:
+        if answer == NEVER_ANSWERS:
             await reader.read()
         elif isinstance(answer, int):
             writer.write(b'HTTP/1.1 %d Fine\r\nContent-Length: 0\r\n\r\n' % answer)
@@ -101,5 +101,5 @@ async def webhook(
 ) -> AsyncGenerator[Webhook]:
     """A webhook that takes everything, unless it is told to answer otherwise; on a reserved port if given."""
     hook = Webhook(answers or [200])
-    async with listening(hook.serve, at=at, context=context) as hook.port:
+    async with tcp_server(hook.serve, at=at, context=context) as hook.port:
         yield hook

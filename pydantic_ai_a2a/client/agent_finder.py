@@ -10,7 +10,7 @@ from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
 from ..errors import needs_extra
-from ..types import AgentCard
+from ..types.a2a_objects import AgentCard
 from ..wire.extensions.own_extensions import LIVE_TEXT_URI
 from ..wire.protocol.lenient_reading import AnswerUnreadable
 from ..wire.protocol.received_cards import read_card

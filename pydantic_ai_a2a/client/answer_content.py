@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 from pydantic_ai.messages import BinaryContent, FileUrl
 
 from ..errors import RemoteProtocolError
+from ..json_values import dump_json
 from ..task_states import TERMINAL
-from ..types import Artifact, Message, Part, Task, dump_json
+from ..types.a2a_objects import Artifact, Message, Part, Task
 from ..wire.parts.file_parts import url_kind
-from ..wire.schemas.value_validation import problem
 
 _UNKNOWN = 'application/octet-stream'
 _TEXT = 'text/plain'
@@ -102,23 +102,6 @@ def _is_thought(metadata: Mapping[str, Any]) -> bool:
         or (name.endswith('_type') and value in ('function_call', 'function_response'))
         for name, value in metadata.items()
     )
-
-
-def output_problem(answer: Task | Message, schema: Mapping[str, Any] | None) -> str | None:
-    """Return the fault of the data in an answer by the JSON Schema on the card; None if the data is valid."""
-    if schema is None:
-        return None
-    if 'parts' in answer:
-        parts = answer['parts']
-    else:
-        results = (artifact for artifact in answer.get('artifacts', ()) if artifact.get('name') == 'result')
-        parts = [part for artifact in results for part in artifact['parts']]
-    for part in parts:
-        if 'json_schema' in part.get('metadata', {}) and 'data' in part:
-            fault = problem(value_of(part), schema, 'result')
-            if fault is not None:
-                return ' '.join(fault)
-    return None
 
 
 def parts_text(parts: Iterable[Part]) -> str:

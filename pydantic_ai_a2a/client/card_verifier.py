@@ -8,11 +8,11 @@ from itertools import product
 from typing import Any, cast
 
 from ..errors import CardUnverified, RemoteUnavailable
-from ..types import as_object
+from ..json_values import as_object
 from ..wire.signing.canonical_cards import NotSignable, canonical, everything, known_fields, signed_content
 from ..wire.signing.card_signatures import CARD_DIGEST, card_digest, lost
 from ..wire.signing.jws import Unverified
-from .key_finder import KeyFinder
+from .signature_verifier import SignatureVerifier
 from .trusted_keys import TrustedKeys
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -31,7 +31,7 @@ class CardVerifier:
     """
 
     def __init__(self, trusted: TrustedKeys) -> None:
-        self._keys = KeyFinder(trusted)
+        self._keys = SignatureVerifier(trusted)
 
     async def content(self, wire: object, place: str) -> dict[str, Any]:
         """Return the content of a card that a trusted key has signed, without everything else in the card.

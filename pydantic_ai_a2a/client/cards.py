@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
-from ..types import AgentCard
+from ..types.a2a_objects import AgentCard
 from ..wire.protocol.lenient_reading import AnswerUnreadable, reading
 from ..wire.protocol.received_cards import read_card
 from .foreign_json import read_json

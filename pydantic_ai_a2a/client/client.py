@@ -1,10 +1,10 @@
-"""The client of one remote agent, and its conversations."""
+"""The client of one remote agent."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from contextvars import Context
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -21,10 +21,9 @@ from typing_extensions import TypeVar, Unpack
 
 from .. import chains
 from ..arguments import checked, seconds
-from ..errors import RemoteUnavailable, TaskNotFoundError, UnsupportedOperationError
-from ..task_states import INTERRUPTED
-from ..types import (
-    AgentCard,
+from ..errors import RemoteUnavailable, UnsupportedOperationError
+from ..types.a2a_objects import AgentCard, TaskPushNotificationConfig, TaskState
+from ..types.operation_params import (
     CancelParams,
     CardParams,
     CreatePushParams,
@@ -33,8 +32,6 @@ from ..types import (
     ListPushParams,
     PushParams,
     SendParams,
-    TaskPushNotificationConfig,
-    TaskState,
 )
 from ..wire.extensions.own_extensions import REPLAY_URI as REPLAY
 from ..wire.extensions.own_extensions import SHORTEST_ID
@@ -42,6 +39,7 @@ from ..wire.protocol.push_targets import read_target
 from . import remote_schemas
 from .agent_finder import AgentFinder, Target, local_app_of
 from .asgi_transport import Lifespan, OwnApp, StreamingTransport
+from .conversation import Conversation
 from .conversation_place import Place
 from .followed_task import Follower
 from .http_connections import Auth, HttpConnections
@@ -55,11 +53,6 @@ from .trusted_keys import TrustedKeys
 from .updates import Update
 
 OutputT = TypeVar('OutputT', default=Any)
-OptionsT = TypeVar('OptionsT', SendOptions, WaitOptions)
-AnswerT = TypeVar('AnswerT', RemoteResult[Any], Update)
-
-_ENDED = (UnsupportedOperationError, TaskNotFoundError)
-"""Errors of a message to a task that does not wait any more, such as after `RemoteResult.approve`."""
 
 
 class _PreparedMessage(NamedTuple):
@@ -457,68 +450,3 @@ class A2AClient(TextSender):
         streams = card['capabilities'].get('streaming', False)
         may_repeat = resend or (REPLAY in extensions_of(card) and len(message_id) >= SHORTEST_ID)
         return Follower(transport, streams=streams, patience=self._timeout, may_repeat=may_repeat)
-
-
-class Conversation(TextSender):
-    """A conversation with a remote agent: each message continues it, or answers the task that waits.
-
-    Args:
-        client: The client of the agent.
-        context_id: Id of a conversation to continue. Default: a new conversation.
-    """
-
-    def __init__(self, client: A2AClient, context_id: str | None = None) -> None:
-        self._client = client
-        self.context_id = context_id
-        """Id of the conversation; None before the first answer."""
-        self._waiting_task: str | None = None
-
-    @checked
-    async def send(
-        self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]
-    ) -> RemoteResult[OutputT]:
-        """Send the next message of the conversation, and wait for the answer: see `A2AClient.send`."""
-        try:
-            sending = self._client.send(content, output_type=output_type, **self._continued(options))
-            return self._keep(await sending)
-        except _ENDED:
-            if not await self._forgets(options):
-                raise
-        return await self.send(content, output_type=output_type, **options)
-
-    @checked
-    async def stream(
-        self, content: Content, *, output_type: type[Any] | None = None, **options: Unpack[SendOptions]
-    ) -> AsyncGenerator[Update, None]:
-        """Send the next message of the conversation, and yield the events of its task: see `A2AClient.stream`."""
-        updates = self._client.stream(content, output_type=output_type, **self._continued(options))
-        try:
-            async with aclosing(updates):
-                async for update in updates:
-                    yield self._keep(update)  # before the caller may leave
-            return
-        except _ENDED:
-            if not await self._forgets(options):
-                raise
-        async with aclosing(self.stream(content, output_type=output_type, **options)) as updates:
-            async for update in updates:
-                yield update
-
-    def _continued(self, options: OptionsT) -> OptionsT:
-        ids = {'context_id': self.context_id, 'task_id': self._waiting_task}
-        return cast('OptionsT', {**{name: value for name, value in ids.items() if value is not None}, **options})
-
-    def _keep(self, answer: AnswerT) -> AnswerT:
-        self.context_id = answer.context_id or self.context_id
-        self._waiting_task = answer.task_id if answer.state in INTERRUPTED else None
-        return answer
-
-    async def _forgets(self, options: SendOptions) -> bool:
-        """Forget the task that waited, if it has ended otherwise. Return False if it still waits, or was not meant."""
-        if self._waiting_task is None or 'task_id' in options:
-            return False
-        with suppress(TaskNotFoundError):  # the task is gone
-            if (await self._client.get(self._waiting_task, history_length=0)).state in INTERRUPTED:
-                return False
-        self._waiting_task = None
-        return True

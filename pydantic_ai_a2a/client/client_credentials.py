@@ -18,7 +18,7 @@ import httpx2
 from ..arguments import checked
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, TokenRefused
 from ..issuer_requests import checked_url, connected, fetch, fetch_json, metadata_urls, read_object
-from ..types import AgentCard
+from ..types.a2a_objects import AgentCard
 from .remote_urls import origin, shown_url
 
 _TOKEN = re.compile(r'[A-Za-z0-9\-._~+/]{1,16000}=*')

@@ -17,7 +17,8 @@ from ..errors import (
     UnsupportedOperationError,
 )
 from ..task_states import INTERRUPTED, STOPPED
-from ..types import GetParams, SendParams, StreamResponse, SubscribeParams, Task
+from ..types.a2a_objects import StreamResponse, Task
+from ..types.operation_params import GetParams, SendParams, SubscribeParams
 from .answer_limits import MAX_ANSWER, MAX_VALUES
 from .http_connections import NotConnected, Silent
 from .request_retries import Patience

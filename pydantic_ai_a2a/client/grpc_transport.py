@@ -22,8 +22,8 @@ from grpc import ChannelConnectivity, aio
 from pydantic_core import from_json, to_json
 
 from ..errors import A2AError
-from ..settings import LONG
-from ..types import as_object
+from ..json_values import as_object
+from ..settings.limits import LONG
 from ..wire.extensions.own_extensions import EVENT_ID, EVENT_IDS_URI
 from ..wire.protobuf.method_messages import SERVICE, MethodMessages, methods
 from ..wire.protocol.received_errors import http_error

@@ -11,7 +11,7 @@ import httpx2
 
 from ..errors import CardRefused
 from ..public_hosts import is_local
-from ..types import AgentCard, AgentInterface
+from ..types.a2a_objects import AgentCard, AgentInterface
 from .conversation_place import Place
 from .remote_urls import origin, shown_url
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..types import Artifact, Message, Part
+from ..types.a2a_objects import Artifact, Message, Part
 from .answer_content import parts_text, shown_parts
 from .updates import Update
 
@@ -28,7 +28,7 @@ class _Text:
 
 
 class LiveText:
-    """The text in the artifacts of a task, or in the messages of an answer without a task."""
+    """The text of an answer while it comes: in the artifacts of a task, or in messages without a task."""
 
     def __init__(self) -> None:
         self._texts: dict[str, _Text] = {}

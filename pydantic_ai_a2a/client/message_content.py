@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from pydantic_ai.messages import BinaryContent, CachePoint, FileUrl, StructuredContent, TextContent, UploadedFile
 from pydantic_core import to_jsonable_python
 
-from ..types import Message, Part, as_object, dump_json
+from ..json_values import as_object, dump_json
+from ..types.a2a_objects import Message, Part
 from ..wire.parts.file_parts import file_part
 from ..wire.protocol import stored_values
 

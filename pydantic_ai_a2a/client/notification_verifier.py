@@ -77,10 +77,10 @@ class NotificationVerifier:
         first_time: FirstTime | None = None,
     ) -> None:
         try:
-            from .key_finder import KeyFinder  # noqa: PLC0415 - of an extra
+            from .signature_verifier import SignatureVerifier  # noqa: PLC0415 - of an extra
         except ImportError as error:
             raise ImportError(needs_extra('NotificationVerifier', 'jwt')) from error
-        self._keys = KeyFinder(trusted)
+        self._keys = SignatureVerifier(trusted)
         self._issuer = issuer
         self._audience = origin(audience)
         self._max_age = seconds(max_age)

@@ -9,7 +9,8 @@ from pydantic_ai.exceptions import ModelRetry, UserError
 from pydantic_ai.tools import ToolApproved, ToolDenied
 from typing_extensions import TypedDict
 
-from ..types import Part, as_object
+from ..json_values import as_object
+from ..types.a2a_objects import Part
 from ..wire.extensions.remote_calls import CONTINUE, answers_of, open_calls, wanted_schema
 from .questions import PendingRemoteCall, RemoteQuestion
 

@@ -8,7 +8,8 @@ from typing import Any, Literal, NotRequired, cast
 from typing_extensions import TypedDict
 
 from ..errors import RemoteProtocolError
-from ..types import Part, Task, as_list, as_object
+from ..json_values import as_list, as_object
+from ..types.a2a_objects import Part, Task
 from ..wire.extensions.adk_function_calls import function_call
 from ..wire.extensions.pending_calls_extension import MEDIA_TYPE
 from ..wire.extensions.remote_calls import open_calls

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_ai import StructuredDict
 
 from ..errors import CardRefused
-from ..types import AgentCard
+from ..types.a2a_objects import AgentCard
 from ..wire.extensions.card_schemas import CardSchemas
 from ..wire.schemas.foreign_schemas import UnusableSchema, check_schema
 from ..wire.schemas.inlined_schemas import inlined_schema

@@ -16,10 +16,11 @@ from typing_extensions import TypeVar, Unpack
 
 from ..arguments import checked
 from ..errors import RemoteError, RemoteProtocolError
+from ..json_values import dump_json
 from ..notebooks import task_html, text_html
 from ..task_states import INTERRUPTED
 from ..type_names import type_name
-from ..types import AgentCard, Message, Part, Task, TaskState, dump_json
+from ..types.a2a_objects import AgentCard, Message, Part, Task, TaskState
 from ..wire.extensions.remote_calls import open_calls
 from .answer_content import (
     FAILED,
@@ -29,11 +30,11 @@ from .answer_content import (
     content_of,
     ending_of,
     named,
-    output_problem,
     status_message,
     value_of,
 )
 from .message_content import Content
+from .output_validation import output_problem
 from .question_answers import answer_to
 from .questions import PendingRemoteCall, RemoteQuestion, question_of_task
 from .remote_schemas import output_schema

@@ -12,7 +12,8 @@ from pydantic_ai.tools import ToolDefinition
 from typing_extensions import TypedDict
 
 from ..errors import UnsupportedOperationError
-from ..types import AgentCard, Message, SendParams, TaskPushNotificationConfig
+from ..types.a2a_objects import AgentCard, Message, TaskPushNotificationConfig
+from ..types.operation_params import SendParams
 from ..wire.extensions.client_schema import CLIENT_SCHEMA_URI, usable_schema, with_client_schema
 from ..wire.extensions.client_tools import CLIENT_TOOLS_URI, metadata_of
 from ..wire.protocol.push_targets import read_target

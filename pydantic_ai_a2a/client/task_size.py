@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from ..types import StreamResponse, Task
+from ..types.a2a_objects import StreamResponse, Task
 
 
 class TaskSize:

@@ -19,9 +19,11 @@ from pydantic_core import to_json
 
 from .. import chains
 from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
-from ..settings import LONG
+from ..json_values import as_object
+from ..settings.limits import LONG
 from ..telemetry.spans import client_span, inside, name_task, recording
-from ..types import ListParams, ListPushParams, ListTasksResult, SendParams, StreamResponse, Task, as_object
+from ..types.a2a_objects import ListTasksResult, StreamResponse, Task
+from ..types.operation_params import ListParams, ListPushParams, SendParams
 from ..wire.extensions.own_extensions import LIVE_TEXT_URI
 from ..wire.protocol.codec import Codec, HttpCodec
 from ..wire.protocol.lenient_reading import AnswerUnreadable, reading

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..arguments import checked
-from ..types import Key
+from ..types.signing_keys import Key
 from ..wire.signing.algorithms import ALGORITHMS, check_algorithms
 
 

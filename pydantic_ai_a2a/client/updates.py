@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ..notebooks import HtmlTask
-from ..types import (
+from ..types.a2a_objects import (
     Artifact,
     Message,
     Part,

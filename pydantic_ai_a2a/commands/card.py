@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 
-from ..types import AgentCard, agent_card_ta
+from ..types.a2a_objects import AgentCard, agent_card_ta
 from .async_commands import awaited
 from .remote_agent import INDENT, Remote, agent_options
 from .terminal import echo, echo_json

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import click
 
-from ..types import Part
+from ..types.a2a_objects import Part
 from .exit_codes import CTRL_C, WAITS
 from .remote_agent import Remote, agent_options
 from .remote_conversation import Talk

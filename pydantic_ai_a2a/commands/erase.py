@@ -9,12 +9,13 @@ from dataclasses import asdict
 import click
 from pydantic_core import to_json
 
+from ..correlation_ids import new_correlation_id
 from ..errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 from ..server.audit import Fact, audit
 from ..server.store.ports import Backend, Erased
-from ..settings import Limits
+from ..settings.limits import Limits
 from ..task_states import LIVE
-from ..types import TaskQuery, new_correlation_id
+from ..types.task_queries import TaskQuery
 from .async_commands import awaited
 from .audit_facts import audit_facts
 from .owner_options import whose_options

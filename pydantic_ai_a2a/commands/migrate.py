@@ -11,8 +11,8 @@ from click import UsageError, argument, command, option
 from starlette.types import ASGIApp
 
 from ..errors import needs_extra
+from ..server.store.postgres.migration_steps import script_of
 from ..server.store.postgres.settings import Postgres
-from ..server.store.postgres.sql_translation import script_of
 from ..server.store.shared_backend import SharedBackend
 from ..server.store.sql.migrations import MIGRATIONS, newest, script, steps
 from ..server.store.sqlite.connect import SqliteFile, connect, stored_version

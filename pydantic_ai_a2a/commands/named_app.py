@@ -13,8 +13,7 @@ from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
 from ..server.app.a2a_app import A2AApp
-from ..server.app.agent_names import telling_name
-from ..server.app.conflicting_options import check_namespace
+from ..server.app.agent_names import check_namespace, telling_name
 from ..server.app.to_a2a import to_a2a
 from ..server.auth.authenticator import Authenticator
 from .async_commands import Command

@@ -7,7 +7,7 @@ from typing import Any
 
 from click import UsageError, option
 
-from ..types import ANONYMOUS, Caller
+from ..types.callers import ANONYMOUS, Caller
 from .async_commands import Command
 
 

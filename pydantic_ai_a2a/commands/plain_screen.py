@@ -9,7 +9,7 @@ from ..client.answer_content import answer_parts, artifact_parts, content_of, pa
 from ..client.questions import RemoteQuestion, question_of_task
 from ..client.updates import Update
 from ..task_states import INTERRUPTED
-from ..types import Message, Part, Task
+from ..types.a2a_objects import Message, Part, Task
 from .terminal import echo, say
 
 

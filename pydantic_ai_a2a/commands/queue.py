@@ -7,11 +7,13 @@ from typing import Any
 
 import click
 
+from ..correlation_ids import new_correlation_id
 from ..server.service.cancellation import canceled
 from ..server.store.ports import Backend
-from ..settings import Limits
+from ..settings.limits import Limits
 from ..task_states import INTERRUPTED, LIVE
-from ..types import TaskHeader, TaskQuery, new_correlation_id
+from ..types.stored_tasks import TaskHeader
+from ..types.task_queries import TaskQuery
 from .async_commands import awaited
 from .audit_facts import audit_facts
 from .owner_options import owner_options

@@ -27,7 +27,7 @@ from ..client.send_options import SendOptions
 from ..client.updates import Update
 from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable
 from ..task_states import INTERRUPTED, STOPPED, TERMINAL
-from ..types import Message, Part, Task
+from ..types.a2a_objects import Message, Part, Task
 from .answer_prompts import open_approvals, prompt_for_answer
 from .exit_codes import CTRL_C, WAITS
 from .plain_screen import question_to_show

@@ -7,7 +7,7 @@ from rich.live import Live
 from rich.markdown import Markdown
 from rich.text import Text
 
-from ..types import Message, Task
+from ..types.a2a_objects import Message, Task
 from .plain_screen import Screen
 from .terminal import safe
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from click import UsageError, option
 
 from ..client.updates import Update
-from ..types import Message, Task
+from ..types.a2a_objects import Message, Task
 from ..wire.protocol.stored_values import json_of
 from .async_commands import Command
 from .plain_screen import Screen

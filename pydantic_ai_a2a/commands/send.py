@@ -13,7 +13,7 @@ from typing import Any, cast
 import click
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
-from ..types import Part
+from ..types.a2a_objects import Part
 from .remote_agent import Remote, agent_options
 from .remote_conversation import Talk
 from .screen_choice import Form, json_options

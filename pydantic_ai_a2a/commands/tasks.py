@@ -8,7 +8,8 @@ from typing import get_args
 
 import click
 
-from ..types import CancelParams, ListParams, Task, TaskState
+from ..types.a2a_objects import Task, TaskState
+from ..types.operation_params import CancelParams, ListParams
 from ..wire.protocol.stored_values import json_of
 from .async_commands import awaited
 from .remote_agent import Remote, agent_options

@@ -37,7 +37,7 @@ from ..server.agent.run_options import RunOptions
 from ..server.agent.run_output import RunOutput
 from ..server.runs.engine import AtEngine, Engine, EngineEvent, EngineRun
 from ..server.store.ports import Backend
-from ..types import Note
+from ..types.run_events import Note
 from ..wire.extensions.remote_calls import CallsRemoteAgent
 from .temporal_activities import TaskInterceptor, unknown_activity
 from .temporal_arguments import CLAIM, dump_run

@@ -11,7 +11,7 @@ from temporalio import activity
 from temporalio.contrib.workflow_streams import WorkflowStreamClient
 
 from ..server.runs.engine import EngineEvent
-from ..types import Note, ToolArtifact
+from ..types.run_events import Note, ToolArtifact
 from ..wire.protocol import stored_values
 from .temporal_names import NOTES_TOPIC
 

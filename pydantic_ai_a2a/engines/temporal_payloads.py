@@ -15,8 +15,8 @@ from temporalio import converter
 from temporalio.api.common.v1 import Payload
 from temporalio.contrib.workflow_streams import PollInput, PollResult
 
+from ..json_values import without_surrogates
 from ..server.store.ports import Backend
-from ..types import without_surrogates
 from .temporal_names import NAME, task_of
 
 logger = logging.getLogger('pydantic_ai_a2a')

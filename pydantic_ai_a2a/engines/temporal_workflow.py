@@ -26,7 +26,7 @@ from ..server.runs.recorder import Recorder
 from ..server.runs.workflow_run import perform
 from ..server.runs.workflow_token import WorkflowToken
 from ..server.store.ports import Claim
-from ..types import Message, Part
+from ..types.a2a_objects import Message, Part
 from .temporal_arguments import load_run
 from .temporal_dependencies import deps_adapter
 from .temporal_events import dump_note

@@ -14,12 +14,14 @@ from ipaddress import IPv4Address, ip_address, ip_network
 from typing import Any, Literal, NamedTuple
 
 from ..errors import QuotaExceededError
-from ..settings import Budget, Quotas, Rate
-from ..types import Caller
+from ..settings.budgets import Budget
+from ..settings.quotas import Quotas
+from ..settings.rate_limits import Rate
+from ..types.callers import Caller
 from ..wire.protocol.operations import OPERATIONS
 from .audit import audit
 from .store.ports import Bucket, Charge, QuotaStore, Spent
-from .store.ports.claim import Tried
+from .store.ports.failed_tries import Tried
 from .store.ports.quotas import amounts_of
 
 _ALL = '*'

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from opentelemetry.util.types import AttributeValue
 
-from ..types import SendParams, TaskState
+from ..types.a2a_objects import TaskState
+from ..types.operation_params import SendParams
 
 SCOPE = 'pydantic_ai_a2a'
 """Instrumentation scope of spans and metrics, and name of the logger."""

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
 
-from ..types import TaskState
+from ..types.a2a_objects import TaskState
 from .attributes import SCOPE, STATE, state_name
 
 _SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)

@@ -15,7 +15,7 @@ from opentelemetry.trace import ProxyTracerProvider, Span, SpanKind, Status, Sta
 from opentelemetry.util.types import Attributes, AttributeValue
 
 from ..errors import A2AError
-from ..types import TaskState
+from ..types.a2a_objects import TaskState
 from .attributes import CONTEXT, METHOD, SCOPE, STATE, TASK, ids_of, present, state_name
 from .propagation import decoded_headers, load_trace
 

@@ -24,7 +24,7 @@ from ..client.send_options import SendOptions, WaitOptions
 from ..client.updates import Update
 from ..server.service.refusals import REASONS
 from ..task_states import STOPPED
-from ..types import TaskState
+from ..types.a2a_objects import TaskState
 from .answers import Answers, Script, status_of
 from .recordings import Recording, RecordingTransport
 

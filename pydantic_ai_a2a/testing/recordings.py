@@ -9,7 +9,7 @@ from typing import Any, cast
 import httpx2
 from pydantic_core import from_json
 
-from ..types import StreamResponse
+from ..types.a2a_objects import StreamResponse
 from ..wire.protocol.stored_values import json_of
 
 

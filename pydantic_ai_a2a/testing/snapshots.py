@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ..client.results import RemoteResult
-from ..types import Message, Task
+from ..types.a2a_objects import Message, Task
 from ..wire.protocol.stored_values import json_of
 
 _ID = r'[0-9a-f]{32}|[0-9a-f]{16}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}'

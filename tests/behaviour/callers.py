@@ -10,12 +10,12 @@ from pydantic_ai_a2a import Caller
 from ..app_client import Client
 
 
-def by_header(request: Request) -> Caller | None:
+def caller_from_header(request: Request) -> Caller | None:
     """Authenticate the caller of a client of `caller`."""
     name, scopes = request.headers.get('x-caller'), request.headers.get('x-scopes', '').split()
     return Caller(id=name, tenant=request.headers.get('x-tenant', ''), scopes=frozenset(scopes)) if name else None
 
 
-def caller(app: ASGIApp, name: str, *, tenant: str = '', scopes: str = '') -> Client:
+def client_of_caller(app: ASGIApp, name: str, *, tenant: str = '', scopes: str = '') -> Client:
     """A client of a caller."""
     return Client(app, headers={'X-Caller': name, 'X-Tenant': tenant, 'X-Scopes': scopes})

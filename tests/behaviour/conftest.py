@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ..dialects import BINDINGS, Dialect, speaking
+from ..dialects import BINDINGS, Dialect, use_dialect
 
 DEFAULT = '1.0'
 WIRE = Path(__file__).parent / 'wire'
@@ -36,7 +36,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(autouse=True)
 def version(request: pytest.FixtureRequest) -> Generator[Dialect]:
     """What the clients of a test speak."""
-    with speaking(getattr(request, 'param', DEFAULT)) as dialect:
+    with use_dialect(getattr(request, 'param', DEFAULT)) as dialect:
         yield dialect
 
 

@@ -21,10 +21,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Messages, to_a2a
 
+from ..agents import user_prompts
 from ..e2e.gates import ROUTES, gates
-from .asking import ALLOWED
 from .durable_steps import RETENTION, WORKERS, note
-from .stage import prompts
+from .pending_calls import WITH_CLIENT_TOOLS
 
 
 def app_of(agent: Agent[Any, Any], **options: Any) -> A2AApp:
@@ -39,8 +39,8 @@ def app_of(agent: Agent[Any, Any], **options: Any) -> A2AApp:
 def book(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     """Writes the prompt into the ledger, and then says all prompts of the conversation."""
     if isinstance(messages[-1].parts[-1], ToolReturnPart):
-        return ModelResponse(parts=[TextPart(' '.join(prompts(messages)))])
-    return ModelResponse(parts=[ToolCallPart('write', {'line': prompts(messages)[-1]})])
+        return ModelResponse(parts=[TextPart(' '.join(user_prompts(messages)))])
+    return ModelResponse(parts=[ToolCallPart('write', {'line': user_prompts(messages)[-1]})])
 
 
 bookkeeper = Agent(FunctionModel(book), name='Clerk')
@@ -88,4 +88,4 @@ async def call_in_turn(messages: list[ModelMessage], info: AgentInfo) -> ModelRe
     return ModelResponse(parts=[TextPart(' + '.join(str(part.content) for part in returned))])
 
 
-declaring = app_of(Agent(FunctionModel(call_in_turn), name='Declaring'), messages=ALLOWED)
+declaring = app_of(Agent(FunctionModel(call_in_turn), name='Declaring'), messages=WITH_CLIENT_TOOLS)

@@ -13,7 +13,7 @@ from pydantic_ai_a2a import to_a2a
 from pydantic_ai_a2a.engines.dbos import DBOS, stream_events
 
 from ..e2e.gates import ROUTES
-from .durable_steps import RETENTION, WORKERS, model, model_at_once, note, stop_at
+from .durable_steps import LIMITS, RETENTION, WORKERS, model, model_at_once, note, stop_at
 
 agent: Agent[object, str] = Agent(
     FunctionModel(model_at_once, stream_function=model),
@@ -41,5 +41,6 @@ app = to_a2a(
     engine=DBOS(environ['A2A_TEST_ENGINE']),
     routes=ROUTES,
     workers=WORKERS,
+    limits=LIMITS,
     retention=RETENTION,
 )

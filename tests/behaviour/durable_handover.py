@@ -16,12 +16,12 @@ from pydantic_ai_a2a.store import WrappedQueue
 from ..app_client import LIMIT, Client, lifespan, message
 from .steps import Steps
 
-WHOLE = ('model 1', 'tool 1', 'tool 11', 'model 2', 'tool 2', 'tool 12', 'model 3')
+ALL_POINTS = ('model 1', 'tool 1', 'tool 11', 'model 2', 'tool 2', 'tool 12', 'model 3')
 """The points that a run of `Steps` comes to."""
 
 
 @asynccontextmanager
-async def served(agent: Agent[Any, Any], **options: Any) -> AsyncGenerator[Client]:
+async def serving_until_handover(agent: Agent[Any, Any], **options: Any) -> AsyncGenerator[Client]:
     """A client of an app that hands its runs back as soon as the block ends."""
     options.setdefault('workers', Workers(drain_grace=0.01))
     app = to_a2a(agent, name='agent', **options)
@@ -29,16 +29,16 @@ async def served(agent: Agent[Any, Any], **options: Any) -> AsyncGenerator[Clien
         yield Client(app)
 
 
-async def begun(client: Client, text: str, context: str = 'c') -> str:
+async def start_task(client: Client, text: str, context: str = 'c') -> str:
     """The id of a task that nobody waits for."""
     return (await client.send(message(text, contextId=context), returnImmediately=True))['id']
 
 
-async def left_at(point: str, steps: Steps, **options: Any) -> str:
+async def run_until_handover(point: str, steps: Steps, **options: Any) -> str:
     """The id of a task whose process ends when the run has come to a point."""
     held = steps.hold(point)
-    async with served(steps.agent, **options) as client:
-        task_id = await begun(client, 'one')
+    async with serving_until_handover(steps.agent, **options) as client:
+        task_id = await start_task(client, 'one')
         await held.wait()
     return task_id
 
@@ -54,7 +54,7 @@ class Gate:
         await self.opened.wait()
 
 
-class LosesEnds(WrappedQueue):
+class LosesTaskAtFinish(WrappedQueue):
     """Loses the task of the first end, as if the process were killed just before it stores the end."""
 
     def __init__(self, inner: TaskQueue) -> None:

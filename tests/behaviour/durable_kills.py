@@ -39,8 +39,8 @@ from pydantic_ai_a2a import A2A, A2AToolset, Budget, Limits, Quotas, Retention, 
 from pydantic_ai_a2a.engines.dbos import DBOS, stream_events
 from pydantic_ai_a2a.engines.temporal import Temporal
 
-from ..bounds import LOGS
-from ..engines import ACTIVITIES, TOPIC
+from ..bounds import LIMIT, LOGS
+from ..engines import ACTIVITIES, TOPIC, Heartbeats
 from .file_gates import note, stop_at
 from .metered import DAY, USED
 
@@ -211,8 +211,8 @@ def made() -> Agent[Deps, Any]:
         )
     )
     toolsets: dict[tuple[str, bool], list[Any]] = {
-        ('mcp', True): [MCPToolset(mcp, id='looks')],
-        ('mcp', False): [MCPToolset(mcp, id='looks')],
+        ('mcp', True): [MCPToolset(mcp, id='looks', init_timeout=LIMIT)],
+        ('mcp', False): [MCPToolset(mcp, id='looks', init_timeout=LIMIT)],
         ('remote', False): [DynamicToolset(remote_toolset, id='remote')],
     }
     agent: Agent[Deps, Any] = Agent(
@@ -241,7 +241,12 @@ app = to_a2a(
     backend=environ['A2A_TEST_BACKEND'],
     engine=DBOS(environ['A2A_TEST_DBOS'])
     if AT_DBOS
-    else Temporal(environ['A2A_TEST_TEMPORAL'], task_queue=environ['A2A_TEST_QUEUE'], worker=False),
+    else Temporal(
+        environ['A2A_TEST_TEMPORAL'],
+        task_queue=environ['A2A_TEST_QUEUE'],
+        worker=False,
+        interceptors=[Heartbeats()],
+    ),
     workers=replace(WORKERS, attempts=20) if AT_DBOS else WORKERS,
     retention=Retention(events=LOGS),
     limits=Limits(quotas=Quotas(budgets=[Budget(window=DAY, requests=999)])),

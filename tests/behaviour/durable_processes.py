@@ -22,7 +22,7 @@ ENDED = ('TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED')
 Events: TypeAlias = AsyncIterator[tuple[int, Any]]
 
 
-class Remote:
+class ServerClient:
     """A client of one server."""
 
     def __init__(self, server: Process) -> None:
@@ -69,17 +69,19 @@ class Remote:
 
 
 @contextmanager
-def started(app: str, *options: str, env: Mapping[str, str], packages: Sequence[str] = ()) -> Generator[Remote]:
+def server_process(
+    app: str, *options: str, env: Mapping[str, str], packages: Sequence[str] = ()
+) -> Generator[ServerClient]:
     """A client of a new server, up and listening."""
     with process('-m', 'uvicorn', app, '--port', '0', *options, env=env, packages=packages) as server:
-        remote = Remote(server)
+        remote = ServerClient(server)
         try:
             yield remote
         finally:
             server.signal(signal.SIGCONT)  # one that is stopped does not end
 
 
-async def where(gate: str, *remotes: Remote) -> list[Remote]:
+async def holder_first(gate: str, *remotes: ServerClient) -> list[ServerClient]:
     """The servers, first the one whose agent has come to the gate: most often that which took the message."""
     waiting = {asyncio.ensure_future(remote.gates.reached(gate)): remote for remote in remotes}
     done, others = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -88,7 +90,7 @@ async def where(gate: str, *remotes: Remote) -> list[Remote]:
     return [waiting[each] for each in (*done, *others)]
 
 
-def stop(remote: Remote, *files: Path) -> None:
+def pause(remote: ServerClient, *files: Path) -> None:
     """Stop a server, but not while it writes to one of these SQLite files: nobody else could."""
     while True:
         remote.server.stop()
@@ -106,7 +108,7 @@ def _is_locked(file: Path) -> bool:
     return False
 
 
-async def wait_for(remote: Remote, line: str) -> None:
+async def wait_for(remote: ServerClient, line: str) -> None:
     """Wait until a server has said something."""
     await asyncio.to_thread(remote.server.wait_for, re.escape(line))
 
@@ -116,7 +118,7 @@ async def kill(server: Process) -> None:
     assert await server.ended() == -signal.SIGKILL
 
 
-async def until(reached: Callable[[], Awaitable[bool]]) -> None:
+async def poll_until(reached: Callable[[], Awaitable[bool]]) -> None:
     """Ask again and again until the answer is yes."""
     async with asyncio.timeout(LIMIT):
         while not await reached():

@@ -9,11 +9,10 @@ import time
 from os import environ
 from pathlib import Path
 
-from pydantic_ai_a2a import Limits, to_a2a
+from pydantic_ai_a2a import to_a2a
 
 from ..e2e.apps import ROUTES, puppet
-from ..fixed import fixed
-from .durable_steps import RETENTION, WORKERS
+from .durable_steps import LIMITS, RETENTION, WORKERS
 
 __all__ = ('app',)
 
@@ -33,6 +32,6 @@ app = to_a2a(
     backend=environ['A2A_TEST_BACKEND'],
     routes=ROUTES,
     workers=WORKERS,
-    limits=fixed(Limits, cancel_grace=float(environ['A2A_TEST_CANCEL_GRACE'])),
+    limits=LIMITS,
     retention=RETENTION,
 )

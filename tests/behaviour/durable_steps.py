@@ -13,15 +13,18 @@ from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
-from pydantic_ai_a2a import Retention, Workers, to_a2a
+from pydantic_ai_a2a import Limits, Retention, Workers, to_a2a
 
-from ..bounds import LOGS
+from ..agents import user_prompts
+from ..bounds import LIMIT, LOGS
+from ..constants import with_constants
 from ..e2e.gates import ROUTES, gates
-from .stage import prompts
 
 ATTEMPTS = int(environ.get('A2A_TEST_ATTEMPTS', '20'))
 WORKERS = Workers(lease=float(environ['A2A_TEST_LEASE']), drain_grace=1.0, attempts=ATTEMPTS)
 RETENTION = Retention(events=LOGS)
+LIMITS = with_constants(Limits, cancel_grace=float(environ.get('A2A_TEST_CANCEL_GRACE', LIMIT)))
+"""By default, a canceled task waits for its run. Only a run of a process that hangs is left."""
 
 
 def note(line: str) -> None:
@@ -37,9 +40,9 @@ async def stop_at(point: str, prompt: str) -> None:
 
 async def model(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
     """Calls a tool in each of four steps and then answers; says to `recall` what was said."""
-    prompt = prompts(messages)[-1]
+    prompt = user_prompts(messages)[-1]
     if prompt == 'recall':
-        yield ' + '.join(prompts(messages))
+        yield ' + '.join(user_prompts(messages))
         return
     step = 1 + sum(isinstance(part, ToolReturnPart) for message in messages for part in message.parts)
     note(f'model-{step}')

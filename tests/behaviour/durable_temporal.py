@@ -22,8 +22,8 @@ from temporalio.plugin import SimplePlugin
 from pydantic_ai_a2a import Workers, a2a, to_a2a
 from pydantic_ai_a2a.engines.temporal import Temporal
 
-from ..engines import ACTIVITIES, TOPIC
-from .durable_steps import RETENTION, WORKERS, model, model_at_once, note
+from ..engines import ACTIVITIES, TOPIC, Heartbeats
+from .durable_steps import LIMITS, RETENTION, WORKERS, model, model_at_once, note
 
 FOLDER = Path(environ['A2A_TEST_LEDGER']).parent
 
@@ -100,8 +100,9 @@ app = to_a2a(
         task_queue=environ['A2A_TEST_QUEUE'],
         worker=False,
         plugins=[SimplePlugin('fails', run_context=fail_once_told)],
-        interceptors=[HoldsStarts()],
+        interceptors=[HoldsStarts(), Heartbeats()],
     ),
     workers=replace(WORKERS, attempts=Workers().attempts),
+    limits=LIMITS,
     retention=RETENTION,
 )

@@ -15,8 +15,8 @@ from pydantic_ai_a2a import A2AApp, BearerAuth, Caller, hash_key
 from pydantic_ai_a2a.clock import SYSTEM
 
 from ..app_client import Answer, Client
-from ..dialects import unversioned
-from .refused import refusal
+from ..dialects import in_no_version
+from .refusals import error_of_answer
 
 DAY = timedelta(days=1)
 USED = RequestUsage(input_tokens=60, output_tokens=40, cost=Decimal('0.01'))
@@ -26,7 +26,7 @@ AUTH = BearerAuth({
     hash_key(token): Caller(id=name, tenant='' if name == 'eve' else 'acme') for name, token in TOKENS.items()
 })  # fmt: skip
 
-HTTP = unversioned('how often is asked is below what versions differ in')
+HTTP = in_no_version('how often is asked is below what versions differ in')
 
 
 class Clock:
@@ -42,25 +42,25 @@ class Clock:
         self.now += time // timedelta(milliseconds=1)
 
 
-def by(client: Client, name: str) -> Client:
+def client_of(client: Client, name: str) -> Client:
     """The client of a caller."""
     return Client(client.app, headers={'Authorization': f'Bearer {TOKENS[name]}'})
 
 
-def over(answer: Answer, quota: str, *, retry_after: str = '1') -> None:
+def assert_quota_exceeded(answer: Answer, quota: str, *, retry_after: str = '1') -> None:
     """See that a quota was used up."""
-    error = refusal(answer, status=429)
+    error = error_of_answer(answer, status=429)
     assert error.code == -32000
     assert answer.headers['retry-after'] == retry_after
     assert error.data[0]['metadata']['quota'] == quota
 
 
-def work() -> str:
+def work_tool() -> str:
     """What the agents here have for a tool."""
     return 'worked'
 
 
-def working(steps: int = 1, used: RequestUsage = USED) -> Agent[object, str]:
+def agent_with_requests(steps: int = 1, used: RequestUsage = USED) -> Agent[object, str]:
     """An agent that asks its model so many times."""
 
     def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -69,5 +69,5 @@ def working(steps: int = 1, used: RequestUsage = USED) -> Agent[object, str]:
         return ModelResponse(parts=[part], usage=used)
 
     agent = Agent(FunctionModel(answer), name='agent')
-    agent.tool_plain(work)
+    agent.tool_plain(name='work')(work_tool)
     return agent

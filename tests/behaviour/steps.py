@@ -121,7 +121,7 @@ def _steps(message: ModelMessage) -> int:
     return min((int(content[-1]) for content in returned if content.startswith('worked')), default=0)
 
 
-def what(messages: Sequence[ModelMessage]) -> list[Any]:
+def comparable_messages(messages: Sequence[ModelMessage]) -> list[Any]:
     """What model messages say, and to which conversation they belong; neither when, nor how it was transported."""
     dumped = ModelMessagesTypeAdapter.dump_python([*messages], mode='json')
     return [

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..postgres import postgres_server
-from .facts import Word
+from .facts import AnswerWord
 from .faults import OF_PROCESSES
 from .judge import judge
 from .plan import Plan
@@ -94,7 +94,7 @@ def _say(outcome: Outcome) -> None:
     facts = outcome.facts
     readings = [reading for readers in facts.readers.values() for each in readers for reading in each]
     attempts = {(row.task, row.pid, row.attempt) for row in facts.ledger}
-    used = {word.value for task in facts.tasks for text in task.artifacts for word in Word.all(text)}
+    used = {word.value for task in facts.tasks for text in task.artifacts for word in AnswerWord.all(text)}
     lines = {
         'tasks': _counts(Counter(task.state for task in facts.tasks)),
         'faults': _counts(outcome.faults),

@@ -33,17 +33,17 @@ from pydantic_ai_a2a import Limits, Retention, Workers, to_a2a
 from pydantic_ai_a2a.server.agent.run_info import RunInfo
 from pydantic_ai_a2a.server.store.ports import Accepted, Submission
 
-from ..fixed import fixed
-from .facts import Row, Word
-from .ledger import Pen
+from ..constants import with_constants
+from .facts import AnswerWord, LedgerRow
+from .ledger import LedgerWriter
 
 _responses = count(1)
 
 
 @cache
-def pen() -> Pen:
+def pen() -> LedgerWriter:
     """Of this process; a process without runs needs none."""
-    return Pen(os.environ['CHAOS_LEDGER'])
+    return LedgerWriter(os.environ['CHAOS_LEDGER'])
 
 
 def respond(messages: Sequence[ModelMessage]) -> ModelResponsePart:
@@ -55,22 +55,24 @@ def respond(messages: Sequence[ModelMessage]) -> ModelResponsePart:
     if len(results) < int(prompts[-1][1]):
         return ToolCallPart('work', {'turn': prompts[-1][0], 'step': len(results) + 1})
     speaker = f'{os.getpid()}.{next(_responses)}'
-    words = [Word(speaker, 'turn', name) for name, _ in prompts] + [Word(speaker, 'step', each) for each in results]
+    words = [AnswerWord(speaker, 'turn', name) for name, _ in prompts] + [
+        AnswerWord(speaker, 'step', each) for each in results
+    ]
     return TextPart(''.join(word.text for word in words))
 
 
-async def begin(answer: Sequence[Word]) -> None:
+async def begin(answer: Sequence[AnswerWord]) -> None:
     """Say that an answer begins, and take a breath: who had the task before may have something to say, too."""
     name, number = next(word.value for word in reversed(answer) if word.kind == 'turn').split('/')
     now = time.monotonic()
-    pen().write(Row('', '', name, int(number), 0, '', 0, os.getpid(), now, now + _BREATH))
+    pen().write(LedgerRow('', '', name, int(number), 0, '', 0, os.getpid(), now, now + _BREATH))
     await asyncio.sleep(_BREATH)
 
 
 async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     part = respond(messages)
     if isinstance(part, TextPart):
-        await begin(Word.all(part.content))
+        await begin(AnswerWord.all(part.content))
     return ModelResponse(parts=[part])
 
 
@@ -80,7 +82,7 @@ async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[st
         yield {0: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
         return
     assert isinstance(part, TextPart)
-    words = Word.all(part.content)
+    words = AnswerWord.all(part.content)
     await begin(words)
     for word in words:
         yield word.text
@@ -99,7 +101,7 @@ async def work(context: RunContext[object], turn: str, step: int) -> str:
     name, _, number = turn.partition('/')
     lasts = _PACE * 5 if step == 2 else _PACE
     call = f'{run["idempotency_key"]} {context.tool_call_id}'
-    row = Row(
+    row = LedgerRow(
         uuid4().hex[:12],
         run['task_id'],
         name,
@@ -119,7 +121,7 @@ async def work(context: RunContext[object], turn: str, step: int) -> str:
 app = to_a2a(
     agent,
     backend=os.environ['CHAOS_BACKEND'],
-    limits=fixed(Limits, cancel_grace=2.0),
+    limits=with_constants(Limits, cancel_grace=2.0),
     retention=Retention(events=timedelta(hours=1)),
     workers=Workers(
         lease=float(os.environ['CHAOS_LEASE']),

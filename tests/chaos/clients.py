@@ -14,7 +14,7 @@ import httpx
 
 from ..bounds import LIMIT
 from ..e2e.server import rpc
-from .facts import ENDED, Event, Reading, Sent, Sighting
+from .facts import ENDED, Event, ObservedState, ReaderConnection, SentMessage
 from .ledger import Ledger
 from .plan import Turn
 from .processes import Fleet
@@ -48,7 +48,7 @@ def state_of(task: dict[str, Any]) -> str:
 class Client:
     """Asks any of the servers, until one answers."""
 
-    def __init__(self, fleet: Fleet, http: httpx.AsyncClient, random: Random, sightings: list[Sighting]) -> None:
+    def __init__(self, fleet: Fleet, http: httpx.AsyncClient, random: Random, sightings: list[ObservedState]) -> None:
         self._fleet = fleet
         self._http = http
         self._sightings = sightings
@@ -84,12 +84,12 @@ class Client:
 
     def see(self, task: dict[str, Any]) -> dict[str, Any]:
         """Remember in which state a task was."""
-        self._sightings.append(Sighting(task['id'], state_of(task)))
+        self._sightings.append(ObservedState(task['id'], state_of(task)))
         return task
 
     async def read(self, reader: Reader, budget: int, method: str, **params: Any) -> None:
         """Open a stream and read so many events of it, or all there are; troubles end it."""
-        reading = Reading(after=reader.last)
+        reading = ReaderConnection(after=reader.last)
         reader.readings.append(reading)
         try:
             async with self._open(method, params, reading) as response:
@@ -100,7 +100,7 @@ class Client:
             reader.done = True
 
     @asynccontextmanager
-    async def _open(self, method: str, params: Any, reading: Reading) -> AsyncGenerator[httpx.Response]:
+    async def _open(self, method: str, params: Any, reading: ReaderConnection) -> AsyncGenerator[httpx.Response]:
         headers = {'A2A-Version': '1.0'}
         if reading.after is not None:
             headers['Last-Event-ID'] = str(reading.after)
@@ -117,7 +117,7 @@ class Reader:
 
     def __init__(self, task: str | None = None) -> None:
         self.task = task
-        self.readings: list[Reading] = []
+        self.readings: list[ReaderConnection] = []
         self.over = False
         """Whether it has seen the end."""
         self.done = False
@@ -129,13 +129,13 @@ class Reader:
     def last(self) -> int | None:
         return next((reading.last for reading in reversed(self.readings) if reading.last is not None), None)
 
-    async def take(self, client: Client, reading: Reading, response: httpx.Response, budget: int) -> None:
+    async def take(self, client: Client, reading: ReaderConnection, response: httpx.Response, budget: int) -> None:
         """Read from a connection. TimeoutError if it is not closed after the end."""
         async with asyncio.timeout(None) as closing:
             await self._take(client, reading, response, budget, closing)
 
     async def _take(
-        self, client: Client, reading: Reading, response: httpx.Response, budget: int, closing: asyncio.Timeout
+        self, client: Client, reading: ReaderConnection, response: httpx.Response, budget: int, closing: asyncio.Timeout
     ) -> None:
         async for n, result in _events(response):
             if 'task' in result:
@@ -162,7 +162,7 @@ class Reader:
             except Refused as refused:
                 if refused.code != -32004 or self.last is not None:
                     raise
-                self.readings.append(Reading(after=0))  # it has ended: read its log from the beginning
+                self.readings.append(ReaderConnection(after=0))  # it has ended: read its log from the beginning
 
 
 def _result(response: httpx.Response) -> Any:
@@ -209,7 +209,7 @@ class Conversation:
         self.client = client
         self._ledger = ledger
         self._prefix = prefix
-        self.sent: list[Sent] = []
+        self.sent: list[SentMessage] = []
         self.readers: list[Reader] = []
         self.refusals: list[tuple[str, str]] = []
 
@@ -219,7 +219,9 @@ class Conversation:
             for turn in turns:
                 message = f'chaos-{self._prefix}-message-{turn.name}'
                 tasks: list[str] = []
-                self.sent.append(Sent(message, turn.context, turn.number, turn.steps, turn.cancel is not None, tasks))
+                self.sent.append(
+                    SentMessage(message, turn.context, turn.number, turn.steps, turn.cancel is not None, tasks)
+                )
                 async with asyncio.TaskGroup() as sending:
                     for _ in range(1 + turn.twice):
                         sending.create_task(self._try(message, self._send(turn, message, tasks, reading)))

@@ -9,22 +9,22 @@ from typing import Any, NamedTuple
 
 __all__ = (
     'ENDED',
-    'Away',
+    'AnswerWord',
     'Event',
     'Facts',
-    'Reading',
+    'FinalTask',
+    'LedgerRow',
+    'ObservedState',
+    'Outage',
+    'ReaderConnection',
     'Recovery',
-    'Row',
-    'Sent',
-    'Sighting',
-    'TaskFacts',
-    'Word',
+    'SentMessage',
 )
 
 ENDED = frozenset({'COMPLETED', 'FAILED', 'CANCELED', 'REJECTED'})
 
 
-class Row(NamedTuple):
+class LedgerRow(NamedTuple):
     """One line of the ledger: a tool was called, or the model begins to answer."""
 
     id: str
@@ -43,7 +43,7 @@ class Row(NamedTuple):
     """When the tool will have returned, or the first word comes."""
 
 
-class Word(NamedTuple):
+class AnswerWord(NamedTuple):
     """One word of an answer: who says it, in which model response, and what."""
 
     speaker: str
@@ -53,7 +53,7 @@ class Word(NamedTuple):
     value: str
 
     @classmethod
-    def all(cls, text: str) -> list[Word]:
+    def all(cls, text: str) -> list[AnswerWord]:
         """The words of an answer."""
         return [cls(*word.split('|')) for word in text.split()]
 
@@ -64,7 +64,7 @@ class Word(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentMessage:
     """A message of a client, which sent it until it was accepted."""
 
     message: str
@@ -79,7 +79,7 @@ class Sent:
     """The tasks with which it was answered, each time."""
 
 
-class Away(NamedTuple):
+class Outage(NamedTuple):
     """A time in which a process could not renew its leases, in the ledger's seconds."""
 
     pid: int | None
@@ -112,7 +112,7 @@ class Event(NamedTuple):
 
 
 @dataclass
-class Reading:
+class ReaderConnection:
     """What came over one connection."""
 
     after: int | None = None
@@ -131,7 +131,7 @@ class Reading:
         return self.after if self.snapshot is None else self.snapshot[0]
 
 
-class Sighting(NamedTuple):
+class ObservedState(NamedTuple):
     """A state in which a task was seen."""
 
     task: str
@@ -139,7 +139,7 @@ class Sighting(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TaskFacts:
+class FinalTask:
     """A task at the end of all."""
 
     id: str
@@ -161,16 +161,18 @@ class TaskFacts:
 class Facts:
     """All of it."""
 
-    ledger: Sequence[Row] = ()
-    sent: Sequence[Sent] = ()
+    ledger: Sequence[LedgerRow] = ()
+    sent: Sequence[SentMessage] = ()
     """In the order of each context."""
-    tasks: Sequence[TaskFacts] = ()
-    readers: Mapping[str, Sequence[Sequence[Reading]]] = field(default_factory=dict[str, Sequence[Sequence[Reading]]])
+    tasks: Sequence[FinalTask] = ()
+    readers: Mapping[str, Sequence[Sequence[ReaderConnection]]] = field(
+        default_factory=dict[str, Sequence[Sequence[ReaderConnection]]]
+    )
     """Per task its readers, and of each what came over its connections, one after the other."""
-    sightings: Sequence[Sighting] = ()
+    sightings: Sequence[ObservedState] = ()
     refusals: Sequence[tuple[str, str]] = ()
     """Messages whose client was told that something is its fault, and what."""
-    away: Sequence[Away] = ()
+    away: Sequence[Outage] = ()
     recoveries: Sequence[Recovery] = ()
     deadline: float = inf
     """Seconds that a recovery may take while the store is there."""

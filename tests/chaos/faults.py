@@ -19,10 +19,10 @@ from signal import SIGCONT
 from typing import Any, Literal, TypeAlias
 
 from ..bounds import LIMIT
-from .facts import Away, Recovery, Row
+from .facts import LedgerRow, Outage, Recovery
 from .ledger import Ledger
 from .plan import Fault, Plan, Turn
-from .processes import Fleet, Member
+from .processes import Fleet, FleetProcess
 from .stores import Store
 
 __all__ = ('OF_PROCESSES', 'Faults')
@@ -79,7 +79,7 @@ class Faults:
             'end a worker': self._end_worker,
         }
         self.done = Counter[str]()
-        self.away: list[Away] = []
+        self.away: list[Outage] = []
         self.recoveries: list[Recovery] = []
 
     async def run(self, group: asyncio.TaskGroup) -> None:
@@ -125,12 +125,12 @@ class Faults:
 
     async def _end_worker(self, prey: Turn) -> bool:
         victim, row = await self._catch(prey, 'in a tool')
-        self.away.append(Away(row.pid, time.monotonic()))
+        self.away.append(Outage(row.pid, time.monotonic()))
         await victim.end()
         await victim.start()
         return True
 
-    async def _catch(self, prey: Turn, moment: _Moment) -> tuple[Member, Row]:
+    async def _catch(self, prey: Turn, moment: _Moment) -> tuple[FleetProcess, LedgerRow]:
         """The worker that does a task, at this moment of it."""
         step = 0 if moment == 'speaking' else 2
         after = 0
@@ -142,19 +142,19 @@ class Faults:
                 await asyncio.sleep(row.until - time.monotonic() if moment == 'between steps' else 0.0)
                 return victim, row
 
-    def _worker(self, row: Row) -> Member | None:
+    def _worker(self, row: LedgerRow) -> FleetProcess | None:
         return next((each for each in self._fleet.workers if each.process.pid == row.pid), None)
 
-    async def _kill(self, victim: Member, row: Row) -> bool:
+    async def _kill(self, victim: FleetProcess, row: LedgerRow) -> bool:
         known, lost = len(self._ledger.rows), time.monotonic()
-        self.away.append(Away(row.pid, lost))
+        self.away.append(Outage(row.pid, lost))
         async with asyncio.TaskGroup() as both:
             taken = both.create_task(self._recovery(row, lost, known))
             await victim.kill()
             await victim.start()
         return taken.result() is not None
 
-    async def _stop(self, victim: Member, row: Row) -> Row | None:
+    async def _stop(self, victim: FleetProcess, row: LedgerRow) -> LedgerRow | None:
         """Stop a worker until its task has gone to another one; what the other one began with."""
         begin = await self._halt(victim)
         try:
@@ -165,11 +165,11 @@ class Faults:
             async with AsyncExitStack() as held:
                 with suppress(TimeoutError):  # else it hears that it has lost its tasks before it comes to writing
                     await held.enter_async_context(self._store.hold())
-                self.away.append(Away(row.pid, begin, time.monotonic() + self._lease))
+                self.away.append(Outage(row.pid, begin, time.monotonic() + self._lease))
                 victim.process.signal(SIGCONT)
                 await asyncio.sleep(_TO_WRITE)
 
-    async def _halt(self, victim: Member) -> float:
+    async def _halt(self, victim: FleetProcess) -> float:
         """Stop a worker, but not while it writes: nobody else could."""
         while True:
             begin = time.monotonic()
@@ -179,12 +179,12 @@ class Faults:
                     return begin
             except TimeoutError:
                 # Several stops one after another leave no time to renew leases.
-                self.away.append(Away(victim.process.pid, begin, time.monotonic() + self._lease))
+                self.away.append(Outage(victim.process.pid, begin, time.monotonic() + self._lease))
                 victim.process.signal(SIGCONT)
             async with self._database:  # what went wrong with it is over
                 pass
 
-    async def _recovery(self, lost: Row, at: float, known: int) -> Row | None:
+    async def _recovery(self, lost: LedgerRow, at: float, known: int) -> LedgerRow | None:
         """Wait until another process goes on with a task; None if it ended without, since the fault came too late."""
         finding = asyncio.create_task(self._ledger.find(lambda row: _taken(row, lost), after=known))
         ending = self._sending[_turn(lost)]
@@ -209,16 +209,16 @@ class Faults:
             await self._ledger.find(lambda row: _turn(row) == prey.name)
             begin = time.monotonic()
             await self._store.faults[kind]()
-            self.away.append(Away(None, begin, time.monotonic() + self._lease))
+            self.away.append(Outage(None, begin, time.monotonic() + self._lease))
             return True
 
         return strike
 
 
-def _turn(row: Row) -> str:
+def _turn(row: LedgerRow) -> str:
     return f'{row.context}/{row.turn}'
 
 
-def _taken(row: Row, lost: Row) -> bool:
+def _taken(row: LedgerRow, lost: LedgerRow) -> bool:
     """Whether another process than that of a row goes on with its task; not one that lost the task before it."""
     return _turn(row) == _turn(lost) and row.pid != lost.pid and (row.step == 0 or row.attempt > lost.attempt)

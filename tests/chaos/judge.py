@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
-from .facts import ENDED, Away, Event, Facts, Reading, Row, Sent, TaskFacts, Word
+from .facts import ENDED, AnswerWord, Event, Facts, FinalTask, LedgerRow, Outage, ReaderConnection, SentMessage
 
 __all__ = ('Violation', 'judge')
 
@@ -70,7 +70,7 @@ def _messages(facts: Facts) -> Iterator[Violation]:
             yield Violation('canceled by nobody', task.id)
 
 
-def _end(facts: Facts, task: TaskFacts) -> Iterator[Violation]:
+def _end(facts: Facts, task: FinalTask) -> Iterator[Violation]:
     """It has ended, and not failed; what it says is said once."""
     if task.state not in ENDED:
         yield Violation('not ended', task.id, task.state)
@@ -107,7 +107,7 @@ def _conversations(facts: Facts) -> Iterator[Violation]:
             name = f'{sent.context}/{sent.turn}'
             if task.state == 'COMPLETED':
                 for text in task.artifacts:
-                    words = Word.all(text)
+                    words = AnswerWord.all(text)
                     yield from _turns(task, [word.value for word in words if word.kind == 'turn'], [*before], name)
                     yield from _steps(task, sent, [word.value for word in words if word.kind == 'step'], rows)
                     if len({word.speaker for word in words}) > 1:
@@ -115,7 +115,7 @@ def _conversations(facts: Facts) -> Iterator[Violation]:
             before.append((name, task.state))
 
 
-def _turns(task: TaskFacts, seen: Sequence[str], before: Sequence[tuple[str, str]], name: str) -> Iterator[Violation]:
+def _turns(task: FinalTask, seen: Sequence[str], before: Sequence[tuple[str, str]], name: str) -> Iterator[Violation]:
     """A completed turn is seen, a failed one is not; a canceled one is, if its run had begun."""
     must = [turn for turn, state in before if state == 'COMPLETED'] + [name]
     may = [turn for turn, state in before if state in ('COMPLETED', 'CANCELED')] + [name]
@@ -130,7 +130,7 @@ def _turns(task: TaskFacts, seen: Sequence[str], before: Sequence[tuple[str, str
         yield Violation('turns out of order', task.id, ' '.join(seen))
 
 
-def _steps(task: TaskFacts, sent: Sent, seen: Sequence[str], rows: dict[str, Row]) -> Iterator[Violation]:
+def _steps(task: FinalTask, sent: SentMessage, seen: Sequence[str], rows: dict[str, LedgerRow]) -> Iterator[Violation]:
     """The results that the answer is made of are those of its own task's steps, in the ledger, in order."""
     wanted = [(task.id, step) for step in range(1, sent.steps + 1)]
     used = [(rows[each].task, rows[each].step) if each in rows else None for each in seen]
@@ -154,7 +154,7 @@ def _order(facts: Facts) -> Iterator[Violation]:
         for task in (by_message[sent.message] for sent in group if sent.message in by_message):
             if first.get(task.id, len(place)) < done:
                 yield Violation('out of order', task.id, f'began at row {first[task.id]}, before row {done}')
-            used = [word.value for text in task.artifacts for word in Word.all(text) if word.kind == 'step']
+            used = [word.value for text in task.artifacts for word in AnswerWord.all(text) if word.kind == 'step']
             done = max([done, *(place[each] for each in used if each in place and task.state == 'COMPLETED')])
 
 
@@ -176,7 +176,7 @@ def _repeated(facts: Facts) -> Iterator[Violation]:
 def _holders(facts: Facts) -> Iterator[Violation]:
     """A task goes to another process only if its process was lost, or the store away."""
     for task, group in groupby(sorted(facts.ledger, key=lambda row: row.task), lambda row: row.task):
-        first: dict[tuple[int, int], Row] = {}
+        first: dict[tuple[int, int], LedgerRow] = {}
         for row in sorted(group, key=lambda row: (row.attempt, row.at)):
             first.setdefault((row.attempt, row.pid), row)
         for before, after in pairwise(first.values()):
@@ -184,7 +184,7 @@ def _holders(facts: Facts) -> Iterator[Violation]:
                 yield Violation('taken while held', task, f'attempt {after.attempt} of {before.pid} by {after.pid}')
 
 
-def _lost(before: Row, after: Row, away: Away) -> bool:
+def _lost(before: LedgerRow, after: LedgerRow, away: Outage) -> bool:
     return away.pid in (None, before.pid) and away.begin < after.at and before.at < away.end
 
 
@@ -203,7 +203,7 @@ def _recoveries(facts: Facts) -> Iterator[Violation]:
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-def _log(task: TaskFacts) -> Iterator[Violation]:
+def _log(task: FinalTask) -> Iterator[Violation]:
     """It is numbered from 1 without gaps, and ends with the one end of the task."""
     if task.state not in ENDED:
         return
@@ -219,14 +219,14 @@ def _log(task: TaskFacts) -> Iterator[Violation]:
         yield Violation('end has changed', task.id, f'{ends[-1].state} in the log, and it is {task.state}')
 
 
-def _streamed(task: TaskFacts) -> Iterator[Violation]:
+def _streamed(task: FinalTask) -> Iterator[Violation]:
     """What readers put together is never of two attempts, and in the end the answer."""
     text, silenced = '', set[str]()
     for update in (event.body['artifactUpdate'] for event in task.log if 'artifactUpdate' in event.body):
         chunk = ''.join(part['text'] for part in update['artifact']['parts'])
-        before = {word.speaker for word in Word.all(text)}
+        before = {word.speaker for word in AnswerWord.all(text)}
         text = text + chunk if update.get('append') else chunk
-        speakers = {word.speaker for word in Word.all(text)}
+        speakers = {word.speaker for word in AnswerWord.all(text)}
         silenced |= before - speakers
         if len(speakers) > 1 or speakers & silenced:
             yield Violation('late words', task.id, chunk)
@@ -235,7 +235,7 @@ def _streamed(task: TaskFacts) -> Iterator[Violation]:
         yield Violation('streamed another answer', task.id, text)
 
 
-def _reader(task: TaskFacts, readings: Sequence[Reading]) -> Iterator[tuple[str, str]]:
+def _reader(task: FinalTask, readings: Sequence[ReaderConnection]) -> Iterator[tuple[str, str]]:
     """A reader gets the log from its first snapshot on, each event once, to the end, whatever it reconnects to."""
     last: int | None = None
     for reading in readings:
@@ -247,7 +247,7 @@ def _reader(task: TaskFacts, readings: Sequence[Reading]) -> Iterator[tuple[str,
         yield 'not closed', f'after {last} of {len(task.log)} events'
 
 
-def _read(task: TaskFacts, reading: Reading, last: int | None) -> tuple[int | None, list[tuple[str, str]]]:
+def _read(task: FinalTask, reading: ReaderConnection, last: int | None) -> tuple[int | None, list[tuple[str, str]]]:
     """The last event that the reader has now, and what is wrong with what came."""
     violations: list[tuple[str, str]] = []
     if reading.snapshot is not None:

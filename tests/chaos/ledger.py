@@ -13,18 +13,18 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .facts import Row
+from .facts import LedgerRow
 
-__all__ = ('Ledger', 'Pen', 'opened')
+__all__ = ('Ledger', 'LedgerWriter', 'opened')
 
 
-class Pen:
+class LedgerWriter:
     """Writes the ledger, in one of the processes."""
 
     def __init__(self, path: str) -> None:
         self._pipe = os.open(path, os.O_WRONLY)
 
-    def write(self, row: Row) -> None:
+    def write(self, row: LedgerRow) -> None:
         """Add a line; it is shorter than what a pipe takes in one piece."""
         os.write(self._pipe, json.dumps(row).encode() + b'\n')
 
@@ -34,18 +34,18 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.rows: list[Row] = []
+        self.rows: list[LedgerRow] = []
         self._rest = b''
         self._more = asyncio.Event()
 
     def read(self, pipe: int) -> None:
         """Take what has come."""
         *lines, self._rest = (self._rest + os.read(pipe, 65536)).split(b'\n')
-        self.rows += [Row(*json.loads(line)) for line in lines]
+        self.rows += [LedgerRow(*json.loads(line)) for line in lines]
         self._more.set()
         self._more = asyncio.Event()
 
-    async def find(self, wanted: Callable[[Row], bool], *, after: int = 0) -> Row:
+    async def find(self, wanted: Callable[[LedgerRow], bool], *, after: int = 0) -> LedgerRow:
         """The first row after so many that is wanted; waits for it."""
         while True:
             for row in self.rows[after:]:

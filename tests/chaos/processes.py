@@ -11,14 +11,14 @@ from random import Random
 from ..bounds import LIMIT
 from ..e2e.server import Process
 
-__all__ = ('Fleet', 'Member', 'fleet')
+__all__ = ('Fleet', 'FleetProcess', 'fleet')
 
 _APP = 'tests.chaos.agent:app'
 _TRIES = 5
 """How many processes may end before one does its work."""
 
 
-class Member:
+class FleetProcess:
     """A place in the fleet, with the process that has it now."""
 
     def __init__(self, *arguments: str, ready: str, env: Mapping[str, str]) -> None:
@@ -71,12 +71,14 @@ class Fleet:
 
     def __init__(self, env: Mapping[str, str]) -> None:
         serve, listens = ('serve', _APP, '--no-worker', '--port', '0'), r'Uvicorn running on (http://\S+)'
-        self.webs: Sequence[Member] = [Member(*serve, ready=listens, env=env) for _ in range(2)]
+        self.webs: Sequence[FleetProcess] = [FleetProcess(*serve, ready=listens, env=env) for _ in range(2)]
         work = ('worker', _APP)
-        self.workers: Sequence[Member] = [Member(*work, ready='(the worker runs)', env=env) for _ in range(2)]
+        self.workers: Sequence[FleetProcess] = [
+            FleetProcess(*work, ready='(the worker runs)', env=env) for _ in range(2)
+        ]
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> list[FleetProcess]:
         return [*self.webs, *self.workers]
 
     def url(self, random: Random) -> str:

@@ -15,7 +15,7 @@ import httpx
 
 from ..bounds import LIMIT
 from .clients import Client, Conversation, Reader, state_of
-from .facts import ENDED, Facts, Reading, Sent, Sighting, TaskFacts
+from .facts import ENDED, Facts, FinalTask, ObservedState, ReaderConnection, SentMessage
 from .faults import Faults
 from .ledger import opened
 from .plan import Plan, Turn
@@ -84,7 +84,7 @@ async def chaos(plan: Plan, store: Store, settings: Settings, folder: Path) -> O
             fleet(settings.env(store, ledger.path)) as processes,
             httpx.AsyncClient(limits=httpx.Limits(max_connections=None, max_keepalive_connections=20)) as http,
         ):
-            sightings: list[Sighting] = []
+            sightings: list[ObservedState] = []
             by_context = {
                 turns[0].context: Conversation(
                     Client(processes, http, Random(f'{plan.seed} {n}'), sightings), ledger, f'{plan.seed}'
@@ -144,7 +144,7 @@ def _recalls(plan: Plan) -> list[Turn]:
     return [Turn(turns[0].context, _RECALL, 0, 'blocking') for turns in plan.conversations]
 
 
-def _not_done(plan: Plan, sent: Sequence[Sent], done: Mapping[str, int]) -> list[str]:
+def _not_done(plan: Plan, sent: Sequence[SentMessage], done: Mapping[str, int]) -> list[str]:
     """What was planned and has not come about."""
     names = {f'{each.context}/{each.turn}' for each in sent}
     turns = [turn for each in (*plan.conversations, _recalls(plan)) for turn in each]
@@ -166,9 +166,9 @@ async def _all_tasks(client: Client) -> list[dict[str, Any]]:
             token = {'pageToken': page['nextPageToken']}
 
 
-async def _facts_of(client: Client, task: dict[str, Any]) -> TaskFacts:
+async def _facts_of(client: Client, task: dict[str, Any]) -> FinalTask:
     status = task['status'].get('message', {})
-    return TaskFacts(
+    return FinalTask(
         task['id'],
         task['contextId'],
         state_of(task),
@@ -180,10 +180,10 @@ async def _facts_of(client: Client, task: dict[str, Any]) -> TaskFacts:
     )
 
 
-async def _log(client: Client, task: dict[str, Any]) -> list[Reading]:
+async def _log(client: Client, task: dict[str, Any]) -> list[ReaderConnection]:
     """All events of a task. If the task has not ended, its stream does not end either: read it for a moment."""
     reader = Reader(task['id'])
-    reader.readings.append(Reading(after=0))
+    reader.readings.append(ReaderConnection(after=0))
     with suppress(TimeoutError):
         async with asyncio.timeout(LIMIT if state_of(task) in ENDED else 5.0):
             await reader.follow(client)
@@ -194,8 +194,8 @@ def _text(content: dict[str, Any]) -> str:
     return ''.join(part['text'] for part in content['parts'])
 
 
-def _by_task(readers: Sequence[Reader]) -> dict[str, list[Sequence[Reading]]]:
-    found: defaultdict[str, list[Sequence[Reading]]] = defaultdict(list)
+def _by_task(readers: Sequence[Reader]) -> dict[str, list[Sequence[ReaderConnection]]]:
+    found: defaultdict[str, list[Sequence[ReaderConnection]]] = defaultdict(list)
     for reader in readers:
         if reader.task is not None:
             found[reader.task].append(reader.readings)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import asyncpg
 
-from ..postgres import OwnPostgres
+from ..postgres import StartedPostgres
 
 __all__ = ('Store', 'postgres_store', 'sqlite_store')
 
@@ -55,7 +55,7 @@ async def _hold_file(path: Path, patience: float = _PATIENCE) -> AsyncGenerator[
         yield
 
 
-def postgres_store(server: OwnPostgres, url: str, *, seconds: float, long: float | None = None) -> Store:
+def postgres_store(server: StartedPostgres, url: str, *, seconds: float, long: float | None = None) -> Store:
     """A database of a PostgreSQL server, which is ended in three ways and started again after so long."""
 
     async def do(end: Callable[[], None], seconds: float) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ..bounds import LIMIT
-from ..long import size
 from ..postgres import postgres_server
+from ..sizes import short_or_long
 from .faults import OF_PROCESSES
 from .judge import judge
 from .plan import Plan
@@ -18,11 +18,11 @@ from .run import Outcome, Settings, chaos
 from .stores import Store, postgres_store, sqlite_store
 
 # Each fault takes a lease or two.
-OVER_A_FILE = (
+SQLITE_FAULTS = (
     'stop a worker and kill its heir',
-    *size((), ('stop a worker that speaks', 'stop a worker between steps')),
+    *short_or_long((), ('stop a worker that speaks', 'stop a worker between steps')),
 )
-OVER_POSTGRESQL = ('stop a worker that speaks', *size((), ('kill a worker', 'stop a worker between steps')))
+POSTGRES_FAULTS = ('stop a worker that speaks', *short_or_long((), ('kill a worker', 'stop a worker between steps')))
 
 
 async def run(store: Store, folder: Path, *of_workers: str) -> Outcome:
@@ -37,9 +37,9 @@ async def run(store: Store, folder: Path, *of_workers: str) -> Outcome:
 async def test_sqlite_loses_or_doubles_no_task_turn_or_event(
     tmp_path: Path,
 ) -> None:
-    outcome = await run(sqlite_store(tmp_path, seconds=1.0), tmp_path, *OVER_A_FILE)
+    outcome = await run(sqlite_store(tmp_path, seconds=1.0), tmp_path, *SQLITE_FAULTS)
     assert judge(outcome.facts) == [], outcome.output
-    assert len(outcome.recovered) == len(OVER_A_FILE) + 1, outcome.facts.recoveries  # the heir's, too
+    assert len(outcome.recovered) == len(SQLITE_FAULTS) + 1, outcome.facts.recoveries  # the heir's, too
     assert outcome.dropped
 
 
@@ -48,9 +48,9 @@ async def test_postgres_loses_or_doubles_no_task_turn_or_event(
     tmp_path: Path,
 ) -> None:
     with postgres_server() as server, server.database() as url:
-        outcome = await run(postgres_store(server, url, seconds=0.3), tmp_path, *OVER_POSTGRESQL)
+        outcome = await run(postgres_store(server, url, seconds=0.3), tmp_path, *POSTGRES_FAULTS)
     assert judge(outcome.facts) == [], outcome.output
-    assert len(outcome.recovered) == len(OVER_POSTGRESQL), outcome.facts.recoveries
+    assert len(outcome.recovered) == len(POSTGRES_FAULTS), outcome.facts.recoveries
 
 
 def test_messages_and_faults_of_plan_follow_from_seed() -> None:

@@ -7,11 +7,9 @@ import json
 import logging
 import re
 import socket
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any, cast
 
-import httpx2
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
@@ -20,7 +18,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2A, A2AClient, A2AToolset, CardRefused, Push, RemoteAgent, RemoteUnavailable, to_a2a
 from pydantic_ai_a2a.client import cards
-from pydantic_ai_a2a.client.asgi_transport import StreamingTransport
 from pydantic_ai_a2a.client.doctor.card_steps import interfaces
 from pydantic_ai_a2a.client.http_connections import NotConnected
 from pydantic_ai_a2a.client.interfaces import Interface
@@ -29,19 +26,8 @@ from pydantic_ai_a2a.wire.protocol import lenient_reading
 from pydantic_ai_a2a.wire.protocol.received_cards import read_card
 
 from ..bounds import LIMIT
-from ..tables import each_case
-from .canned import CARD, TASK, Canned, result
-
-
-@asynccontextmanager
-async def over(app: ASGIApp, target: Any, **options: Any) -> AsyncGenerator[A2AClient]:
-    """A client that reaches the app under any URL."""
-    async with (
-        asyncio.timeout(LIMIT),
-        httpx2.AsyncClient(transport=StreamingTransport(app), follow_redirects=True) as http,
-        A2AClient(target, http_client=http, **options) as client,
-    ):
-        yield client
+from ..cases import each_case
+from .canned_agent import CARD, TASK, CannedAgent, client_at_url, result_response
 
 
 def with_interfaces(*interfaces: tuple[str, str, str]) -> dict[str, Any]:
@@ -52,10 +38,10 @@ def with_interfaces(*interfaces: tuple[str, str, str]) -> dict[str, Any]:
 
 
 async def test_card_is_found_below_agent_url_or_at_card_url() -> None:
-    canned = Canned(result(TASK))
-    async with over(canned.app, 'http://agent.example/a') as client:
+    canned = CannedAgent(result_response(TASK))
+    async with client_at_url(canned.app, 'http://agent.example/a') as client:
         assert (await client.card())['name'] == 'canned'
-    async with over(canned.app, 'http://agent.example/cards/one.agent.json') as client:
+    async with client_at_url(canned.app, 'http://agent.example/cards/one.agent.json') as client:
         await client.card()
     paths = [path for _, path, _, _ in canned.requests]
     assert paths == ['/a/.well-known/agent-card.json', '/cards/one.agent.json']
@@ -71,22 +57,22 @@ async def test_older_card_path_is_tried_after_404() -> None:
         elif scope['path'].endswith('agent.json'):
             await served({**scope, 'path': '/.well-known/agent-card.json'}, receive, send)
 
-    async with over(only_older, 'http://agent.example') as client:
+    async with client_at_url(only_older, 'http://agent.example') as client:
         assert (await client.card())['name'] == 'second'
 
 
 async def test_older_card_path_is_tried_after_oversized_answer() -> None:
-    canned = Canned(result(TASK))
+    canned = CannedAgent(result_response(TASK))
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         newer = scope['path'].endswith('agent-card.json')
         await (Response(' ' * 1_000_001) if newer else canned.app)(scope, receive, send)
 
-    async with over(app, 'http://agent.example') as client:
+    async with client_at_url(app, 'http://agent.example') as client:
         assert (await client.card())['name'] == 'canned'
 
 
-def served_at(path: str, card: Any, canned: Canned) -> ASGIApp:
+def app_with_card_at(path: str, card: Any, canned: CannedAgent) -> ASGIApp:
     """The card at one path, and the canned answers at the others."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -101,29 +87,31 @@ def served_at(path: str, card: Any, canned: Canned) -> ASGIApp:
 
 
 async def test_target_or_card_url_may_serve_card_itself() -> None:
-    app = served_at('/v1/card', CARD, Canned(result({'task': TASK})))
+    app = app_with_card_at('/v1/card', CARD, CannedAgent(result_response({'task': TASK})))
     for target, options in (
         ('http://agent.example/v1/card', {}),
         ('http://agent.example/', {'card_url': 'v1/card'}),
         ('http://agent.example/a2a', {'card_url': 'http://agent.example/v1/card'}),
     ):
-        async with over(app, target, **options) as client:
+        async with client_at_url(app, target, **options) as client:
             assert (await client.card())['name'] == 'canned'
             await client.send('hello')
-    async with over(app, 'http://agent.example/v2/card') as client:
+    async with client_at_url(app, 'http://agent.example/v2/card') as client:
         with pytest.raises(CardRefused, match=r'/v2/card/.well-known/agent-card.json has no agent card: HTTP 404'):
             await client.card()
 
 
 async def test_relative_interface_urls_resolve_against_card_url() -> None:
-    canned = Canned(result({'task': TASK}))
+    canned = CannedAgent(result_response({'task': TASK}))
     for url, path in (('rpc', '/v1/rpc'), ('/rpc', '/rpc'), ('../a/b', '/a/b')):
-        app = served_at('/v1/card', with_interfaces(('JSONRPC', url, '1.0')), canned)
-        async with over(app, 'http://agent.example/v1/card') as client:
+        app = app_with_card_at('/v1/card', with_interfaces(('JSONRPC', url, '1.0')), canned)
+        async with client_at_url(app, 'http://agent.example/v1/card') as client:
             await client.send('hello')
             assert canned.requests[-1][1] == path
             assert (await client.card()).get('supported_interfaces', [])[0]['url'] == f'http://agent.example{path}'
-    async with over(Canned(card=with_interfaces(('JSONRPC', '/\n', '1.0'))).app, 'http://agent.example') as client:
+    async with client_at_url(
+        CannedAgent(card=with_interfaces(('JSONRPC', '/\n', '1.0'))).app, 'http://agent.example'
+    ) as client:
         with pytest.raises(CardRefused, match='another origin'):
             await client.send('hello')
 
@@ -131,8 +119,8 @@ async def test_relative_interface_urls_resolve_against_card_url() -> None:
 @each_case('options', [{}, {'version': '0.3'}])
 async def test_agent_of_0_2_is_called_with_0_3(options: Any) -> None:
     card = {'name': 'older', 'url': 'http://agent.example/rpc', 'protocolVersion': '0.2.6'}
-    canned = Canned(result({**TASK, 'kind': 'task'}), card=card)
-    async with over(canned.app, 'http://agent.example', **options) as client:
+    canned = CannedAgent(result_response({**TASK, 'kind': 'task'}), card=card)
+    async with client_at_url(canned.app, 'http://agent.example', **options) as client:
         await client.send('hello')
     assert canned.methods == ['message/send']
     [chosen] = interfaces(read_card(card), 'http://agent.example/')
@@ -156,26 +144,26 @@ RPC_1_0, RPC_0_3, REST_1_0 = ('SendMessage', '1.0'), ('message/send', '0.3'), (N
 async def test_version_option_overrides_versions_of_card(declared: Any, options: Any, called: Any) -> None:
     card = with_interfaces(*((binding, 'http://agent.example/rpc', version) for binding, version in declared))
     task = {'task': TASK} if called[1] == '1.0' else {**TASK, 'kind': 'task'}
-    answer = result(task) if called[0] else Response(json.dumps(task), media_type='application/json')
-    canned = Canned(answer, card={**card, 'capabilities': {}})
-    async with over(canned.app, 'http://agent.example', **options) as client:
+    answer = result_response(task) if called[0] else Response(json.dumps(task), media_type='application/json')
+    canned = CannedAgent(answer, card={**card, 'capabilities': {}})
+    async with client_at_url(canned.app, 'http://agent.example', **options) as client:
         await client.send('hello')
     _, _, headers, body = canned.requests[-1]
     assert (body.get('method'), headers['a2a-version']) == called
 
 
 async def test_version_unsupported_by_binding_is_refused() -> None:
-    canned = Canned(card=with_interfaces(('HTTP+JSON', 'http://agent.example/rpc', '1.0')))
-    async with over(canned.app, 'http://agent.example', version='0.3') as client:
+    canned = CannedAgent(card=with_interfaces(('HTTP+JSON', 'http://agent.example/rpc', '1.0')))
+    async with client_at_url(canned.app, 'http://agent.example', version='0.3') as client:
         with pytest.raises(CardRefused, match=r'names no interface that can be called. It names: HTTP\+JSON 1.0'):
             await client.send('hello')
 
 
 async def test_card_json_is_accepted_as_target() -> None:
-    canned = Canned(result({'kind': 'task', **TASK}))
+    canned = CannedAgent(result_response({'kind': 'task', **TASK}))
     older = {'name': 'older', 'url': 'http://agent.example/rpc', 'protocolVersion': '0.3.0'}
     for card in (CARD, older):
-        async with over(canned.app, card) as client:
+        async with client_at_url(canned.app, card) as client:
             assert (await client.card())['name'] == card['name']
             await client.send('hello')
     with pytest.raises(ValueError, match='The target is not an agent card: name: an agent card needs the name'):
@@ -206,7 +194,9 @@ async def test_malformed_card_fields_are_dropped_with_warning(
         'signatures': {},
     }
     with caplog.at_level(logging.WARNING, 'pydantic_ai_a2a'):
-        async with over(Canned(result({'task': TASK}), card=card).app, 'http://agent.example') as client:
+        async with client_at_url(
+            CannedAgent(result_response({'task': TASK}), card=card).app, 'http://agent.example'
+        ) as client:
             read = await client.card()
             await client.send('hello')
     assert read['capabilities'] == {'streaming': True, 'extensions': [{'uri': 'u'}]}
@@ -232,8 +222,8 @@ async def test_extended_card_is_kept_until_card_version_changes(monkeypatch: pyt
     now = 0.0
     monkeypatch.setattr(cards.time, 'monotonic', lambda: now)
     offered = {**CARD, 'version': '1', 'capabilities': {'extendedAgentCard': True}}
-    canned = Canned(result({**offered, 'description': 'More.'}), card=offered)
-    async with over(canned.app, 'http://agent.example') as client:
+    canned = CannedAgent(result_response({**offered, 'description': 'More.'}), card=offered)
+    async with client_at_url(canned.app, 'http://agent.example') as client:
         await client.extended_card()
         assert (await client.card())['description'] == 'More.'
         now += 301
@@ -241,11 +231,11 @@ async def test_extended_card_is_kept_until_card_version_changes(monkeypatch: pyt
         now += 301
         canned.card = {**offered, 'version': '2'}
         assert (await client.card())['description'] == ''
-    async with over(canned.app, offered) as client:
+    async with client_at_url(canned.app, offered) as client:
         await client.extended_card()
         assert (await client.card())['description'] == 'More.'
-    asked = Canned(result(offered))
-    async with over(asked.app, 'http://agent.example') as client:
+    asked = CannedAgent(result_response(offered))
+    async with client_at_url(asked.app, 'http://agent.example') as client:
         with pytest.raises(UnsupportedOperationError, match='The agent canned offers no extended card'):
             await client.extended_card()
     assert asked.methods == []
@@ -278,9 +268,9 @@ async def test_cut_card_request_is_retried_a_few_times(cuts: int, requests: int)
 async def test_card_is_cached_by_max_age_and_revalidated_by_etag(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(cards.time, 'monotonic', lambda: now)
-    canned = Canned(result(TASK))
+    canned = CannedAgent(result_response(TASK))
     fresh = Response('{"name": "one"}', headers={'cache-control': 'max-age=60', 'etag': '"1"'})
-    async with over(canned.app, 'http://agent.example') as client:
+    async with client_at_url(canned.app, 'http://agent.example') as client:
         canned.card = fresh
         assert await client.card() == await client.card()
         assert len(canned.requests) == 1
@@ -296,9 +286,20 @@ async def test_card_is_cached_by_max_age_and_revalidated_by_etag(monkeypatch: py
         assert len(canned.requests) == 3
 
 
+async def test_card_keeps_etag_over_answer_without_etag() -> None:
+    canned = CannedAgent(result_response(TASK))
+    async with client_at_url(canned.app, 'http://agent.example') as client:
+        canned.card = Response('{"name": "one"}', headers={'cache-control': 'no-cache', 'etag': '"1"'})
+        await client.card()
+        canned.card = Response(status_code=304, headers={'cache-control': 'no-cache'})
+        for _ in range(2):
+            assert (await client.card())['name'] == 'one'
+    assert [headers.get('if-none-match') for _, _, headers, _ in canned.requests] == [None, '"1"', '"1"']
+
+
 async def test_refused_card_is_not_cached() -> None:
-    canned = Canned(result(TASK), card=Response('{"name": 3}'))
-    async with over(canned.app, 'http://agent.example') as client:
+    canned = CannedAgent(result_response(TASK), card=Response('{"name": 3}'))
+    async with client_at_url(canned.app, 'http://agent.example') as client:
         with pytest.raises(CardRefused, match='name: an agent card needs the name'):
             await client.card()
         canned.card = CARD
@@ -328,14 +329,16 @@ async def test_refused_card_is_not_cached() -> None:
     ],
 )
 async def test_unusable_card_is_refused_with_reason(card: Any, text: str) -> None:
-    async with over(Canned(result({'task': TASK}), card=card).app, 'http://user:secret@agent.example/') as client:
+    async with client_at_url(
+        CannedAgent(result_response({'task': TASK}), card=card).app, 'http://user:secret@agent.example/'
+    ) as client:
         with pytest.raises(CardRefused, match=text) as refused:
             await client.send('hello')
     assert 'http://agent.example/' in str(refused.value)
     assert 'secret' not in str(refused.value)
 
 
-def recorded(app: ASGIApp, versions: list[bytes | None]) -> ASGIApp:
+def record_versions(app: ASGIApp, versions: list[bytes | None]) -> ASGIApp:
     """The app, which notes the version of each request that is not for its card."""
 
     async def noting(scope: Scope, receive: Receive, send: Send) -> None:
@@ -352,7 +355,7 @@ def recorded(app: ASGIApp, versions: list[bytes | None]) -> ASGIApp:
 )
 async def test_each_request_has_a2a_version_header(options: Any, version: str) -> None:
     versions: list[bytes | None] = []
-    app = recorded(to_a2a(Agent(TestModel()), push=Push(private_hosts=['hook.invalid'])), versions)
+    app = record_versions(to_a2a(Agent(TestModel()), push=Push(private_hosts=['hook.invalid'])), versions)
     hook: Any = {'id': 'hook', 'url': 'http://hook.invalid/'}
     async with asyncio.timeout(LIMIT), A2AClient(app, **options) as client:
         task: Any = (await client.send('hello')).outcome
@@ -374,34 +377,36 @@ async def test_first_supported_interface_is_called_at_its_url() -> None:
         ('JSONRPC', 'http://agent.example/old', '0.3'),
         ('JSONRPC', 'http://agent.example/rpc', '1.0'),
     )
-    canned = Canned(Response(json.dumps({'task': TASK}), media_type='application/json'), card=card)
-    async with over(canned.app, 'http://agent.example') as client:
+    canned = CannedAgent(Response(json.dumps({'task': TASK}), media_type='application/json'), card=card)
+    async with client_at_url(canned.app, 'http://agent.example') as client:
         await client.send('hello', return_immediately=True)
-    canned.answers = [result({'task': TASK})]
-    async with over(canned.app, 'http://agent.example', binding='JSONRPC', version='1.0') as client:
+    canned.answers = [result_response({'task': TASK})]
+    async with client_at_url(canned.app, 'http://agent.example', binding='JSONRPC', version='1.0') as client:
         await client.send('hello', return_immediately=True)
     assert [path for method, path, _, _ in canned.requests if method == 'POST'] == ['/rest/message:send', '/rpc']
 
 
 async def test_card_request_answered_with_503_is_remote_unavailable() -> None:
-    async with over(Canned(result(TASK), card=Response(status_code=503)).app, 'http://agent.example') as client:
+    async with client_at_url(
+        CannedAgent(result_response(TASK), card=Response(status_code=503)).app, 'http://agent.example'
+    ) as client:
         with pytest.raises(RemoteUnavailable, match='HTTP 503'):
             await client.card()
 
 
 async def test_trusted_origin_gets_requests_with_credentials() -> None:
-    canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', 'https://api.example/rpc', '1.0')))
+    canned = CannedAgent(result_response(TASK), card=with_interfaces(('JSONRPC', 'https://api.example/rpc', '1.0')))
     trusted = {'trusted_origins': ['https://api.example'], 'headers': {'authorization': 'Bearer x'}}
-    async with over(canned.app, 'http://agent.example', **trusted) as client:
+    async with client_at_url(canned.app, 'http://agent.example', **trusted) as client:
         assert (await client.get('t')).task_id == 't'
     assert canned.requests[-1][2]['authorization'] == 'Bearer x'
 
 
 @pytest.mark.parametrize('host', ['localhost:8000', '127.0.0.1:8000', '0.0.0.0:8000', '[::1]:8000', 'a.localhost'])
 async def test_loopback_url_on_remote_card_becomes_card_origin(host: str, caplog: pytest.LogCaptureFixture) -> None:
-    canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', f'http://{host}/rpc', '1.0')))
+    canned = CannedAgent(result_response(TASK), card=with_interfaces(('JSONRPC', f'http://{host}/rpc', '1.0')))
     with caplog.at_level(logging.WARNING):
-        async with over(canned.app, 'https://agent.example:8443/') as client:
+        async with client_at_url(canned.app, 'https://agent.example:8443/') as client:
             await client.get('t')
     assert canned.requests[-1][2]['host'] == 'agent.example:8443'
     assert canned.requests[-1][1] == '/rpc'
@@ -410,9 +415,11 @@ async def test_loopback_url_on_remote_card_becomes_card_origin(host: str, caplog
 
 @each_case('card_host', ['localhost', '127.0.0.1', '0.0.0.0', '[::1]', 'a.localhost'])
 async def test_loopback_host_names_are_the_same_origin(card_host: str) -> None:
-    canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', f'http://{card_host}:8000/rpc', '1.0')))
+    canned = CannedAgent(
+        result_response(TASK), card=with_interfaces(('JSONRPC', f'http://{card_host}:8000/rpc', '1.0'))
+    )
     for host in ('localhost:8000', '127.0.0.1:8000', '[::1]:8000'):
-        async with over(canned.app, f'http://{host}/', headers={'authorization': 'Bearer x'}) as client:
+        async with client_at_url(canned.app, f'http://{host}/', headers={'authorization': 'Bearer x'}) as client:
             await client.get('t')
         assert (canned.requests[-1][1], canned.requests[-1][2]['host']) == ('/rpc', host)
 
@@ -422,15 +429,15 @@ async def test_loopback_host_names_are_the_same_origin(card_host: str) -> None:
     ['http://127.0.0.1:9/rpc', 'https://127.0.0.1:8000/rpc', 'http://192.168.0.1:8000/rpc', 'http://machine:8000/rpc'],
 )
 async def test_interface_at_another_port_scheme_or_host_is_refused(url: str) -> None:
-    canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', url, '1.0')))
-    async with over(canned.app, 'http://localhost:8000/') as client:
+    canned = CannedAgent(result_response(TASK), card=with_interfaces(('JSONRPC', url, '1.0')))
+    async with client_at_url(canned.app, 'http://localhost:8000/') as client:
         with pytest.raises(CardRefused, match='another origin'):
             await client.get('t')
 
 
 async def test_card_given_as_target_may_name_any_url() -> None:
-    canned = Canned(result(TASK))
-    async with over(canned.app, read_card(CARD)) as client:
+    canned = CannedAgent(result_response(TASK))
+    async with client_at_url(canned.app, read_card(CARD)) as client:
         await client.get('t')
     assert [path for _, path, _, _ in canned.requests] == ['/rpc']
 

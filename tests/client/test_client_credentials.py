@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 from pydantic_ai import Agent, RunContext
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import (
     A2A,
@@ -32,22 +30,23 @@ from pydantic_ai_a2a.client import client_credentials
 from pydantic_ai_a2a.errors import UnauthenticatedError
 
 from ..bounds import LIMIT
-from ..listening import listening
 from ..server.auth.issuer import AUDIENCE
-from .canned import CARD, TASK, Canned, refusal, result, stream
-from .peers import text_of
-from .token_issuer import OAUTH, OPENID, TokenIssuer, issuing
+from ..tcp_server import tcp_server
+from .agents.sample_agents import calling_agent
+from .canned_agent import CARD, TASK, CannedAgent, error_response, result_response, stream_response
+from .servers import text_of
+from .token_issuer import OAUTH, OPENID, TokenIssuer, token_issuer
 
 SECRET = 'secret of the robot: 100 % & more'
 BASIC = 'Basic ' + b64encode(b'robot:secret+of+the+robot%3A+100+%25+%26+more').decode()
 GRANT = {'grant_type': 'client_credentials'}
 
 
-def robot(issuer: TokenIssuer | str, **options: Any) -> ClientCredentials:
+def credentials(issuer: TokenIssuer | str, **options: Any) -> ClientCredentials:
     return ClientCredentials(issuer if isinstance(issuer, str) else issuer.url, 'robot', SECRET, **options)
 
 
-def protected(issuer: TokenIssuer) -> A2AApp:
+def protected_app(issuer: TokenIssuer) -> A2AApp:
     """Return an app for tokens of the issuer. The agent answers with the id of its caller."""
     agent = Agent('test', name='protected')
 
@@ -58,19 +57,19 @@ def protected(issuer: TokenIssuer) -> A2AApp:
     return to_a2a(agent, auth=JWTAuth(issuer.url, AUDIENCE))
 
 
-def tokens(canned: Canned) -> list[str | None]:
+def sent_tokens(canned: CannedAgent) -> list[str | None]:
     """Return the tokens of the requests, without requests for the card."""
     return [headers.get('authorization') for verb, _, headers, _ in canned.requests if verb == 'POST']
 
 
-def refused(status: int = 401) -> Any:
-    return refusal(-32000, status=status)
+def unauthenticated_response(status: int = 401) -> Any:
+    return error_response(-32000, status=status)
 
 
 async def test_token_endpoint_is_discovered_and_token_is_reused() -> None:
-    async with asyncio.timeout(LIMIT), issuing() as issuer:
-        with serve(protected(issuer)) as server:
-            auth = robot(issuer, scopes=['send', 'read'], parameters={'audience': AUDIENCE})
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer:
+        with serve(protected_app(issuer)) as server:
+            auth = credentials(issuer, scopes=['send', 'read'], parameters={'audience': AUDIENCE})
             async with A2AClient(server.url, auth=auth) as client:
                 card = await client.card()
                 assert card.get('security_schemes') == {
@@ -85,33 +84,27 @@ async def test_token_endpoint_is_discovered_and_token_is_reused() -> None:
 
 
 async def test_agent_calls_remote_agent_with_issuer_token() -> None:
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
-        if returned:
-            return ModelResponse(parts=[TextPart(str(returned[0].content))])
-        return ModelResponse(parts=[ToolCallPart(info.function_tools[0].name, {'message': 'Who am I?'})])
-
-    async with asyncio.timeout(LIMIT), issuing() as issuer:
-        with serve(protected(issuer)) as server:
-            agent = Agent(FunctionModel(model), capabilities=[A2A(server.url, auth=robot(issuer))])
-            assert 'robot' in (await agent.run('Go!')).output
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer:
+        with serve(protected_app(issuer)) as server:
+            agent = calling_agent(capabilities=[A2A(server.url, auth=credentials(issuer))])
+            assert 'robot' in (await agent.run('Who am I?')).output
     assert len(issuer.granted) == 1
 
 
 async def test_oauth_2_metadata_and_client_secret_post_are_supported() -> None:
-    async with asyncio.timeout(LIMIT), issuing() as issuer:
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer:
         issuer.url += '/realms/one'
         issuer.metadata |= {
             'issuer': issuer.url,
             'token_endpoint_auth_methods_supported': ['client_secret_post', 'private_key_jwt'],
         }
         issuer.answers = {f'{OAUTH}/realms/one': (200, issuer.metadata)}
-        canned = Canned(result(TASK))
-        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+        canned = CannedAgent(result_response(TASK))
+        async with A2AClient(canned.app, auth=credentials(issuer)) as client:
             await client.get('t')
         assert issuer.paths == [f'/realms/one{OPENID}', f'{OAUTH}/realms/one', '/token']
     assert issuer.granted == [({**GRANT, 'client_id': 'robot', 'client_secret': SECRET}, None)]
-    assert [str(token)[:7] for token in tokens(canned)] == ['Bearer ']
+    assert [str(token)[:7] for token in sent_tokens(canned)] == ['Bearer ']
 
 
 @pytest.mark.parametrize(
@@ -123,9 +116,9 @@ async def test_token_is_reused_until_shortly_before_expiry(
 ) -> None:
     clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
     monkeypatch.setattr(client_credentials, 'time', clock)
-    async with asyncio.timeout(LIMIT), issuing() as issuer:
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer:
         issuer.lifetime = lifetime
-        auth = robot(issuer)
+        auth = credentials(issuer)
         token = await auth.token()
         for seconds, is_first in ((last, True), (next_, False)):
             if seconds is not None:
@@ -134,9 +127,16 @@ async def test_token_is_reused_until_shortly_before_expiry(
 
 
 async def test_a_refused_token_is_renewed_once() -> None:
-    async with asyncio.timeout(LIMIT), issuing() as issuer:
-        canned = Canned(result(TASK), refused(), result(TASK), refused(), refused(), result(TASK))
-        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer:
+        canned = CannedAgent(
+            result_response(TASK),
+            unauthenticated_response(),
+            result_response(TASK),
+            unauthenticated_response(),
+            unauthenticated_response(),
+            result_response(TASK),
+        )
+        async with A2AClient(canned.app, auth=credentials(issuer)) as client:
             await client.get('t')
             await client.get('t')
             assert len(issuer.granted) == 2
@@ -144,24 +144,24 @@ async def test_a_refused_token_is_renewed_once() -> None:
                 await client.get('t')
             assert len(issuer.granted) == 3
             await client.get('t')
-    sent = tokens(canned)
+    sent = sent_tokens(canned)
     assert [sent.index(token) for token in sent] == [0, 0, 2, 2, 4, 4]
     assert len(issuer.granted) == 3
 
 
 async def test_concurrent_requests_share_token_renewal() -> None:
-    async with asyncio.timeout(LIMIT), issuing() as issuer:
-        canned = Canned(result(TASK), *[refused()] * 5, result(TASK))
-        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer:
+        canned = CannedAgent(result_response(TASK), *[unauthenticated_response()] * 5, result_response(TASK))
+        async with A2AClient(canned.app, auth=credentials(issuer)) as client:
             await client.get('t')
             await asyncio.gather(*[client.get('t') for _ in range(5)])
     assert len(issuer.granted) == 2
 
 
 async def test_card_request_refused_with_401_is_retried_with_token() -> None:
-    async with asyncio.timeout(LIMIT), issuing() as issuer:
-        canned = Canned(result(TASK), card=refused())
-        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer:
+        canned = CannedAgent(result_response(TASK), card=unauthenticated_response())
+        async with A2AClient(canned.app, auth=credentials(issuer)) as client:
             with pytest.raises(CardRefused, match='HTTP 401'):
                 await client.get('t')
         assert len(issuer.granted) == 3
@@ -171,7 +171,7 @@ async def test_card_request_refused_with_401_is_retried_with_token() -> None:
 
 
 EVIL = 'https://evil.example.com'
-HOSTILE: dict[str, dict[str, Any]] = {
+FOREIGN_ISSUERS: dict[str, dict[str, Any]] = {
     'OpenID Connect': {'openIdConnectSecurityScheme': {'openIdConnectUrl': f'{EVIL}{OPENID}'}},
     'OAuth 2': {'oauth2SecurityScheme': {'flows': {}, 'oauth2MetadataUrl': f'{EVIL}{OAUTH}'}},
     'A2A 0.3': {'type': 'openIdConnect', 'openIdConnectUrl': f'{EVIL}{OPENID}'},
@@ -179,32 +179,32 @@ HOSTILE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize('scheme', HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize('scheme', FOREIGN_ISSUERS.values(), ids=FOREIGN_ISSUERS)
 async def test_card_naming_another_issuer_gets_no_token(scheme: dict[str, Any]) -> None:
-    async with asyncio.timeout(LIMIT), issuing() as issuer:
-        canned = Canned(result(TASK), card={**CARD, 'securitySchemes': {'theirs': scheme}})
-        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer:
+        canned = CannedAgent(result_response(TASK), card={**CARD, 'securitySchemes': {'theirs': scheme}})
+        async with A2AClient(canned.app, auth=credentials(issuer)) as client:
             with pytest.raises(CardRefused, match='asks for tokens of another issuer than') as error:
                 await client.send('hello')
         assert issuer.paths == []
     assert SECRET not in str(error.value)
-    assert tokens(canned) == []
+    assert sent_tokens(canned) == []
 
 
 async def test_card_with_plain_bearer_scheme_gets_token() -> None:
-    async with asyncio.timeout(LIMIT), issuing() as issuer:
-        schemes = {'theirs': HOSTILE['OpenID Connect'], 'any': {'httpAuthSecurityScheme': {'scheme': 'Bearer'}}}
-        canned = Canned(result(TASK), card={**CARD, 'securitySchemes': schemes})
-        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer:
+        schemes = {'theirs': FOREIGN_ISSUERS['OpenID Connect'], 'any': {'httpAuthSecurityScheme': {'scheme': 'Bearer'}}}
+        canned = CannedAgent(result_response(TASK), card={**CARD, 'securitySchemes': schemes})
+        async with A2AClient(canned.app, auth=credentials(issuer)) as client:
             await client.get('t')
-    assert len(tokens(canned)) == 1
+    assert len(sent_tokens(canned)) == 1
 
 
 async def test_token_endpoint_named_by_card_gets_no_secret() -> None:
-    async with asyncio.timeout(LIMIT), issuing() as issuer, issuing() as evil:
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer, token_issuer() as evil:
         flows = {'clientCredentials': {'tokenUrl': f'{evil.url}/token', 'scopes': {'all': 'Everything'}}}
         card = {**CARD, 'securitySchemes': {'theirs': {'oauth2SecurityScheme': {'flows': flows}}}}
-        async with A2AClient(Canned(result(TASK), card=card).app, auth=robot(issuer)) as client:
+        async with A2AClient(CannedAgent(result_response(TASK), card=card).app, auth=credentials(issuer)) as client:
             await client.get('t')
         assert evil.paths == []
     assert issuer.granted == [(GRANT, BASIC)]
@@ -223,7 +223,7 @@ def token(**changes: Any) -> Callable[[TokenIssuer], Any]:
     return answer('/token', 200, usual | changes)
 
 
-NONSENSE: dict[str, tuple[Callable[[TokenIssuer], Any], str]] = {
+INVALID_ANSWERS: dict[str, tuple[Callable[[TokenIssuer], Any], str]] = {
     'another issuer': (metadata(issuer=EVIL), 'its metadata names another issuer'),
     'no endpoint': (metadata(token_endpoint=None), "'None' is not an https URL"),
     'an endpoint without TLS': (metadata(token_endpoint='http://evil.example.com/token'), 'is not an https URL'),
@@ -246,25 +246,25 @@ NONSENSE: dict[str, tuple[Callable[[TokenIssuer], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(('change', 'reason'), NONSENSE.values(), ids=NONSENSE)
+@pytest.mark.parametrize(('change', 'reason'), INVALID_ANSWERS.values(), ids=INVALID_ANSWERS)
 async def test_invalid_issuer_answer_is_protocol_error(change: Callable[[TokenIssuer], Any], reason: str) -> None:
-    async with asyncio.timeout(LIMIT), issuing() as issuer:
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer:
         change(issuer)
-        canned = Canned(result(TASK))
-        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+        canned = CannedAgent(result_response(TASK))
+        async with A2AClient(canned.app, auth=credentials(issuer)) as client:
             with pytest.raises(RemoteProtocolError, match='has sent no usable answer: ') as error:
                 await client.send('hello')
     assert reason in str(error.value)
     assert SECRET not in repr(error.value)
-    assert tokens(canned) == []
+    assert sent_tokens(canned) == []
 
 
 async def test_unreachable_issuer_is_remote_unavailable() -> None:
-    canned = Canned(result(TASK))
-    async with A2AClient(canned.app, auth=robot('http://127.0.0.1:1')) as client:
+    canned = CannedAgent(result_response(TASK))
+    async with A2AClient(canned.app, auth=credentials('http://127.0.0.1:1')) as client:
         with pytest.raises(RemoteUnavailable, match=r'The issuer http://127\.0\.0\.1:1 cannot be reached'):
             await client.get('t')
-    assert tokens(canned) == []
+    assert sent_tokens(canned) == []
 
 
 async def test_concurrent_requests_share_timeout_of_hanging_issuer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,17 +277,17 @@ async def test_concurrent_requests_share_timeout_of_hanging_issuer(monkeypatch: 
     monkeypatch.setattr(loop, 'time', lambda: time() + 2 * limit * bool(hanging))  # the limit is over at once
     monkeypatch.setattr(issuer_requests, 'TIME', limit)
     monkeypatch.setattr(issuer_requests, 'SILENCE', LIMIT)
-    async with asyncio.timeout(LIMIT), listening(hang) as port:
-        auth = robot(f'http://127.0.0.1:{port}')
+    async with asyncio.timeout(LIMIT), tcp_server(hang) as port:
+        auth = credentials(f'http://127.0.0.1:{port}')
         results = await asyncio.gather(*[auth.token() for _ in range(20)], return_exceptions=True)
     assert {str(result) for result in results} == {f'The issuer {auth.issuer} cannot be reached (TimeoutError).'}
     assert len(hanging) == 1
 
 
 async def test_concurrent_requests_share_token_refusal_and_later_requests_retry() -> None:
-    async with asyncio.timeout(LIMIT), issuing() as issuer:
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer:
         issuer.answers['/token'] = (401, {'error': 'invalid_client'})
-        auth = robot(issuer)
+        auth = credentials(issuer)
         results = await asyncio.gather(*[auth.token() for _ in range(20)], return_exceptions=True)
         assert [type(result) for result in results] == 20 * [TokenRefused]
         assert len(issuer.granted) == 1
@@ -298,8 +298,8 @@ async def test_concurrent_requests_share_token_refusal_and_later_requests_retry(
 
 
 async def test_token_request_is_canceled_with_its_last_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with asyncio.timeout(LIMIT), issuing() as issuer:
-        auth = robot(issuer)
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer:
+        auth = credentials(issuer)
         reached = asyncio.Event()
 
         async def unanswered(*_: object, **__: object) -> tuple[int, bytes]:
@@ -324,15 +324,15 @@ async def test_concurrent_refusals_of_token_share_next_token_request() -> None:
     async def after_a_refusal(auth: ClientCredentials) -> str:
         return await auth.token(await auth.token())
 
-    async with asyncio.timeout(LIMIT), issuing() as issuer:
-        auth = robot(issuer)
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer:
+        auth = credentials(issuer)
         [value] = {*await asyncio.gather(after_a_refusal(auth), after_a_refusal(auth), after_a_refusal(auth))}
         assert (value, len(issuer.granted)) == (await auth.token(), 2)
 
 
 async def test_canceled_caller_does_not_cancel_shared_token_request() -> None:
-    async with asyncio.timeout(LIMIT), issuing() as issuer:
-        auth = robot(issuer)
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer:
+        auth = credentials(issuer)
         requests = [asyncio.ensure_future(auth.token()) for _ in range(3)]
         await asyncio.sleep(0)
         requests[0].cancel()
@@ -352,44 +352,44 @@ async def test_canceled_caller_does_not_cancel_shared_token_request() -> None:
     ids=['code', 'text', 'HTML'],
 )
 async def test_issuer_refusal_shows_error_code_but_not_issuer_text(body: Any, code: str) -> None:
-    async with asyncio.timeout(LIMIT), issuing() as issuer:
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer:
         issuer.answers['/token'] = (401, body)
-        canned = Canned(result(TASK))
-        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+        canned = CannedAgent(result_response(TASK))
+        async with A2AClient(canned.app, auth=credentials(issuer)) as client:
             with pytest.raises(TokenRefused, match=code) as error:
                 await client.send('hello')
         assert len(issuer.granted) == 1
     assert SECRET not in repr(error.value)
-    assert tokens(canned) == []
+    assert sent_tokens(canned) == []
 
 
 @pytest.mark.parametrize('path', [OPENID, '/token'])
 async def test_message_is_retried_while_issuer_answers_503(path: str) -> None:
-    async with asyncio.timeout(LIMIT), issuing() as issuer:
+    async with asyncio.timeout(LIMIT), token_issuer() as issuer:
         issuer.busy[path] = 3
-        canned = Canned(stream({'task': TASK}))
-        async with A2AClient(canned.app, auth=robot(issuer)) as client:
+        canned = CannedAgent(stream_response({'task': TASK}))
+        async with A2AClient(canned.app, auth=credentials(issuer)) as client:
             with pytest.raises(RemoteUnavailable, match='has answered with HTTP 503'):
                 await client.get('t')
             assert issuer.busy == {path: 2}
             await client.send('hello')
         assert issuer.busy == {path: 0}
-    assert len(tokens(canned)) == 1
+    assert len(sent_tokens(canned)) == 1
 
 
 def test_token_is_shared_by_event_loops_and_repr_hides_secret() -> None:
-    canned = Canned(result(TASK))
+    canned = CannedAgent(result_response(TASK))
 
     async def main() -> None:
-        async with asyncio.timeout(LIMIT), issuing() as issuer:
+        async with asyncio.timeout(LIMIT), token_issuer() as issuer:
             auth.issuer = issuer.url
             async with A2AClient(canned.app, auth=auth) as client:
                 await client.get('t')
 
-    auth = robot('http://127.0.0.1:1')
+    auth = credentials('http://127.0.0.1:1')
     asyncio.run(main())
     asyncio.run(main())
-    first, second = tokens(canned)
+    first, second = sent_tokens(canned)
     assert first == second
     assert SECRET not in repr(auth)
 

@@ -28,14 +28,23 @@ from pydantic_ai_a2a.errors import MethodNotFoundError
 from pydantic_ai_a2a.wire.extensions.own_extensions import REPLAY
 
 from ..bounds import LIMIT
-from ..long import size
-from .canned import CARD, TASK, WORKING, Canned, card_for, refusal, result, stream
-from .peers import ANSWER, Talker, fasta2a, official, ours, text_of
-from .proxy import cutting
+from ..sizes import short_or_long
+from .canned_agent import (
+    CARD,
+    TASK,
+    WORKING,
+    CannedAgent,
+    card_with_interface,
+    error_response,
+    result_response,
+    stream_response,
+)
+from .cutting_proxy import cutting_proxy
+from .servers import ANSWER, WaitingAgent, fasta2a_server, own_server, sdk_server, text_of
 
 
 async def test_in_process_agent_is_served_by_its_client() -> None:
-    async with asyncio.timeout(LIMIT), A2AClient(Talker().agent) as client:
+    async with asyncio.timeout(LIMIT), A2AClient(WaitingAgent().agent) as client:
         assert text_of((await client.send('hello')).outcome) == ANSWER
 
 
@@ -44,20 +53,37 @@ async def test_agent_with_own_to_a2a_method_is_served_by_package() -> None:
         def to_a2a(self) -> None:
             raise AssertionError
 
-    async with asyncio.timeout(LIMIT), A2AClient(Foreign(Talker().agent)) as client:
+    async with asyncio.timeout(LIMIT), A2AClient(Foreign(WaitingAgent().agent)) as client:
         assert text_of((await client.send('hello')).outcome) == ANSWER
 
 
 async def test_running_app_stays_open_after_client_closes() -> None:
-    app = to_a2a(Talker().agent)
+    app = to_a2a(WaitingAgent().agent)
     async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
         for _ in range(2):
             async with A2AClient(app) as client:
                 assert text_of((await client.send('hello')).outcome) == ANSWER
 
 
+async def test_client_entered_twice_starts_its_app_once() -> None:
+    steps: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+        steps.append('start')
+        yield
+        steps.append('end')
+
+    client = A2AClient(Starlette(routes=CannedAgent(result_response(TASK)).app.routes, lifespan=lifespan))
+    async with asyncio.timeout(LIMIT), client:
+        async with client:
+            assert (await client.get('t')).task_id == 't'
+        assert steps == ['start']
+    assert steps == ['start', 'end']
+
+
 def test_client_works_in_successive_event_loops() -> None:
-    with serve(Talker().agent) as server:
+    with serve(WaitingAgent().agent) as server:
         client = A2AClient(server.url)
 
         async def once() -> str:
@@ -69,18 +95,18 @@ def test_client_works_in_successive_event_loops() -> None:
 
 @pytest.mark.parametrize('over_http', [True, False])
 async def test_silent_stream_is_given_up_after_timeout(over_http: bool) -> None:
-    talker = Talker()
+    talker = WaitingAgent()
     app = to_a2a(talker.agent)
     async with asyncio.timeout(LIMIT):
         with serve(app) as server:
             async with A2AClient(server.url if over_http else app, timeout=0.2) as client:
-                await carded(client)
-                while 'was silent for 0.2 seconds' not in await lost(client):
+                await fetch_card(client)
+                while 'was silent for 0.2 seconds' not in await stream_error(client):
                     pass  # a slow machine takes longer for the connection
                 talker.opened.set()
 
 
-async def lost(client: A2AClient) -> str:
+async def stream_error(client: A2AClient) -> str:
     """Why the stream of a message is given up."""
     with pytest.raises(RemoteUnavailable) as error:
         async for _ in client.stream('wait'):
@@ -90,7 +116,7 @@ async def lost(client: A2AClient) -> str:
 
 async def test_broken_gzip_answer_is_protocol_error() -> None:
     broken = Response(b'no gzip', headers={'content-encoding': 'gzip'}, media_type='application/json')
-    async with A2AClient(Canned(broken).app) as client:
+    async with A2AClient(CannedAgent(broken).app) as client:
         with pytest.raises(RemoteProtocolError, match='has sent an answer that cannot be read'):
             await client.get('t')
 
@@ -103,7 +129,7 @@ async def test_https_to_server_without_tls_is_remote_unavailable() -> None:
 
 
 async def test_requests_carry_traceparent_of_caller() -> None:
-    canned = Canned(result(TASK))
+    canned = CannedAgent(result_response(TASK))
     tracer = TracerProvider().get_tracer('caller')
     async with A2AClient(canned.app) as client:
         with tracer.start_as_current_span('outer') as span:
@@ -115,7 +141,7 @@ async def test_requests_carry_traceparent_of_caller() -> None:
 
 
 async def test_requests_carry_baggage_without_pydantic_ai_entries() -> None:
-    canned = Canned(result(TASK))
+    canned = CannedAgent(result_response(TASK))
     noted = baggage.set_baggage('gen_ai.agent.name', 'travel')
     async with A2AClient(canned.app) as client:
         await client.get('t')
@@ -126,7 +152,7 @@ async def test_requests_carry_baggage_without_pydantic_ai_entries() -> None:
 
 
 async def test_requests_carry_bearer_token_and_headers() -> None:
-    canned = Canned(result(TASK))
+    canned = CannedAgent(result_response(TASK))
     async with A2AClient(canned.app, auth='the-token', headers={'x-team': 'blue'}) as client:
         await client.get('t')
     assert [headers['authorization'] for _, _, headers, _ in canned.requests] == ['Bearer the-token'] * 2
@@ -134,14 +160,16 @@ async def test_requests_carry_bearer_token_and_headers() -> None:
 
 
 async def test_requests_carry_basic_credentials() -> None:
-    canned = Canned(result(TASK))
+    canned = CannedAgent(result_response(TASK))
     async with A2AClient(canned.app, auth=('ann', 'secret')) as client:
         await client.get('t')
     assert {headers['authorization'] for _, _, headers, _ in canned.requests} == {'Basic YW5uOnNlY3JldA=='}
 
 
 async def test_stream_at_server_without_streams_is_method_not_found() -> None:
-    async with A2AClient(Canned(refusal(-32601), card=card_for(protocolVersion='0.3')).app) as client:
+    async with A2AClient(
+        CannedAgent(error_response(-32601), card=card_with_interface(protocolVersion='0.3')).app
+    ) as client:
         with pytest.raises(MethodNotFoundError):
             async for _ in client.stream('hello'):
                 pass
@@ -152,7 +180,7 @@ async def test_empty_events_are_ignored_and_artifacts_replaced_by_id() -> None:
     other = {**chunk, 'artifact': {'artifactId': 'b', 'parts': [{'text': 'two'}]}}
     again = {**other, 'artifact': {'artifactId': 'b', 'parts': [{'text': 'three'}]}}
     events = [{'artifactUpdate': update} for update in (chunk, other, again)]
-    canned = Canned(stream({'task': WORKING}, 'event: ping\ndata:\n\n', *events, {'task': TASK}))
+    canned = CannedAgent(stream_response({'task': WORKING}, 'event: ping\ndata:\n\n', *events, {'task': TASK}))
     async with A2AClient(canned.app) as client:
         updates = [update async for update in client.stream('hello')]
     tasks: list[Any] = [update.task for update in updates]
@@ -175,7 +203,7 @@ async def test_in_process_app_ending_without_response_is_an_error() -> None:
 
 
 async def test_closing_stream_ends_in_process_app() -> None:
-    canned = Canned(result(TASK))
+    canned = CannedAgent(result_response(TASK))
     ended = asyncio.Event()
     event = b'data: ' + json.dumps({'jsonrpc': '2.0', 'id': 1, 'result': {'task': WORKING}}).encode() + b'\n\n'
 
@@ -209,7 +237,7 @@ async def test_lifespan_error_of_in_process_app_is_raised() -> None:
 
 
 async def test_client_entered_twice_stays_open_until_last_exit() -> None:
-    async with asyncio.timeout(LIMIT), A2AClient(Talker().agent) as client:
+    async with asyncio.timeout(LIMIT), A2AClient(WaitingAgent().agent) as client:
         async with client:
             assert text_of((await client.send('hello')).outcome) == ANSWER
         assert text_of((await client.send('hello')).outcome) == ANSWER
@@ -217,7 +245,7 @@ async def test_client_entered_twice_stays_open_until_last_exit() -> None:
 
 async def test_read_timeout_resends_message_and_polls_task() -> None:
     card = {**CARD, 'capabilities': {'extensions': [REPLAY]}}
-    canned = Canned(result({'task': WORKING}), result(TASK), card=card)
+    canned = CannedAgent(result_response({'task': WORKING}), result_response(TASK), card=card)
     silences: list[str] = []
 
     async def silent_at_first(scope: Scope, receive: Receive, send: Send) -> None:
@@ -250,9 +278,10 @@ def test_invalid_header_is_refused_at_construction(options: Any) -> None:
 
 @pytest.mark.parametrize('auth', ['secret', ClientCredentials('https://issuer.example', 'id', 'secret')], ids=repr)
 def test_authorization_header_together_with_auth_is_refused(auth: Any) -> None:
-    with pytest.raises(ValueError, match='Leave one out') as refused:
-        A2AClient('http://agent.example', headers={'Authorization': 'Bearer secret'}, auth=auth)
-    assert 'secret' not in str(refused.value)
+    for name in ('Authorization', 'authorization'):
+        with pytest.raises(ValueError, match='Leave one out') as refused:
+            A2AClient('http://agent.example', headers={name: 'Bearer secret'}, auth=auth)
+        assert 'secret' not in str(refused.value)
 
 
 class BadAuth(httpx2.Auth):
@@ -262,7 +291,7 @@ class BadAuth(httpx2.Auth):
 
 
 async def test_invalid_header_added_by_auth_is_value_error() -> None:
-    with serve(Talker().agent) as server:
+    with serve(WaitingAgent().agent) as server:
         async with asyncio.timeout(LIMIT), A2AClient(server.url, auth=BadAuth()) as client:
             with pytest.raises(
                 ValueError, match='HTTP does not allow a header that `auth` or `http_client` adds'
@@ -277,7 +306,7 @@ async def test_in_process_app_ignoring_cancellation_does_not_block_client(
 ) -> None:
     monkeypatch.setattr(asgi_transport, 'STOP_TIME', 0.0)
     released, ended = asyncio.Event(), asyncio.Event()
-    canned = Canned(result(TASK))
+    canned = CannedAgent(result_response(TASK))
 
     async def stubborn(scope: Scope, receive: Receive, send: Send) -> None:
         if scope['method'] == 'GET':
@@ -289,7 +318,7 @@ async def test_in_process_app_ignoring_cancellation_does_not_block_client(
         ended.set()
 
     async with asyncio.timeout(LIMIT), A2AClient(stubborn, timeout=0.1) as client:
-        await carded(client)
+        await fetch_card(client)
         with pytest.raises(RemoteUnavailable, match='was silent'):
             await client.get('t')
         assert 'An app in this process goes on with POST /rpc although its caller has left.' in caplog.text
@@ -300,7 +329,7 @@ async def test_in_process_app_ignoring_cancellation_does_not_block_client(
 # --- connections that are cut at random places: every artifact is complete and comes once, and no task runs twice
 
 
-async def answer(client: A2AClient, n: int, *, stream: bool, resend: bool = False) -> Any:
+async def send_and_wait(client: A2AClient, n: int, *, stream: bool, resend: bool = False) -> Any:
     """The task of one message, by a stream for each second one."""
     if not stream:
         return (await client.send(f'hello {n}')).outcome
@@ -310,7 +339,7 @@ async def answer(client: A2AClient, n: int, *, stream: bool, resend: bool = Fals
     return task
 
 
-async def carded(client: A2AClient) -> None:
+async def fetch_card(client: A2AClient) -> None:
     """Fetch the card, over cut connections or on a slow machine."""
     while True:
         try:
@@ -322,14 +351,14 @@ async def carded(client: A2AClient) -> None:
 
 @pytest.mark.long
 async def test_tasks_run_once_and_complete_over_cut_connections() -> None:
-    tasks = size(40, 500)
-    talker = Talker()
-    app = ours(talker)
+    tasks = short_or_long(40, 500)
+    talker = WaitingAgent()
+    app = own_server(talker)
     with serve(app) as server:
-        async with asyncio.timeout(LIMIT), cutting(server.url, share=0.6, seed=1) as (url, cutter):
+        async with asyncio.timeout(LIMIT), cutting_proxy(server.url, share=0.6, seed=1) as (url, cutter):
             async with A2AClient(url, timeout=LIMIT) as client:
-                await carded(client)
-                answered = [await answer(client, n, stream=n % 2 == 0) for n in range(tasks)]
+                await fetch_card(client)
+                answered = [await send_and_wait(client, n, stream=n % 2 == 0) for n in range(tasks)]
                 assert cutter.cuts > tasks / 3
             assert [text_of(task) for task in answered] == [ANSWER] * tasks
             assert len({task['id'] for task in answered}) == tasks
@@ -337,7 +366,7 @@ async def test_tasks_run_once_and_complete_over_cut_connections() -> None:
             assert len([task async for task in client.list()]) == tasks
 
 
-async def card_with(url: str, server_url: str) -> AgentCard:
+async def card_through_proxy(url: str, server_url: str) -> AgentCard:
     """The card of a server, with the proxy in the place of the server."""
     async with A2AClient(server_url) as client:
         card = await client.card()
@@ -346,23 +375,23 @@ async def card_with(url: str, server_url: str) -> AgentCard:
     return card
 
 
-def official_at_root(talker: Talker) -> ASGIApp:
-    return official(talker, 'JSONRPC', '1.0')
+def official_at_root(talker: WaitingAgent) -> ASGIApp:
+    return sdk_server(talker, 'JSONRPC', '1.0')
 
 
 @pytest.mark.long
-@pytest.mark.parametrize('app', [official_at_root, fasta2a], ids=['official', 'fasta2a'])
+@pytest.mark.parametrize('app', [official_at_root, fasta2a_server], ids=['official', 'fasta2a'])
 async def test_tasks_of_foreign_servers_are_complete_over_cut_connections(app: Any) -> None:
-    tasks = size(20, 100)
-    with serve(app(Talker()), anonymous=True) as server:
-        async with asyncio.timeout(LIMIT), cutting(server.url, share=0.6, seed=2) as (url, cutter):
-            card = await card_with(url, server.url)
+    tasks = short_or_long(20, 100)
+    with serve(app(WaitingAgent()), anonymous=True) as server:
+        async with asyncio.timeout(LIMIT), cutting_proxy(server.url, share=0.6, seed=2) as (url, cutter):
+            card = await card_through_proxy(url, server.url)
             answered: list[Any] = []
             lost = 0
             async with A2AClient(card, timeout=LIMIT) as client:
                 while len(answered) < tasks:
                     try:
-                        answered.append(await answer(client, len(answered), stream=True))
+                        answered.append(await send_and_wait(client, len(answered), stream=True))
                     except RemoteUnavailable:  # a task that may have been started
                         lost += 1
             assert cutter.cuts > lost > 0
@@ -370,9 +399,9 @@ async def test_tasks_of_foreign_servers_are_complete_over_cut_connections(app: A
 
 
 async def test_lost_message_error_without_replay_says_task_may_have_started() -> None:
-    with serve(official_at_root(Talker()), anonymous=True) as server:
-        async with asyncio.timeout(LIMIT), cutting(server.url, share=1, seed=4) as (url, _):
-            card = await card_with(url, server.url)
+    with serve(official_at_root(WaitingAgent()), anonymous=True) as server:
+        async with asyncio.timeout(LIMIT), cutting_proxy(server.url, share=1, seed=4) as (url, _):
+            card = await card_through_proxy(url, server.url)
             async with A2AClient(card, timeout=LIMIT) as client:
                 answers = await asyncio.gather(*(client.send('hello') for _ in range(20)), return_exceptions=True)
             lost = [error for error in answers if isinstance(error, RemoteUnavailable)]
@@ -392,16 +421,43 @@ async def test_stopped_server_is_remote_unavailable_after_timeout() -> None:
             await client.get('task')
 
 
-async def test_lost_stream_error_names_task_of_stream() -> None:
-    canned = Canned(stream({'task': WORKING}), Response('', 502))
-    async with A2AClient(canned.app, timeout=1.0) as client:
+def let_requests_take_long(canned: CannedAgent, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Let much time pass with each request, and return a `timeout` that is over after a few requests."""
+    loop = asyncio.get_running_loop()
+    time = loop.time
+    monkeypatch.setattr(loop, 'time', lambda: time() + len(canned.requests) * LIMIT / 8)
+    return LIMIT / 3
+
+
+async def test_lost_stream_error_names_task_of_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    canned = CannedAgent(stream_response({'task': WORKING}), Response('', 502))
+    async with A2AClient(canned.app, timeout=let_requests_take_long(canned, monkeypatch)) as client:
         with pytest.raises(RemoteUnavailable, match='The task t may go on: read it with `get`') as lost:
             await client.send('Hello.')
         assert lost.value.task_id == 't'
 
 
-async def test_unanswered_resend_error_says_task_may_have_started() -> None:
-    async with A2AClient(Canned(Response('', 502)).app, timeout=1.0) as client:
+async def test_unanswered_resend_error_says_task_may_have_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    canned = CannedAgent(Response('', 502))
+    async with A2AClient(canned.app, timeout=let_requests_take_long(canned, monkeypatch)) as client:
         with pytest.raises(RemoteUnavailable, match=r'The task may have been started: `list` has it then\.') as lost:
             await client.send('Hello.', resend=True)
         assert lost.value.task_id is None
+
+
+async def test_lost_connection_keeps_warning_of_earlier_request() -> None:
+    answers = iter([httpx2.Response(502)])
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.method == 'GET':
+            return httpx2.Response(200, json=CARD)
+        if (arrived := next(answers, None)) is None:
+            raise httpx2.ConnectError('The server is gone.')
+        return arrived
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http_client:
+        client = A2AClient('http://agent.example', http_client=http_client, timeout=0.3)
+        with pytest.raises(RemoteUnavailable, match=r'cannot be reached.* The task may have been started'):
+            await client.send('Hello.', resend=True)

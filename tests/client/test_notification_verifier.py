@@ -34,16 +34,16 @@ from pydantic_ai_a2a.client.notification_verifier import Remembered
 from pydantic_ai_a2a.wire.signing.app_signer import AppSigner
 
 from ..app_client import Client, lifespan
-from ..fixed import fixed
+from ..constants import with_constants
 from ..server.auth.issuer import Key, issuer
 from ..webhooks import webhook
-from ..wire.signing.pairs import pem, public_pem
+from ..wire.signing.signing_keys import private_pem, public_pem
 
 URL, HOOK = 'https://agent.example.com/', 'https://client.example.com'
 HEADER = 'x-a2a-notification-signature'
 BODY = b'{"statusUpdate":{"taskId":"t"}}'
 TRUSTED = TrustedKeys(keys=[public_pem()])
-SIGNER = AppSigner([pem()], 'Push.signing', URL, f'{URL}.well-known/jwks.json')
+SIGNER = AppSigner([private_pem()], 'Push.signing', URL, f'{URL}.well-known/jwks.json')
 
 
 def verifier(trusted: TrustedKeys = TRUSTED, **options: Any) -> NotificationVerifier:
@@ -55,7 +55,7 @@ def signed(url: str = f'{HOOK}/hook?key=secret', body: bytes = BODY, *, ago: flo
     return {HEADER: SIGNER.sign_push(url, 'notification-1', body, int((time.time() - ago) * 1000))}
 
 
-def claiming(alg: str = 'ES256', **changes: Any) -> dict[str, str]:
+def signed_claims(alg: str = 'ES256', **changes: Any) -> dict[str, str]:
     """Headers with a token that is signed properly, and has other claims; None takes one away."""
     now = int(time.time())
     usual = {
@@ -68,18 +68,20 @@ def claiming(alg: str = 'ES256', **changes: Any) -> dict[str, str]:
         'request_body_sha256': sha256(BODY).hexdigest(),
     }
     claims = {name: value for name, value in (usual | changes).items() if value is not None}
-    key: Any = pem() if alg == 'ES256' else 'x' * 64
+    key: Any = private_pem() if alg == 'ES256' else 'x' * 64
     return {HEADER: api_jws.encode(json.dumps(claims).encode(), key, alg, headers={'kid': SIGNER.keys[0].kid})}
 
 
-async def refused(headers: Mapping[str, str], body: bytes = BODY, **options: Any) -> str:
+async def refusal_reason(headers: Mapping[str, str], body: bytes = BODY, **options: Any) -> str:
     with pytest.raises(NotificationRefused) as error:
         await verifier(**options).verify(headers, body)
     return str(error.value)
 
 
 async def test_signed_push_notifications_of_server_are_verified() -> None:
-    app = to_a2a(Agent('test'), url=URL, push=Push(private_hosts=['127.0.0.1'], signing=[pem(), public_pem('2048')]))
+    app = to_a2a(
+        Agent('test'), url=URL, push=Push(private_hosts=['127.0.0.1'], signing=[private_pem(), public_pem('2048')])
+    )
     async with webhook() as hook, lifespan(app):
         await Client(app).send(taskPushNotificationConfig={'url': hook.url})
         received = await hook.got(3)
@@ -97,8 +99,8 @@ async def test_signed_push_notifications_of_server_are_verified() -> None:
 
 
 async def test_webhook_retry_has_new_signature_and_same_notification_id() -> None:
-    push = fixed(Push, private_hosts=['127.0.0.1'], backoff=0.0001, signing=[pem()])
-    app = to_a2a(Agent('test'), url=URL, push=push, access=Access(signing=[pem('2048')]))
+    push = with_constants(Push, private_hosts=['127.0.0.1'], backoff=0.0001, signing=[private_pem()])
+    app = to_a2a(Agent('test'), url=URL, push=push, access=Access(signing=[private_pem('2048')]))
     async with webhook(500, 200) as hook, lifespan(app):
         await Client(app).send(taskPushNotificationConfig={'url': hook.url})
         first, second = (await hook.got(2))[:2]
@@ -125,16 +127,17 @@ async def test_push_notification_without_signing_keys_is_unsigned() -> None:
         [first, *_] = await hook.got(1)
     assert HEADER not in first.headers
     assert (
-        await refused(first.headers, first.body) == 'The notification has no X-A2A-Notification-Signature, or several.'
+        await refusal_reason(first.headers, first.body)
+        == 'The notification has no X-A2A-Notification-Signature, or several.'
     )
 
 
 def test_push_signing_needs_agent_url_and_readable_key() -> None:
     with pytest.raises(TypeError, match=r'Push\.signing needs url='):
-        to_a2a(Agent('test'), push=Push(signing=[pem()]))
+        to_a2a(Agent('test'), push=Push(signing=[private_pem()]))
     with pytest.raises(ValueError, match=r'Push\.signing\[0\] cannot be read'):
         to_a2a(Agent('test'), url=URL, push=Push(signing=['x']))
-    assert 'PRIVATE' not in repr(Push(signing=[pem()]))
+    assert 'PRIVATE' not in repr(Push(signing=[private_pem()]))
 
 
 async def test_replayed_notification_is_refused_but_retry_is_accepted() -> None:
@@ -146,29 +149,43 @@ async def test_replayed_notification_is_refused_but_retry_is_accepted() -> None:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the clocks of the signatures and of their receiver stand."""
     now = time.time()
     monkeypatch.setattr(time, 'time', lambda: now)
     monkeypatch.setattr(notification_verifier, 'time', lambda: now)
 
 
-@pytest.mark.usefixtures('clock')
+@pytest.mark.usefixtures('stopped_clock')
 async def test_notification_too_old_or_from_future_is_refused() -> None:
     assert (await verifier().verify(signed(ago=325), BODY)).id == 'notification-1'
-    assert 'is late' in await refused(signed(ago=335))
-    assert 'is late' in await refused(signed(ago=95), max_age=60)
-    assert 'in the future' in await refused(signed(ago=-60))
+    assert 'is late' in await refusal_reason(signed(ago=335))
+    assert 'is late' in await refusal_reason(signed(ago=95), max_age=60)
+    assert 'in the future' in await refusal_reason(signed(ago=-60))
+
+
+async def test_host_of_webhook_may_have_capitals() -> None:
+    url = 'https://Client.Example.com/hook'
+    audience = decode(signed(url)[HEADER], options={'verify_signature': False})['aud']
+    assert audience == 'https://client.example.com'  # receivers may compare it as text
+    for verifying in (verifier(), verifier(audience=url)):
+        assert (await verifying.verify(signed(url), BODY)).id == 'notification-1'
+
+
+@pytest.mark.usefixtures('stopped_clock')
+async def test_notification_from_clock_slightly_ahead_is_accepted() -> None:
+    assert (await verifier().verify(signed(ago=-29), BODY)).id == 'notification-1'
+    assert 'in the future' in await refusal_reason(signed(ago=-32))
 
 
 async def test_changed_byte_in_body_or_signature_is_refused() -> None:
     headers = signed()
     for n in range(len(BODY)):
         changed = BODY[:n] + bytes([BODY[n] ^ 1]) + BODY[n + 1 :]
-        assert await refused(headers, changed) == 'The body of the notification was changed.'
+        assert await refusal_reason(headers, changed) == 'The body of the notification was changed.'
     token = headers[HEADER]
     for n, character in enumerate(token):
-        await refused({HEADER: token[:n] + ('A' if character != 'A' else 'B') + token[n + 1 :]})
+        await refusal_reason({HEADER: token[:n] + ('A' if character != 'A' else 'B') + token[n + 1 :]})
 
 
 @pytest.mark.parametrize(
@@ -184,7 +201,7 @@ async def test_changed_byte_in_body_or_signature_is_refused() -> None:
     ],
 )
 async def test_missing_or_malformed_signature_is_refused(headers: dict[str, str], reason: str) -> None:
-    assert reason in await refused(headers)
+    assert reason in await refusal_reason(headers)
 
 
 @pytest.mark.parametrize(
@@ -207,23 +224,23 @@ async def test_missing_or_malformed_signature_is_refused(headers: dict[str, str]
     ],
 )
 async def test_signature_with_wrong_claims_is_refused(changes: dict[str, Any], reason: str) -> None:
-    assert reason in await refused(claiming(**changes))
+    assert reason in await refusal_reason(signed_claims(**changes))
 
 
 async def test_non_json_payload_or_body_is_refused() -> None:
     for payload in (b'x', b'[]'):
-        token = api_jws.encode(payload, pem(), 'ES256', headers={'kid': 'k'})
-        assert 'is of another agent' in await refused({HEADER: token})
-    assert 'is not JSON' in await refused(signed(body=b'x'), b'x')
+        token = api_jws.encode(payload, private_pem(), 'ES256', headers={'kid': 'k'})
+        assert 'is of another agent' in await refusal_reason({HEADER: token})
+    assert 'is not JSON' in await refusal_reason(signed(body=b'x'), b'x')
 
 
 async def test_signing_key_must_be_trusted_or_of_trusted_origin() -> None:
     trusted = TrustedKeys(keys=[public_pem('2048')])
-    assert 'names a key that is not trusted' in await refused(signed(), trusted=trusted)
+    assert 'names a key that is not trusted' in await refusal_reason(signed(), trusted=trusted)
     key = Key('key-1')
     async with issuer(key) as served:
         jku = f'{served.url}/keys'
-        claims = decode(claiming()[HEADER], options={'verify_signature': False})
+        claims = decode(signed_claims()[HEADER], options={'verify_signature': False})
         token = key.sign(headers={'jku': jku}, sub=None, **claims)
         notification = await verifier(TrustedKeys(origins=[served.url])).verify({HEADER: token}, BODY)
         assert notification.id == 'n'
@@ -232,7 +249,7 @@ async def test_signing_key_must_be_trusted_or_of_trusted_origin() -> None:
             await verifier(TrustedKeys(origins=[served.url])).verify({HEADER: token}, BODY)
 
 
-@pytest.mark.usefixtures('clock')
+@pytest.mark.usefixtures('stopped_clock')
 async def test_first_time_function_detects_replays_across_processes() -> None:
     remembered: dict[str, float] = {}
 
@@ -307,7 +324,7 @@ async def test_webhook_receiver_answers_401_or_413_to_bad_requests(receiver: Any
 
 async def test_webhook_receiver_answers_503_when_keys_are_unavailable() -> None:
     app = starlette_receiver(verifier(TrustedKeys(origins=['http://127.0.0.1:9'])))
-    token = api_jws.encode(b'{}', pem(), 'ES256', headers={'kid': 'k', 'jku': 'http://127.0.0.1:9/keys'})
+    token = api_jws.encode(b'{}', private_pem(), 'ES256', headers={'kid': 'k', 'jku': 'http://127.0.0.1:9/keys'})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=HOOK) as http:
         answer = await http.post('/hook', headers={HEADER: token}, content=BODY)
     assert (answer.status_code, answer.text) == (503, 'The notification cannot be verified now.')

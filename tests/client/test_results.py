@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -30,7 +30,6 @@ from pydantic_ai.messages import (
     TextContent,
     TextPart,
     ToolCallPart,
-    ToolReturnPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
@@ -50,9 +49,10 @@ from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.testing import Answers
 from pydantic_ai_a2a.wire.extensions.card_schemas import SCHEMAS_URI
 
+from ..agents import echo_tool_returns, model_that_calls, scripted_model
 from ..bounds import LIMIT
-from .agents.agents import pizzeria
-from .canned import CARD, TASK, Canned, result, stream
+from .agents.sample_agents import asking_agent
+from .canned_agent import CARD, TASK, CannedAgent, result_response, stream_response
 
 
 class City(BaseModel):
@@ -100,6 +100,10 @@ def data(value: Any) -> Part:
         ),
         ([TextContent('Hi'), StructuredContent({'row': 1})], [Part(text='Hi'), data({'row': 1})]),
         ([Part(text='Hi'), Part(data=1)], [Part(text='Hi'), Part(data=1)]),
+        (
+            [{'url': 'https://example.com', 'size': 3}, 'Hi'],
+            [data({'url': 'https://example.com', 'size': 3}), Part(text='Hi')],
+        ),
         ([], []),
         ({'role': 'user', 'parts': [Part(text='Hi')]}, [Part(text='Hi')]),
         ({'name': 'car', 'parts': ['door']}, [data({'name': 'car', 'parts': ['door']})]),
@@ -118,9 +122,11 @@ async def test_unsupported_message_content_is_refused(content: Any) -> None:
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
-async def answered(*parts: dict[str, Any], output_type: Any = None, **fields: Any) -> Any:
+async def result_with_parts(*parts: dict[str, Any], output_type: Any = None, **fields: Any) -> Any:
     artifacts = [{'artifactId': 'a', 'name': 'result', 'parts': [*parts]}] if parts else []
-    async with A2AClient(Canned(result({'task': {**TASK, 'artifacts': artifacts, **fields}})).app) as client:
+    async with A2AClient(
+        CannedAgent(result_response({'task': {**TASK, 'artifacts': artifacts, **fields}})).app
+    ) as client:
         return await client.send('Hello.', output_type=output_type, resend=True)
 
 
@@ -141,7 +147,7 @@ SCHEMA = {'json_schema': {'type': 'object'}}
 async def test_result_has_text_data_and_output_of_artifact(
     parts: list[dict[str, Any]], text: str | None, value: Any, output: Any
 ) -> None:
-    answer = await answered(*parts)
+    answer = await result_with_parts(*parts)
     assert (answer.state, answer.task_id, answer.context_id) == ('completed', 't', 'c')
     assert (answer.data, answer.output, answer.waiting) == (value, output, None)
     assert text is None or answer.text == text
@@ -150,7 +156,7 @@ async def test_result_has_text_data_and_output_of_artifact(
 
 
 async def test_result_files_are_read_and_broken_base64_is_refused() -> None:
-    answer = await answered(
+    answer = await result_with_parts(
         {'text': 'Here.'},
         {'raw': 'cG5n', 'mediaType': 'image/png', 'filename': 'photo.png'},
         {'url': 'https://example.com/a.pdf', 'mediaType': 'application/pdf'},
@@ -158,7 +164,7 @@ async def test_result_files_are_read_and_broken_base64_is_refused() -> None:
     photo, paper = answer.files
     assert (photo.data, photo.media_type, paper.url) == (b'png', 'image/png', 'https://example.com/a.pdf')
     assert answer.text == 'Here.\n[photo.png: image/png]\nhttps://example.com/a.pdf'
-    broken = await answered({'raw': '?'})
+    broken = await result_with_parts({'raw': '?'})
     with pytest.raises(RemoteProtocolError, match='not base64'):
         print(broken.files)
 
@@ -181,7 +187,7 @@ TYPED: list[tuple[Any, list[dict[str, Any]], Any]] = [
 async def test_result_output_is_parsed_into_output_type(
     output_type: Any, parts: list[dict[str, Any]], output: Any
 ) -> None:
-    answer = await answered(*parts, output_type=output_type)
+    answer = await result_with_parts(*parts, output_type=output_type)
     found = answer.output
     assert found is answer.output
     if output is None:
@@ -191,22 +197,22 @@ async def test_result_output_is_parsed_into_output_type(
 
 
 async def test_result_not_matching_output_type_is_remote_error() -> None:
-    wrong = await answered({'data': {'name': 'Paris', 'founded': 'long ago'}}, output_type=City)
+    wrong = await result_with_parts({'data': {'name': 'Paris', 'founded': 'long ago'}}, output_type=City)
     with pytest.raises(RemoteError, match='The answer does not fit City: founded: Input should be a valid date'):
         print(wrong.output)
-    nested = await answered({'text': 'Of course:'}, {'data': [PARIS, {'name': 1}]}, output_type=list[City])
+    nested = await result_with_parts({'text': 'Of course:'}, {'data': [PARIS, {'name': 1}]}, output_type=list[City])
     with pytest.raises(RemoteError, match=r'fit list\[City\]: 1.name: .* valid string; 1.founded: Field required\.'):
         print(nested.output)
-    prose = await answered({'text': 'In Paris.'}, output_type=City)
+    prose = await result_with_parts({'text': 'In Paris.'}, output_type=City)
     with pytest.raises(RemoteError, match=r'fit City: Invalid JSON: .* The agent said .In Paris'):
         print(prose.output)
 
 
 async def test_output_type_without_schema_is_refused_before_sending() -> None:
-    canned = Canned()
+    canned = CannedAgent()
     async with A2AClient(canned.app) as client:
         with pytest.raises(PydanticSchemaGenerationError):
-            await client.send('Hello.', output_type=Canned)
+            await client.send('Hello.', output_type=CannedAgent)
     assert canned.methods == []
 
 
@@ -215,7 +221,9 @@ async def test_output_not_matching_schema_of_card_is_remote_error() -> None:
     capabilities = {'extensions': [{'uri': SCHEMAS_URI, 'params': {'outputSchema': schema}}]}
     artifacts = [{'artifactId': 'a', 'name': 'result', 'parts': [{'data': {'result': PARIS}, 'metadata': SCHEMA}]}]
     async with A2AClient(
-        Canned(result({'task': {**TASK, 'artifacts': artifacts}}), card={**CARD, 'capabilities': capabilities}).app
+        CannedAgent(
+            result_response({'task': {**TASK, 'artifacts': artifacts}}), card={**CARD, 'capabilities': capabilities}
+        ).app
     ) as client:
         with pytest.raises(RemoteError, match='does not fit the outputSchema of its card: result'):
             print((await client.send('Paris?', resend=True)).output)
@@ -233,7 +241,7 @@ async def test_output_not_matching_schema_of_card_is_remote_error() -> None:
 async def test_output_of_uncompleted_task_is_remote_error(state: str, says: str) -> None:
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'No.'}]}
     status = {'status': {'state': f'TASK_STATE_{state}', 'message': message}}
-    canned = Canned(result({'task': {**TASK, **status}}))
+    canned = CannedAgent(result_response({'task': {**TASK, **status}}))
     async with A2AClient(canned.app) as client:
         answer = await client.send('Hello.', return_immediately=True)
         assert answer.text == 'No.'
@@ -272,7 +280,7 @@ async def test_task_returned_immediately_streams_text_to_later_subscriber(versio
 
 async def test_message_answer_has_text_but_no_task() -> None:
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
-    async with A2AClient(Canned(result({'message': message})).app) as client:
+    async with A2AClient(CannedAgent(result_response({'message': message})).app) as client:
         answer = await client.send('Hello.', resend=True)
         assert (answer.text, answer.output, answer.data, answer.files) == ('Hi.', 'Hi.', None, [])
         assert (answer.task, answer.state, answer.context_id, answer.pending) == (None, None, None, [])
@@ -291,10 +299,7 @@ async def test_streamed_text_chunks_add_up_to_full_text() -> None:
         for word in ('One', ' two', ' three'):
             yield word
 
-    def whole(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[TextPart('One two three')])
-
-    async with A2AClient(to_a2a(Agent(FunctionModel(whole, stream_function=words)))) as client:
+    async with A2AClient(to_a2a(Agent(scripted_model('One two three', stream_function=words)))) as client:
         pieces = [piece async for piece in client.stream_text('Count.')]
         assert ''.join(pieces) == await client.send_text('Count.') == 'One two three'
         assert len(pieces) > 1
@@ -331,23 +336,17 @@ STATUS = {'statusUpdate': {**DONE['statusUpdate'], 'status': {'state': 'TASK_STA
 async def test_streamed_text_is_read_from_artifact_status_or_message(
     events: Sequence[dict[str, Any]], pieces: list[str]
 ) -> None:
-    async with A2AClient(Canned(stream(*events)).app) as client:
+    async with A2AClient(CannedAgent(stream_response(*events)).app) as client:
         assert [piece async for piece in client.stream_text('Hello.')] == pieces
 
 
 # --- questions --------------------------------------------------------------------------------------------------------
 
 
-def clerk(*calls: tuple[str, dict[str, Any]]) -> Agent:
+def agent_calling_tools(*calls: tuple[str, dict[str, Any]]) -> Agent:
     """An agent that calls the tools at once, and answers with their results."""
-
-    def call(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        returns = [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
-        if returns:
-            return ModelResponse(parts=[TextPart(', '.join(returns))])
-        return ModelResponse(parts=[ToolCallPart(*call, f'call-{n}') for n, call in enumerate(calls)])
-
-    agent = Agent(FunctionModel(call), name='clerk')
+    parts = [ToolCallPart(*call, f'call-{n}') for n, call in enumerate(calls)]
+    agent = Agent(model_that_calls(parts), name='clerk')
 
     @agent.tool_plain(requires_approval=True)
     def delete_file(path: str) -> str:
@@ -365,7 +364,7 @@ ASK = ('ask', {'what': 'pizza'})
 
 
 async def test_pending_tool_call_is_approved_or_denied() -> None:
-    async with A2AClient(clerk(A)) as client:
+    async with A2AClient(agent_calling_tools(A)) as client:
         asked = await client.send('Go.', metadata={'n': 1})
         [call] = asked.pending
         assert (asked.state, call['tool'], call.get('args')) == ('input-required', 'delete_file', {'path': 'a'})
@@ -378,7 +377,7 @@ async def test_pending_tool_call_is_approved_or_denied() -> None:
 
 
 async def test_empty_denial_reason_gets_default_text() -> None:
-    async with A2AClient(clerk(A, ASK)) as client:
+    async with A2AClient(agent_calling_tools(A, ASK)) as client:
         asked = await client.send('Go.')
         delete, question = (call['id'] for call in asked.pending)
         done = await asked.answer({delete: ToolDenied(''), question: ModelRetry('')})
@@ -386,7 +385,7 @@ async def test_empty_denial_reason_gets_default_text() -> None:
 
 
 async def test_approval_does_not_repeat_reference_task_ids() -> None:
-    async with A2AClient(clerk(A)) as client:
+    async with A2AClient(agent_calling_tools(A)) as client:
         first = await (await client.send('Go.')).approve()
         asked = await client.send('Once more.', reference_task_ids=[first.task_id])
         done = await asked.approve()
@@ -395,8 +394,30 @@ async def test_approval_does_not_repeat_reference_task_ids() -> None:
     assert names == [[first.task_id], None]
 
 
+async def test_options_of_answer_replace_those_of_message() -> None:
+    waits = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED'}}
+    canned = CannedAgent(
+        result_response({'task': waits}), result_response({'task': TASK}), card={**CARD, 'capabilities': {}}
+    )
+    async with A2AClient(canned.app) as client:
+        asked = await client.send('Hello.', metadata={'n': 1}, accepted_output_modes=['text/plain'])
+        await asked.answer('Yes.', metadata={'n': 2})
+    sent = [body['params'] for _, _, _, body in canned.requests if body]
+    assert [params['metadata'] for params in sent] == [{'n': 1}, {'n': 2}]
+    assert [params['configuration']['acceptedOutputModes'] for params in sent] == [['text/plain']] * 2
+
+
+async def test_answers_with_an_unknown_call_are_refused() -> None:
+    async with A2AClient(agent_calling_tools(A, B)) as client:
+        asked = await client.send('Go.')
+        first, second = (call['id'] for call in asked.pending)
+        with pytest.raises(UserError, match='Answer with a mapping of call ids'):
+            await asked.answer({first: True, second: True, 'x': True})
+        assert (await client.get(asked.task_id)).state == 'input-required'
+
+
 async def test_pending_calls_are_decided_singly_or_together() -> None:
-    async with A2AClient(clerk(A, B, ASK)) as client:
+    async with A2AClient(agent_calling_tools(A, B, ASK)) as client:
         asked = await client.send('Go.')
         first, second, question = (call['id'] for call in asked.pending)
         with pytest.raises(UserError, match='`args` are of one call'):
@@ -422,7 +443,7 @@ async def test_pending_calls_are_decided_singly_or_together() -> None:
 
 
 async def test_question_of_agent_is_answered_or_denied() -> None:
-    async with A2AClient(pizzeria()) as client:
+    async with A2AClient(asking_agent()) as client:
         asked = await client.send('Go.')
         assert (asked.text, asked.pending) == ('Which pizza?', [])
         done = await asked.answer('Salami')
@@ -431,7 +452,7 @@ async def test_question_of_agent_is_answered_or_denied() -> None:
 
 
 async def test_approval_of_question_is_refused() -> None:
-    async with A2AClient(clerk(A, ASK)) as client:
+    async with A2AClient(agent_calling_tools(A, ASK)) as client:
         asked = await client.send('Go.')
         question = asked.pending[1]['id']
         for answer in (asked.approve(call_id=question), asked.answer(ToolApproved(), call_id=question)):
@@ -440,7 +461,7 @@ async def test_approval_of_question_is_refused() -> None:
 
 
 async def test_false_answers_boolean_question() -> None:
-    agent = Agent(FunctionModel(once('sure')), name='asker')
+    agent = Agent(scripted_model(ToolCallPart('sure', {}), echo_tool_returns), name='asker')
 
     @agent.tool_plain
     def sure() -> str:
@@ -450,16 +471,9 @@ async def test_false_answers_boolean_question() -> None:
         assert (await (await client.send('Go.')).answer(False)).text == 'False'
 
 
-def once(tool: str) -> Any:
-    def call(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        returns = [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
-        return ModelResponse(parts=[TextPart(returns[0]) if returns else ToolCallPart(tool, {})])
-
-    return call
-
-
 async def test_output_type_of_message_applies_after_approval() -> None:
-    agent = Agent(FunctionModel(cities), output_type=City, name='mapper')
+    model = scripted_model(ToolCallPart('look', {}), ToolCallPart('final_result', PARIS))
+    agent = Agent(model, output_type=City, name='mapper')
 
     @agent.tool_plain(requires_approval=True)
     def look() -> str:
@@ -470,15 +484,9 @@ async def test_output_type_of_message_applies_after_approval() -> None:
         assert (await asked.approve(max_wait=LIMIT)).output == City.model_validate(PARIS)
 
 
-def cities(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    if any(isinstance(part, ToolReturnPart) for part in messages[-1].parts):
-        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, PARIS)])
-    return ModelResponse(parts=[ToolCallPart('look', {})])
-
-
 async def test_auth_required_task_is_approved_or_denied() -> None:
     signed_in: list[bool] = []
-    agent = Agent(FunctionModel(once('mail')), name='post')
+    agent = Agent(scripted_model(ToolCallPart('mail', {}), echo_tool_returns), name='post')
 
     @agent.tool_plain
     def mail() -> str:
@@ -495,13 +503,13 @@ async def test_auth_required_task_is_approved_or_denied() -> None:
 
 
 async def test_testing_answers_complete_task_of_ordinary_client() -> None:
-    async with A2AClient(clerk(A, ASK)) as client:
+    async with A2AClient(agent_calling_tools(A, ASK)) as client:
         answers = Answers({'delete_file': ToolApproved(override_args={'path': 'c'}), 'ask': 'salami'})
         assert (await answers.complete(await client.send('Go.'))).text == 'c is deleted, salami'
 
 
 async def test_waiting_task_is_approved_by_another_client() -> None:
-    async with A2AClient(app := to_a2a(clerk(A))) as client, A2AClient(app) as approver:
+    async with A2AClient(app := to_a2a(agent_calling_tools(A))) as client, A2AClient(app) as approver:
         asked = await client.send('Go.')
         [waiting] = [listed async for listed in approver.list(state='input-required')]
         assert waiting.task_id == asked.task_id
@@ -509,11 +517,22 @@ async def test_waiting_task_is_approved_by_another_client() -> None:
         assert (await client.get(asked.task_id)).text == 'a is deleted'
 
 
+async def test_message_before_last_prompt_is_no_answer() -> None:
+    said = [('ROLE_USER', 'First?'), ('ROLE_AGENT', 'First.'), ('ROLE_USER', 'Second?')]
+    history = [
+        {'messageId': text, 'role': role, 'parts': [{'text': text}]}
+        for role, text in (*said, ('ROLE_AGENT', 'Second.'))
+    ]
+    canned = CannedAgent(*(result_response({'task': {**TASK, 'history': history[:count]}}) for count in (2, 3, 4)))
+    async with A2AClient(canned.app) as client:
+        assert [await client.send_text('Hello.') for _ in range(3)] == ['First.', '', 'Second.']
+
+
 # --- conversations ----------------------------------------------------------------------------------------------------
 
 
 async def test_conversation_keeps_context_and_answers_questions() -> None:
-    async with A2AClient(pizzeria()) as client:
+    async with A2AClient(asking_agent()) as client:
         chat = client.conversation()
         assert chat.context_id is None
         asked = await chat.send('Go.')
@@ -530,7 +549,7 @@ async def test_conversation_keeps_context_and_answers_questions() -> None:
 
 
 async def test_conversation_continues_after_question_was_answered_elsewhere() -> None:
-    async with A2AClient(clerk(A)) as client:
+    async with A2AClient(agent_calling_tools(A)) as client:
         chat = client.conversation()
         asked = await chat.send('Go.')
         await asked.approve()
@@ -547,7 +566,7 @@ async def test_conversation_continues_after_question_was_answered_elsewhere() ->
 
 
 async def test_conversation_keeps_waiting_task_until_answered_or_erased() -> None:
-    async with A2AClient(app := to_a2a(pizzeria())) as client:
+    async with A2AClient(app := to_a2a(asking_agent())) as client:
         chat = client.conversation()
         asked = await chat.send('Go.')
         with pytest.raises(UnsupportedOperationError, match='takes no tools of clients'):
@@ -557,6 +576,26 @@ async def test_conversation_keeps_waiting_task_until_answered_or_erased() -> Non
         gone = await other.send('Go.')
         await app.erase_task(gone.task_id)
         assert (await other.send('Go.')).task_id != gone.task_id
+
+
+async def test_conversation_keeps_context_over_message_without_context() -> None:
+    said = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hello.'}]}
+    canned = CannedAgent(result_response({'message': {**said, 'contextId': 'c'}}), result_response({'message': said}))
+    async with A2AClient(canned.app) as client:
+        chat = client.conversation()
+        for _ in range(3):
+            await chat.send('Hello.')
+        assert chat.context_id == 'c'
+    sent = [body['params']['message'].get('contextId') for _, _, _, body in canned.requests if body]
+    assert sent == [None, 'c', 'c']
+
+
+async def test_list_since_a_time_keeps_its_milliseconds() -> None:
+    canned = CannedAgent(result_response({'tasks': []}))
+    async with A2AClient(canned.app) as client:
+        assert [task async for task in client.list(since=datetime(2026, 11, 28, 12, 0, 0, 123_000, UTC))] == []
+    [params] = [body['params'] for _, _, _, body in canned.requests if body]
+    assert params['statusTimestampAfter'] == '2026-11-28T12:00:00.123Z'
 
 
 async def test_listed_task_has_output_only_with_artifacts() -> None:
@@ -572,7 +611,7 @@ async def test_listed_task_has_output_only_with_artifacts() -> None:
 
 
 async def test_failed_stream_keeps_context_of_conversation() -> None:
-    async with A2AClient(Canned(result({})).app) as client:
+    async with A2AClient(CannedAgent(result_response({})).app) as client:
         chat = client.conversation('c')
         with pytest.raises(RemoteProtocolError):
             await anext(chat.stream('Hello.'))

@@ -33,16 +33,15 @@ from pydantic_ai_a2a import (
     to_a2a,
 )
 from pydantic_ai_a2a.client.card_verifier import CardVerifier
-from pydantic_ai_a2a.client.key_finder import KeyFinder
+from pydantic_ai_a2a.client.signature_verifier import SignatureVerifier
 from pydantic_ai_a2a.wire.signing.jws import split_token
 from pydantic_ai_a2a.wire.signing.key_pairs import load_keys
 
 from ..app_client import Client
-from ..listening import listening
 from ..server.auth.issuer import Key, issuer
-from ..wire.signing.pairs import pem, public_pem
-from .canned import Canned, card_for, result
-from .test_cards import over
+from ..tcp_server import tcp_server
+from ..wire.signing.signing_keys import private_pem, public_pem
+from .canned_agent import CannedAgent, card_with_interface, client_at_url, result_response
 
 URL = 'http://agent.example/rpc'
 CARD: dict[str, Any] = {
@@ -61,16 +60,16 @@ TRUSTED = TrustedKeys(keys=[public_pem()])
 def signed(card: dict[str, Any] = CARD, key: Any = None, **header: Any) -> dict[str, Any]:
     """The card with a signature of the official SDK."""
     protected: Any = {'alg': 'ES256', 'kid': 'key-1', 'jku': None, 'typ': 'JOSE', **header}
-    sign = create_agent_card_signer(key or pem(), protected)
+    sign = create_agent_card_signer(key or private_pem(), protected)
     return MessageToDict(sign(ParseDict(card, AgentCard())))
 
 
 async def card_of(wire: Any, trusted: TrustedKeys = TRUSTED) -> Any:
-    async with over(Canned(card=wire).app, 'http://agent.example', card_keys=trusted) as client:
+    async with client_at_url(CannedAgent(card=wire).app, 'http://agent.example', card_keys=trusted) as client:
         return await client.card()
 
 
-async def refused(wire: Any, trusted: TrustedKeys = TRUSTED) -> str:
+async def refusal_reason(wire: Any, trusted: TrustedKeys = TRUSTED) -> str:
     with pytest.raises(CardUnverified) as error:
         await card_of(wire, trusted)
     return str(error.value)
@@ -81,19 +80,21 @@ async def refused(wire: Any, trusted: TrustedKeys = TRUSTED) -> str:
     [('P-256', 'ES256'), ('2048', 'RS256'), ('2048', 'PS256'), ('2048', 'RS512'), ('Ed25519', 'EdDSA')],
 )
 async def test_card_signed_by_official_sdk_is_verified(kind: str, algorithm: str) -> None:
-    wire = signed(key=pem(kind), alg=algorithm)
+    wire = signed(key=private_pem(kind), alg=algorithm)
     card = await card_of(wire, TrustedKeys(keys=[public_pem(kind)]))
     assert (card['name'], card['description']) == ('canned', 'Für Tests.')
-    assert 'does not match the content' in await refused({**wire, 'name': 'x'}, TrustedKeys(keys=[public_pem(kind)]))
-    assert 'names a key that is not trusted' in await refused(wire, TrustedKeys(keys=[public_pem('P-384')]))
+    assert 'does not match the content' in await refusal_reason(
+        {**wire, 'name': 'x'}, TrustedKeys(keys=[public_pem(kind)])
+    )
+    assert 'names a key that is not trusted' in await refusal_reason(wire, TrustedKeys(keys=[public_pem('P-384')]))
 
 
 async def test_card_of_own_server_is_verified_across_key_rotation() -> None:
     old, new = TrustedKeys(keys=[public_pem()]), TrustedKeys(keys=[public_pem('2048')])
     for keys, fitting, others in (
-        ([pem(), public_pem('2048')], [old], [new]),
-        ([pem('2048'), pem()], [old, new], []),
-        ([pem('2048'), public_pem()], [new], [old]),
+        ([private_pem(), public_pem('2048')], [old], [new]),
+        ([private_pem('2048'), private_pem()], [old, new], []),
+        ([private_pem('2048'), public_pem()], [new], [old]),
     ):
         app = to_a2a(Agent('test', name='joker'), url='https://x.example/', access=Access(signing=keys))
         for trusted in fitting:
@@ -106,7 +107,7 @@ async def test_card_of_own_server_is_verified_across_key_rotation() -> None:
                     await client.send('Hello.')
 
 
-def flips(body: bytes) -> Iterator[bytes]:
+def single_bit_changes(body: bytes) -> Iterator[bytes]:
     """The body with each of its bytes changed, in one bit that changes from byte to byte."""
     for n, byte in enumerate(body):
         yield body[:n] + bytes([byte ^ 1 << n % 8]) + body[n + 1 :]
@@ -125,14 +126,16 @@ async def content_of(body: bytes) -> Any:
 
 @pytest.mark.slow
 async def test_changed_byte_of_signed_card_is_refused() -> None:
-    for body in (to_json(await served()), to_json(signed())):
+    for body in (to_json(await serving_signed_card()), to_json(signed())):
         assert await content_of(body) is not None
-        assert [changed for changed in flips(body) if await content_of(changed) is not None] == []
+        assert [changed for changed in single_bit_changes(body) if await content_of(changed) is not None] == []
 
 
 async def test_changed_byte_never_changes_content_of_doubly_signed_card() -> None:
-    body = to_json(await served(auth=nobody, **EITHER))
-    contents = [content for changed in [*flips(body)][::7] if (content := await content_of(changed)) is not None]
+    body = to_json(await serving_signed_card(auth=no_caller, **TWO_SCHEMES))
+    contents = [
+        content for changed in [*single_bit_changes(body)][::7] if (content := await content_of(changed)) is not None
+    ]
     assert contents == [await content_of(body)] * len(contents)
 
 
@@ -159,13 +162,13 @@ def _leaves(value: Any) -> Iterator[tuple[Any, ...]]:
         yield from [(step, *rest) for rest in _leaves(inner)] if isinstance(inner, dict | list) else [(step,)]
 
 
-async def served(**options: Any) -> Any:
+async def serving_signed_card(**options: Any) -> Any:
     """The signed card of a server of this package."""
-    app = to_a2a(Agent('test', name='joker'), url=URL, access=Access(signing=[pem()]), **options)
+    app = to_a2a(Agent('test', name='joker'), url=URL, access=Access(signing=[private_pem()]), **options)
     return from_json((await Client(app).get('/.well-known/agent-card.json')).body)
 
 
-EITHER: dict[str, Any] = {
+TWO_SCHEMES: dict[str, Any] = {
     'security_schemes': {name: {'http_auth_security_scheme': {'scheme': name}} for name in 'ab'},
     'security_requirements': [{'schemes': {'a': [], 'b': []}}, {'schemes': {'b': ['admin']}}],
 }
@@ -186,11 +189,11 @@ REQUIREMENTS: list[Any] = [
 
 async def test_changed_security_requirements_are_refused() -> None:
     """No signature of the card can be left out so that the requirements are not signed."""
-    card = await served(auth=nobody, **EITHER)
+    card = await serving_signed_card(auth=no_caller, **TWO_SCHEMES)
     written: list[Any] = [{'schemes': {'a': {}, 'b': {}}}, {'schemes': {'b': {'list': ['admin']}}}]
     assert card['securityRequirements'] == written
     assert len(card['signatures']) == 2
-    plain = await served()
+    plain = await serving_signed_card()
     for signatures in ([0, 1], [1, 0], [0], [1]):
         of_card = {**card, 'signatures': [card['signatures'][n] for n in signatures]}
         assert (await VERIFIER.content(of_card, ''))['securityRequirements'] == written
@@ -201,12 +204,12 @@ async def test_changed_security_requirements_are_refused() -> None:
             assert (await content_of(to_json(changed)) is None) is bool(requirements), requirements
     for requirements in REQUIREMENTS[2:]:
         assert await content_of(to_json({**plain, 'securityRequirements': requirements})) is None, requirements
-    assert 'is of a card with other security requirements or empty values' in await refused(
+    assert 'is of a card with other security requirements or empty values' in await refusal_reason(
         {**card, 'securityRequirements': written[1:], 'signatures': card['signatures'][1:]}
     )
 
 
-def nobody(_: object) -> None:
+def no_caller(_: object) -> None:
     """Authenticate no caller."""
 
 
@@ -227,12 +230,12 @@ async def test_unsigned_security_requirements_are_dropped_with_warning(caplog: p
     caplog.clear()
     assert 'security_requirements' in await card_of({**wire, 'securityRequirements': requirements})
     assert not caplog.records
-    assert 'does not match the content' in await refused({**wire, 'securityRequirements': []})
+    assert 'does not match the content' in await refusal_reason({**wire, 'securityRequirements': []})
 
 
-def by_the_text(card: dict[str, Any], payload: bytes) -> dict[str, Any]:
+def sign_payload(card: dict[str, Any], payload: bytes) -> dict[str, Any]:
     """The card with a signature of a payload, made without this package and the official SDK."""
-    token = jwt.api_jws.encode(payload, pem(), 'ES256', headers={'kid': 'key-1', 'typ': 'JOSE'})
+    token = jwt.api_jws.encode(payload, private_pem(), 'ES256', headers={'kid': 'key-1', 'typ': 'JOSE'})
     protected, _, signature = token.split('.')
     return {**card, 'signatures': [{'protected': protected, 'signature': signature}]}
 
@@ -252,15 +255,15 @@ async def test_card_signed_by_text_of_specification_is_verified() -> None:
     }
     others: list[dict[str, Any]] = [{'securityRequirements': []}, {'description': 'x'}, {'securitySchemes': {}}]
     for payload in (bearer, without):
-        wire = by_the_text(bearer, rfc8785.dumps(payload))
+        wire = sign_payload(bearer, rfc8785.dumps(payload))
         card = await card_of(wire)
         assert card['description'] == ''
         assert card['security_requirements'] == [{'schemes': {'bearer': []}}]
         for changes in others:
-            assert 'does not match the content' in await refused({**wire, **changes})
+            assert 'does not match the content' in await refusal_reason({**wire, **changes})
     with_more = {**bearer, 'note': 'More.'}
-    assert await VERIFIER.content(by_the_text(with_more, rfc8785.dumps(with_more)), '') == with_more
-    assert await VERIFIER.content(by_the_text(with_more, rfc8785.dumps(without)), '') == without
+    assert await VERIFIER.content(sign_payload(with_more, rfc8785.dumps(with_more)), '') == with_more
+    assert await VERIFIER.content(sign_payload(with_more, rfc8785.dumps(without)), '') == without
 
 
 async def test_only_the_signed_content_of_a_card_is_used() -> None:
@@ -278,11 +281,11 @@ async def test_only_the_signed_content_of_a_card_is_used() -> None:
 @pytest.mark.parametrize('signatures', [None, [], {}, 'x'])
 async def test_a_card_without_signatures_is_refused(signatures: Any) -> None:
     wire = {**CARD, 'signatures': signatures}
-    assert await refused(wire) == (
+    assert await refusal_reason(wire) == (
         'http://agent.example/.well-known/agent-card.json has a card without signatures, and a signature of a trusted '
         'key is required.'
     )
-    assert 'a card without signatures' in await refused([])
+    assert 'a card without signatures' in await refusal_reason([])
 
 
 def header(**fields: Any) -> str:
@@ -303,7 +306,7 @@ def header(**fields: Any) -> str:
     ],
 )
 async def test_invalid_signature_is_refused_with_reason(signature: Any, reason: str) -> None:
-    assert (await refused({**CARD, 'signatures': [signature]})).endswith(f'the last signature {reason}.')
+    assert (await refusal_reason({**CARD, 'signatures': [signature]})).endswith(f'the last signature {reason}.')
     wire = signed()
     assert (await card_of({**wire, 'signatures': [signature, *wire['signatures']]}))['name'] == 'canned'
 
@@ -313,16 +316,16 @@ async def test_hmac_signature_is_refused_for_public_key() -> None:
     payload = b'{}'
     token = jwt.api_jws.encode(payload, 'x' * 64, 'HS256', headers={'kid': load_keys([public_pem()], 'k')[0].kid})
     protected, _, value = token.split('.')
-    assert 'algorithm' in await refused({**CARD, 'signatures': [{'protected': protected, 'signature': value}]})
+    assert 'algorithm' in await refusal_reason({**CARD, 'signatures': [{'protected': protected, 'signature': value}]})
 
 
 async def test_signed_card_with_malformed_name_is_refused() -> None:
-    assert 'cannot be verified: name is not a string' in await refused({**signed(), 'name': 1})
+    assert 'cannot be verified: name is not a string' in await refusal_reason({**signed(), 'name': 1})
 
 
 async def test_signature_with_disallowed_algorithm_is_refused() -> None:
     trusted = TrustedKeys(keys=[public_pem()], algorithms=['EdDSA'])
-    assert 'has an algorithm that is not accepted' in await refused(signed(), trusted)
+    assert 'has an algorithm that is not accepted' in await refusal_reason(signed(), trusted)
 
 
 async def test_key_with_id_verifies_only_signatures_with_same_id() -> None:
@@ -332,7 +335,7 @@ async def test_key_with_id_verifies_only_signatures_with_same_id() -> None:
         if kid == 'key-1':
             assert (await card_of(signed(), trusted))['name'] == 'canned'
         else:
-            assert 'names a key that is not trusted' in await refused(signed(), trusted)
+            assert 'names a key that is not trusted' in await refusal_reason(signed(), trusted)
 
 
 async def test_key_set_of_trusted_origin_is_fetched() -> None:
@@ -344,7 +347,7 @@ async def test_key_set_of_trusted_origin_is_fetched() -> None:
             assert (await card_of(wire, TrustedKeys(origins=[origin])))['name'] == 'canned'
         assert served.asked == ['/keys'] * 3
         unknown = signed(key=key.private, jku=jku, kid='key-2')
-        assert 'not in the key set of its origin' in await refused(unknown, TrustedKeys(origins=[jku]))
+        assert 'not in the key set of its origin' in await refusal_reason(unknown, TrustedKeys(origins=[jku]))
         served.status = b'500 Broken'
         with pytest.raises(RemoteUnavailable, match=f'The key set {jku} cannot be fetched'):
             await card_of(wire, TrustedKeys(origins=[jku]))
@@ -359,9 +362,9 @@ async def test_key_set_of_untrusted_origin_is_never_fetched() -> None:
             TrustedKeys(origins=['https://agent.example']),
             TrustedKeys(origins=[f'{served.url}/other']),
         ):
-            await refused(wire, trusted)
+            await refusal_reason(wire, trusted)
         embedded = signed(key=key.private, jwk=dict(key.public))
-        await refused(embedded, TrustedKeys(origins=[served.url]))
+        await refusal_reason(embedded, TrustedKeys(origins=[served.url]))
         assert served.asked == []
 
 
@@ -372,18 +375,18 @@ async def test_failed_key_set_requests_are_bounded(monkeypatch: pytest.MonkeyPat
         asked.append(await reader.readuntil(b'\r\n\r\n'))
         writer.close()
 
-    async with listening(serve) as port:
+    async with tcp_server(serve) as port:
         origin = f'http://127.0.0.1:{port}'
 
-        async def find(finder: KeyFinder, *paths: object) -> None:
+        async def find(finder: SignatureVerifier, *paths: object) -> None:
             for path in paths:
                 with pytest.raises(RemoteUnavailable):
                     await finder.verify(header(alg='ES256', kid='key-1', jku=f'{origin}/{path}'), b'', '')
 
-        await find(KeyFinder(TrustedKeys(origins=[origin])), *range(32), 'more', 'again')
+        await find(SignatureVerifier(TrustedKeys(origins=[origin])), *range(32), 'more', 'again')
         assert len(asked) == 32
-        monkeypatch.setattr('pydantic_ai_a2a.client.key_finder.KEY_TIMES', (600.0, 0.0, 0.0))
-        await find(KeyFinder(TrustedKeys(origins=[origin])), *range(32), 'more')
+        monkeypatch.setattr('pydantic_ai_a2a.client.signature_verifier.KEY_TIMES', (600.0, 0.0, 0.0))
+        await find(SignatureVerifier(TrustedKeys(origins=[origin])), *range(32), 'more')
         assert len(asked) == 32 + 33
 
 
@@ -392,7 +395,7 @@ async def test_genuine_key_set_is_fetched_despite_many_failed_requests(exact: bo
     key = Key('key-1')
     async with issuer(key) as served:
         genuine = f'{served.url}/keys' if exact else f'{served.url}/.well-known/jwks.json'
-        finder = KeyFinder(TrustedKeys(origins=[served.url, genuine] if exact else [served.url]))
+        finder = SignatureVerifier(TrustedKeys(origins=[served.url, genuine] if exact else [served.url]))
         served.status = b'404 Not Found'
         for number in range(40):
             with pytest.raises(RemoteUnavailable):
@@ -411,15 +414,15 @@ async def test_key_set_of_origin_is_used_besides_configured_keys() -> None:
         assert (await card_of(signed(jku=jku, kid='of-the-pem'), trusted))['name'] == 'canned'
         assert served.asked == []
         assert (await card_of(signed(key=key.private, jku=jku), trusted))['name'] == 'canned'
-        assert 'does not match the content' in await refused(signed(key=key.private), trusted)
+        assert 'does not match the content' in await refusal_reason(signed(key=key.private), trusted)
         [pair] = load_keys([public_pem()], 'keys')
-        assert 'does not match' in await refused(signed(key=key.private, jku=jku, kid=pair.kid), trusted)
+        assert 'does not match' in await refusal_reason(signed(key=key.private, jku=jku, kid=pair.kid), trusted)
         assert served.asked == ['/keys']
 
 
 async def test_useless_key_sets_are_evicted_before_useful_key_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Anybody can send a notification, and name many URLs of one key set."""
-    monkeypatch.setattr('pydantic_ai_a2a.client.key_finder.KEY_TIMES', (600.0, 0.0, 0.0))
+    monkeypatch.setattr('pydantic_ai_a2a.client.signature_verifier.KEY_TIMES', (600.0, 0.0, 0.0))
     key = Key('key-1')
     async with issuer(key) as served:
         verifier = CardVerifier(TrustedKeys(origins=[served.url]))
@@ -436,7 +439,7 @@ async def test_useless_key_sets_are_evicted_before_useful_key_sets(monkeypatch: 
 
 
 async def test_unchanged_card_is_verified_after_each_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = to_a2a(Agent('test', name='joker'), url='http://agent.example/', access=Access(signing=[pem()]))
+    app = to_a2a(Agent('test', name='joker'), url='http://agent.example/', access=Access(signing=[private_pem()]))
 
     def at_once(_: object) -> float:
         return 0.0
@@ -451,14 +454,14 @@ async def test_unchanged_card_is_verified_after_each_fetch(monkeypatch: pytest.M
         return await content(self, wire, place)
 
     monkeypatch.setattr(CardVerifier, 'content', check)
-    async with over(app, 'http://agent.example', card_keys=TRUSTED) as client:
+    async with client_at_url(app, 'http://agent.example', card_keys=TRUSTED) as client:
         assert await client.card() == await client.card()
     assert len(checks) == 2
 
 
 async def test_loopback_url_on_signed_card_is_refused() -> None:
-    card = signed(card_for(url='http://localhost:8000/'))
-    async with over(Canned(card=card).app, 'http://agent.example', card_keys=TRUSTED) as client:
+    card = signed(card_with_interface(url='http://localhost:8000/'))
+    async with client_at_url(CannedAgent(card=card).app, 'http://agent.example', card_keys=TRUSTED) as client:
         with pytest.raises(CardRefused, match=r'names an interface at another origin, http://localhost:8000\.'):
             await client.send('Hello.')
 
@@ -469,12 +472,14 @@ async def test_extended_card_needs_trusted_signature() -> None:
         Agent('test'),
         url='http://agent.example/',
         auth=APIKeyAuth({key: 'ann'}),
-        access=Access(signing=[pem()], extended_card={'description': 'More.'}),
+        access=Access(signing=[private_pem()], extended_card={'description': 'More.'}),
     )
-    async with over(app, 'http://agent.example', card_keys=TRUSTED, headers={'X-API-Key': key}) as client:
+    async with client_at_url(app, 'http://agent.example', card_keys=TRUSTED, headers={'X-API-Key': key}) as client:
         assert (await client.extended_card())['description'] == 'More.'
     wire = signed({**CARD, 'capabilities': {'extendedAgentCard': True}})
-    async with over(Canned(result(CARD), card=wire).app, 'http://agent.example', card_keys=TRUSTED) as client:
+    async with client_at_url(
+        CannedAgent(result_response(CARD), card=wire).app, 'http://agent.example', card_keys=TRUSTED
+    ) as client:
         with pytest.raises(CardUnverified, match=r'http://agent\.example/rpc has a card without signatures'):
             await client.extended_card()
 

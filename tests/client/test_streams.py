@@ -21,9 +21,8 @@ from pydantic_ai_a2a.client.answer_content import content_of
 from pydantic_ai_a2a.client.server_sent_events import EventReader, EventTooLong
 from pydantic_ai_a2a.client.updates import START
 
-from ..tables import each_case
-from .canned import TASK, WORKING, Canned, result, stream
-from .test_wrong_answers import calling
+from ..cases import each_case
+from .canned_agent import TASK, WORKING, CannedAgent, canned_client, result_response, stream_response
 
 # --- messages, as Agno and .NET send them: they belong to the task, and pieces are joined
 
@@ -44,7 +43,7 @@ def status(state: str, said: Any = None) -> dict[str, Any]:
     return {'statusUpdate': {**IDS, 'status': {'state': state, **({} if said is None else {'message': said})}}}
 
 
-def agno(*texts: str, last: bool) -> list[Any]:
+def agno_events(*texts: str, last: bool) -> list[Any]:
     """The events of Agno: its status updates, its reasoning and its answer as messages, and perhaps its last task."""
 
     def update(state: str, **fields: Any) -> dict[str, Any]:
@@ -83,13 +82,13 @@ def agno(*texts: str, last: bool) -> list[Any]:
 
 @each_case('last', [True, False])
 async def test_message_pieces_of_agno_are_joined_into_answer(last: bool) -> None:
-    canned = Canned(stream(*agno('It ', 'is ', '21.', last=last)), card=AGNO)
-    async with calling(canned) as client:
+    canned = CannedAgent(stream_response(*agno_events('It ', 'is ', '21.', last=last)), card=AGNO)
+    async with canned_client(canned) as client:
         seen = [(update.task, update) async for update in client.stream('hello')]
     assert content_of(seen[-1][1].outcome) == 'It is 21.'
     assert [update.task for _, update in seen] == [task for task, _ in seen]
     assert [len((task or {}).get('history', [])) for task, _ in seen[:6]] == [0, 1, 2, 2, 2, 2]
-    canned = Canned(stream(*agno('It ', 'is ', '21.', last=last)), card=AGNO)
+    canned = CannedAgent(stream_response(*agno_events('It ', 'is ', '21.', last=last)), card=AGNO)
     assert (await RemoteAgent(canned.app).run('hello')).output == 'It is 21.'
 
 
@@ -111,7 +110,7 @@ async def test_streamed_messages_are_added_to_task_history(name: str) -> None:
     events, texts = HISTORIES[name]
     user = {**message('Hi', 'u'), 'role': 'ROLE_USER'}
     first = {'task': {**WORKING, 'history': [user]}}
-    async with calling(Canned(stream(first, *events, {'task': TASK}))) as client:
+    async with canned_client(CannedAgent(stream_response(first, *events, {'task': TASK}))) as client:
         task: Any = (await client.send('hello')).outcome
     assert task['status']['state'] == 'completed'
     assert [''.join(part['text'] for part in said['parts']) for said in task['history']] == ['Hi', *texts]
@@ -120,14 +119,14 @@ async def test_streamed_messages_are_added_to_task_history(name: str) -> None:
 async def test_streamed_messages_without_task_are_joined() -> None:
     for ids in ('aaa', 'abc'):
         events = [{'message': message(text, n)} for text, n in zip(('It ', 'is ', '21.'), ids, strict=True)]
-        async with calling(Canned(stream(*events))) as client:
+        async with canned_client(CannedAgent(stream_response(*events))) as client:
             answer: Any = (await client.send('hello')).outcome
         assert answer['parts'] == [{'text': 'It is 21.'}]
 
 
 async def test_message_before_task_event_is_added_to_task_history() -> None:
     events = [{'message': message('Done.', **IDS)}, status('TASK_STATE_WORKING'), status('TASK_STATE_COMPLETED')]
-    async with calling(Canned(stream(*events))) as client:
+    async with canned_client(CannedAgent(stream_response(*events))) as client:
         task: Any = (await client.send('hello')).outcome
     assert (task['id'], task['history'][0]['parts']) == ('t', [{'text': 'Done.'}])
 
@@ -135,7 +134,7 @@ async def test_message_before_task_event_is_added_to_task_history() -> None:
 async def test_streamed_messages_over_size_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followed_task, 'MAX_ANSWER', 3_000)
     events = [event for n in range(9) for event in ({'message': message('x' * 300, str(n))}, {'task': WORKING})]
-    async with calling(Canned(stream(*events), result(TASK))) as client:
+    async with canned_client(CannedAgent(stream_response(*events), result_response(TASK))) as client:
         with pytest.raises(RemoteProtocolError, match='the events of the task hold more than 3000 characters'):
             await client.send('hello')
 
@@ -160,6 +159,10 @@ def test_sse_events_ignore_chunk_borders_and_line_endings(end: str, cuts: list[i
     places = [0, *sorted(cuts), len(stream)]
     pieces = [stream[a:b] for a, b in pairwise(places)]
     assert read(pieces) == EVENTS
+
+
+def test_event_limit_does_not_bound_stream() -> None:
+    assert read([b'data: 1234\n\n'] * 20, 15) == [(b'1234', b'')] * 20
 
 
 @pytest.mark.parametrize(
@@ -232,3 +235,14 @@ async def test_earlier_updates_keep_their_text_without_copying_artifacts() -> No
     for count in (500, 1, 250):
         task: Any = updates[count].task
         assert task['artifacts'] == [{'artifact_id': 'a', 'parts': [{'text': whole[: 2000 * count]}]}]
+
+
+async def test_status_update_replaces_task_metadata() -> None:
+    begun = {**WORKING, 'metadata': {'tokens': 1, 'model': 'a'}}
+    updates = [
+        {'statusUpdate': {**status(f'TASK_STATE_{state}')['statusUpdate'], 'metadata': {'tokens': tokens}}}
+        for state, tokens in (('WORKING', 2), ('COMPLETED', 3))
+    ]
+    async with A2AClient(CannedAgent(stream_response({'task': begun}, *updates)).app) as client:
+        tasks = [update.task async for update in client.stream('Hello.')]
+    assert [task and task.get('metadata') for task in tasks] == [{'tokens': n, 'model': 'a'} for n in (1, 2, 3)]

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qsl
 
-from ..listening import listening
 from ..server.auth.issuer import Key
+from ..tcp_server import tcp_server
 
-__all__ = ('OAUTH', 'OPENID', 'TokenIssuer', 'issuing')
+__all__ = ('OAUTH', 'OPENID', 'TokenIssuer', 'token_issuer')
 
 OPENID = '/.well-known/openid-configuration'
 OAUTH = '/.well-known/oauth-authorization-server'
@@ -63,12 +63,12 @@ class TokenIssuer:
 
 
 @asynccontextmanager
-async def issuing() -> AsyncGenerator[TokenIssuer]:
+async def token_issuer() -> AsyncGenerator[TokenIssuer]:
     """An issuer that listens for the block."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await issuer.serve(reader, writer)
 
-    async with listening(serve) as port:
+    async with tcp_server(serve) as port:
         issuer = TokenIssuer(f'http://127.0.0.1:{port}')
         yield issuer

@@ -15,7 +15,7 @@ from pydantic_ai.tools import RunContext
 from pydantic_ai_a2a import A2AApp, AuthRequired, InputRequired, Progress, Rejected, Results, to_a2a
 from pydantic_ai_a2a.wire.extensions.remote_calls import CONTINUE
 
-CLEAR = '\x1b[2J\x9b2J\u202e'
+CONTROL_CHARACTERS = '\x1b[2J\x9b2J\u202e'
 """Clears a terminal, and turns text round."""
 PNG = b'\x89PNG\r\n\x1a\n'
 CALLS: dict[str, dict[str, Any]] = {
@@ -25,13 +25,13 @@ CALLS: dict[str, dict[str, Any]] = {
     'size': {},
     'ring': {},
     'InputRequired': {'question': 'Which pizza?'},
-    'Rejected': {'reason': f'No {CLEAR}thanks.'},
+    'Rejected': {'reason': f'No {CONTROL_CHARACTERS}thanks.'},
     'price': {},
     'picture': {},
 }
 
 
-def shop() -> A2AApp:
+def shop_app() -> A2AApp:
     """A server of an agent that repeats its prompt, or does what the prompt's first word says."""
     agent = Agent(
         FunctionModel(stream_function=_model),
@@ -96,5 +96,5 @@ async def _model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator
     if first == 'break':
         raise RuntimeError('secret')
     if first == 'attack':
-        yield CLEAR
+        yield CONTROL_CHARACTERS
     yield f' with {sum(isinstance(item, BinaryContent) for item in items)} files.'

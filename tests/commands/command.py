@@ -24,10 +24,10 @@ from pydantic_ai_a2a.server.app.backend_choice import open_store
 from pydantic_ai_a2a.server.store.ports import DEAD_LETTER, Backend
 
 from ..bounds import LIMIT
-from ..suites.values import AT, OVER, claim_one, ending, message, run, submit, turn
+from ..suites.values import EXPIRED, START, claim_and_finish, claim_task, finish_of, message, model_turn, submit
 
-STORE = ('--backend', 'sqlite:///agent.db', '--namespace', 'joker')
-TOO_OFTEN = b'{"messageId":"why","parts":[{"text":"too often"}],"metadata":{"correlationId":"correlation"}}'
+STORE_OPTIONS = ('--backend', 'sqlite:///agent.db', '--namespace', 'joker')
+ATTEMPTS_MESSAGE = b'{"messageId":"why","parts":[{"text":"too often"}],"metadata":{"correlationId":"correlation"}}'
 
 
 class Outcome(NamedTuple):
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> Outcome:
+def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> Outcome:
     """How a command ends."""
     with pytest.raises(SystemExit) as exit_:
         main(arguments)
@@ -55,7 +55,7 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> Outcome:
     return Outcome(exit_.value.code, written.out, written.err)
 
 
-def in_store(
+def with_store(
     fill: Callable[[Backend], Awaitable[object]], url: str = 'sqlite:///agent.db', namespace: str = 'joker'
 ) -> None:
     """Do something with the store of the app, or another one."""
@@ -70,26 +70,28 @@ def in_store(
     asyncio.run(do())
 
 
-async def die(backend: Backend, task_id: str, *, context: str = 'c', owner: str = '/ann', at: int = AT) -> None:
+async def add_dead_letter(
+    backend: Backend, task_id: str, *, context: str = 'c', owner: str = '/ann', at: int = START
+) -> None:
     """A dead letter."""
     await submit(backend, message(f'do {task_id}', new=task_id, context=context, owner=owner, at=at))
     for n in range(2):
-        await claim_one(backend, task_id, f'holder {n}', at=at, lease=OVER)
+        await claim_task(backend, task_id, f'holder {n}', at=at, lease=EXPIRED)
     end = at + 60_000
-    claimed = await claim_one(backend, task_id, 'the last', at=end)
+    claimed = await claim_task(backend, task_id, 'the last', at=end)
     await backend.queue.finish(
-        claimed, ending(claimed, 'failed', at=end, status_message=TOO_OFTEN, failure=DEAD_LETTER)
+        claimed, finish_of(claimed, 'failed', at=end, status_message=ATTEMPTS_MESSAGE, failure=DEAD_LETTER)
     )
 
 
-async def finish(backend: Backend, task_id: str, *, context: str = 'c', owner: str = '/ann') -> None:
+async def add_completed_task(backend: Backend, task_id: str, *, context: str = 'c', owner: str = '/ann') -> None:
     """A task that is completed, with a turn in its context."""
     await submit(backend, message(f'do {task_id}', new=task_id, context=context, owner=owner))
     artifact = b'{"artifactId":"a","parts":[{"text":"the result"}]}'
-    await run(
+    await claim_and_finish(
         backend,
         task_id,
-        messages=turn(f'do {task_id}', 'the result'),
+        messages=model_turn(f'do {task_id}', 'the result'),
         artifacts=[('a', artifact)],
         usage=RunUsage(requests=1),
     )

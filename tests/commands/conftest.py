@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-JOKER = """
+APP_MODULE = """
 from pydantic_ai import Agent
 from starlette.applications import Starlette
 from pydantic_ai_a2a import Retention, mount, to_a2a
@@ -37,9 +37,9 @@ for name in ('ann', 'bob'):
 
 
 @pytest.fixture(autouse=True)
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def app_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The current directory, with a module that is forgotten afterwards."""
-    (tmp_path / 'joker.py').write_text(JOKER)
+    (tmp_path / 'joker.py').write_text(APP_MODULE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, 'path', [each for each in sys.path if each])
     yield tmp_path

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 from pydantic_ai_a2a import Access, Progress, Results, serve, to_a2a
 
 from ..bounds import LIMIT
-from ..client.doctor.test_examination import Collecting
+from ..client.doctor.test_doctor import BufferingProxy
 from ..playground.pictures import IMAGES, travel_agent
 from .command import Terminal, process_in_terminal
 
@@ -105,7 +105,7 @@ def _slow_joker() -> ASGIApp:
         return ModelResponse([TextPart('A gummy bear.')])
 
     agent = Agent(FunctionModel(answer, stream_function=write), name='joker')
-    return Collecting(to_a2a(agent, access=Access(versions=['1.0']), results=Results(stream='mark')))
+    return BufferingProxy(to_a2a(agent, access=Access(versions=['1.0']), results=Results(stream='mark')))
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from inline_snapshot import snapshot
 from pydantic_ai_a2a import BearerAuth, hash_key
 from pydantic_ai_a2a.commands.cli import main
 
-from .command import command
+from .command import run_command
 
 Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[2]
@@ -40,11 +40,11 @@ number = 42
 
 
 @pytest.fixture(autouse=True)
-def modules(directory: Path) -> Iterator[None]:
+def broken_modules(app_directory: Path) -> Iterator[None]:
     """More modules of the directory, which are forgotten afterwards."""
-    (directory / 'joker.py').write_text(JOKER)
-    (directory / 'broken.py').write_text('import surely_not_installed')
-    (directory / 'bare.py').write_text('')
+    (app_directory / 'joker.py').write_text(JOKER)
+    (app_directory / 'broken.py').write_text('import surely_not_installed')
+    (app_directory / 'bare.py').write_text('')
     yield
     for name in ('broken', 'bare'):
         sys.modules.pop(name, None)
@@ -63,7 +63,7 @@ def test_invalid_app_target_is_refused_with_reason(name: str, capsys: Capture) -
         'joker:app.none',
         'joker:number',
     )
-    assert [command(capsys, name, target).why for target in targets] == snapshot(
+    assert [run_command(capsys, name, target).why for target in targets] == snapshot(
         [
             (2, "The module 'bare' has no 'app'."),
             (2, "':app' does not name an app: write MODULE:NAME, such as joker:app."),
@@ -85,7 +85,7 @@ def test_import_error_in_app_module_is_raised() -> None:
 
 @pytest.mark.parametrize('arguments', [('serve', '--no-worker'), ('worker',)], ids=' '.join)
 def test_in_memory_backend_cannot_have_separate_workers(arguments: tuple[str, ...], capsys: Capture) -> None:
-    answers = [command(capsys, *arguments, target).why for target in ('joker:app', 'joker:agent', 'joker:empty')]
+    answers = [run_command(capsys, *arguments, target).why for target in ('joker:app', 'joker:agent', 'joker:empty')]
     assert answers == [
         (2, f'joker:app {MEMORY}'),
         (2, f'joker:agent {MEMORY}'),
@@ -94,15 +94,15 @@ def test_in_memory_backend_cannot_have_separate_workers(arguments: tuple[str, ..
 
 
 def test_engine_option_needs_engine_with_workers(capsys: Capture) -> None:
-    assert command(capsys, 'worker', '--engine', 'joker:shared').why == snapshot(
+    assert run_command(capsys, 'worker', '--engine', 'joker:shared').why == snapshot(
         (2, 'joker:shared has no engine with workers of its own, as to_a2a(engine=Temporal(…)) has.')
     )
 
 
 def test_invalid_backend_option_is_refused(capsys: Capture) -> None:
     assert [
-        command(capsys, 'serve', 'joker:app', '--backend', 'sqlite:///agent.db').why,
-        command(capsys, 'serve', 'joker:agent', '--backend', 'mysql://db').why,
+        run_command(capsys, 'serve', 'joker:app', '--backend', 'sqlite:///agent.db').why,
+        run_command(capsys, 'serve', 'joker:agent', '--backend', 'mysql://db').why,
     ] == snapshot(
         [
             (2, '--backend can only be given with an agent: joker:app is an app, which has its own backend.'),
@@ -116,26 +116,26 @@ def test_invalid_backend_option_is_refused(capsys: Capture) -> None:
 
 
 def test_app_dir_option_sets_module_directory(
-    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    app_directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    inner = directory / 'inner'
+    inner = app_directory / 'inner'
     inner.mkdir()
     monkeypatch.chdir(inner)
-    assert command(capsys, 'serve', 'joker:number', '--app-dir', '..').why[1].startswith('joker:number is neither')
+    assert run_command(capsys, 'serve', 'joker:number', '--app-dir', '..').why[1].startswith('joker:number is neither')
 
 
 @pytest.mark.parametrize('arguments', [('serve', 'joker:app', '--port'), ('worker', 'joker:shared', '--health-port')])
 def test_port_in_use_is_reported(arguments: tuple[str, ...], capsys: Capture) -> None:
     with socket.create_server(('127.0.0.1', 0)) as taken:
         port = str(taken.getsockname()[1])
-        code, why = command(capsys, *arguments, port).why
+        code, why = run_command(capsys, *arguments, port).why
     assert (code, why.replace(port, 'PORT')) == snapshot(
         (1, 'Cannot listen on 127.0.0.1 port PORT: Address already in use. Choose another port or host.')
     )
 
 
 def test_allowed_host_with_url_is_refused(capsys: Capture) -> None:
-    assert command(capsys, 'serve', 'joker:app', '--allowed-host', 'https://agent.example.com').why == snapshot(
+    assert run_command(capsys, 'serve', 'joker:app', '--allowed-host', 'https://agent.example.com').why == snapshot(
         (
             2,
             "allowed_hosts= takes names such as agent.example.com or *.example.com, not 'https://agent.example.com'.",
@@ -144,12 +144,12 @@ def test_allowed_host_with_url_is_refused(capsys: Capture) -> None:
 
 
 def test_version_option_shows_package_version(capsys: Capture) -> None:
-    shown = command(capsys, '--version')
+    shown = run_command(capsys, '--version')
     assert (shown.code, shown.out) == (0, f'pydantic-ai-a2a, version {version("pydantic-ai-a2a")}\n')
 
 
 def test_missing_command_shows_help(capsys: Capture) -> None:
-    shown = command(capsys)
+    shown = run_command(capsys)
     assert shown.code == 2
     assert shown.err.startswith('Usage: pydantic-ai-a2a [OPTIONS] COMMAND')
 
@@ -169,7 +169,7 @@ def test_missing_command_shows_help(capsys: Capture) -> None:
     ],
 )
 def test_invalid_command_line_is_explained(line: str, text: str, capsys: Capture) -> None:
-    code, why = command(capsys, *line.split()).why
+    code, why = run_command(capsys, *line.split()).why
     assert code == 2
     assert re.match(text, why), why
 
@@ -180,7 +180,7 @@ def test_shell_completes_commands_and_options(monkeypatch: pytest.MonkeyPatch, c
     for words, position in (('pydantic-ai-a2a dead', '1'), ('pydantic-ai-a2a serve joker:app --a', '3')):
         monkeypatch.setenv('COMP_WORDS', words)
         monkeypatch.setenv('COMP_CWORD', position)
-        completions.append([line.partition(',')[2] for line in command(capsys).out.splitlines()])
+        completions.append([line.partition(',')[2] for line in run_command(capsys).out.splitlines()])
     assert completions == snapshot(
         [['dead-deliveries', 'dead-letters'], ['--app-dir', '--allowed-host', '--auth', '--anonymous']]
     )
@@ -199,7 +199,7 @@ def test_script_and_python_module_run_same_command(monkeypatch: pytest.MonkeyPat
 def test_hash_key_creates_key_and_hash(capsys: Capture) -> None:
     keys: set[str] = set()
     for _ in range(2):
-        outcome = command(capsys, 'hash-key')
+        outcome = run_command(capsys, 'hash-key')
         (key_name, key), (hash_name, hashed) = (line.split() for line in outcome.out.splitlines())
         assert (outcome.code, key_name, hash_name) == (0, 'key:', 'hash:')
         assert (len(key), hashed) == (43, hash_key(key))
@@ -210,13 +210,13 @@ def test_hash_key_creates_key_and_hash(capsys: Capture) -> None:
 
 def test_hash_key_hashes_key_from_standard_input(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr('sys.stdin', StringIO('the-token-of-ann-1234\n'))
-    outcome = command(capsys, 'hash-key', '--stdin')
+    outcome = run_command(capsys, 'hash-key', '--stdin')
     assert (outcome.code, outcome.out) == (0, f'{hash_key("the-token-of-ann-1234")}\n')
 
 
 def test_hash_key_refuses_short_key(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr('sys.stdin', StringIO('hunter2\n'))
-    outcome = command(capsys, 'hash-key', '--stdin')
+    outcome = run_command(capsys, 'hash-key', '--stdin')
     assert outcome.code == 2
     assert 'at least 16 characters' in outcome.err
     assert 'hunter2' not in outcome.err

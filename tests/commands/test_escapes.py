@@ -13,59 +13,99 @@ from starlette.responses import Response
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.wire.extensions.pending_calls_extension import MEDIA_TYPE
 
-from ..client.canned import CARD, TASK, Canned, refusal, result, served, stream
-from .command import command, finish, in_store, in_terminal
+from ..client.canned_agent import (
+    CARD,
+    TASK,
+    CannedAgent,
+    error_response,
+    result_response,
+    serve_canned,
+    stream_response,
+)
+from .command import add_completed_task, in_terminal, run_command, with_store
 
-EVIL = '\x1b]0;x\x07\x1b[2J\x9b2J\x7f\u061c\u200e\u202e\u2066\u206a'
-HARM = re.compile('\x1b]0|\x1b\\[2J|[\x07\x7f\x9b\u061c\u200e\u202e\u2066\u206a]')
+CONTROL_TEXT = '\x1b]0;x\x07\x1b[2J\x9b2J\x7f\u061c\u200e\u202e\u2066\u206a'
+UNESCAPED = re.compile('\x1b]0|\x1b\\[2J|[\x07\x7f\x9b\u061c\u200e\u202e\u2066\u206a]')
 """The Markdown of `send` uses other control sequences."""
 INTERFACE = CARD['supportedInterfaces'][0]
 
 
 def status(state: str, *parts: Any, **metadata: Any) -> dict[str, Any]:
-    message = {'messageId': EVIL, 'role': 'ROLE_AGENT', 'parts': [*parts], 'metadata': metadata}
-    return {**TASK, 'id': EVIL, 'contextId': EVIL, 'status': {'state': state, 'message': message}}
+    message = {'messageId': CONTROL_TEXT, 'role': 'ROLE_AGENT', 'parts': [*parts], 'metadata': metadata}
+    return {**TASK, 'id': CONTROL_TEXT, 'contextId': CONTROL_TEXT, 'status': {'state': state, 'message': message}}
 
 
-def asks(*, schema: Any = None, **fields: Any) -> Response:
+def question_response(*, schema: Any = None, **fields: Any) -> Response:
     """A question at the prompt."""
-    call = {'id': EVIL, 'kind': 'question', 'tool': EVIL, 'text': EVIL, 'args': {EVIL: EVIL}, **fields}
+    call = {
+        'id': CONTROL_TEXT,
+        'kind': 'question',
+        'tool': CONTROL_TEXT,
+        'text': CONTROL_TEXT,
+        'args': {CONTROL_TEXT: CONTROL_TEXT},
+        **fields,
+    }
     if schema is not None:
         call['answerSchema'] = {'oneOf': [{'properties': {'result': schema}}]}
     data = {'data': {'pending': [call]}, 'mediaType': MEDIA_TYPE}
-    return stream({'task': status('TASK_STATE_INPUT_REQUIRED', {'text': EVIL}, data)})
+    return stream_response({'task': status('TASK_STATE_INPUT_REQUIRED', {'text': CONTROL_TEXT}, data)})
 
 
-def signs_in() -> Response:
-    data: Any = {'data': {'pending': [], 'authorization': {'url': EVIL}}, 'mediaType': MEDIA_TYPE}
-    return stream({'task': status('TASK_STATE_AUTH_REQUIRED', {'text': EVIL}, data)})
+def sign_in_response() -> Response:
+    data: Any = {'data': {'pending': [], 'authorization': {'url': CONTROL_TEXT}}, 'mediaType': MEDIA_TYPE}
+    return stream_response({'task': status('TASK_STATE_AUTH_REQUIRED', {'text': CONTROL_TEXT}, data)})
 
 
-def answers() -> Response:
-    parts = [{'text': EVIL}, {'data': {EVIL: EVIL}}, {'url': EVIL, 'filename': EVIL, 'mediaType': EVIL}]
-    return stream({'task': {**TASK, 'id': EVIL, 'artifacts': [{'artifactId': EVIL, 'name': EVIL, 'parts': parts}]}})
+def answer_response() -> Response:
+    parts = [
+        {'text': CONTROL_TEXT},
+        {'data': {CONTROL_TEXT: CONTROL_TEXT}},
+        {'url': CONTROL_TEXT, 'filename': CONTROL_TEXT, 'mediaType': CONTROL_TEXT},
+    ]
+    return stream_response(
+        {
+            'task': {
+                **TASK,
+                'id': CONTROL_TEXT,
+                'artifacts': [{'artifactId': CONTROL_TEXT, 'name': CONTROL_TEXT, 'parts': parts}],
+            }
+        }
+    )
 
 
-def page() -> Response:
-    task = {**TASK, 'id': EVIL, 'contextId': EVIL, 'status': {**TASK['status'], 'timestamp': '2026-01-01T00:00:00Z'}}
-    return result({'tasks': [task], 'nextPageToken': ''})
+def task_list_response() -> Response:
+    task = {
+        **TASK,
+        'id': CONTROL_TEXT,
+        'contextId': CONTROL_TEXT,
+        'status': {**TASK['status'], 'timestamp': '2026-01-01T00:00:00Z'},
+    }
+    return result_response({'tasks': [task], 'nextPageToken': ''})
 
 
-def html(status: int = 200) -> Response:
+def html_response(status: int = 200) -> Response:
     return Response('<p>', status, {'content-type': 'text/\x9b2J'})
 
 
 CARDS: dict[str, Any] = {
-    'texts': {'name': EVIL, 'version': EVIL, 'skills': [{'id': EVIL, 'name': EVIL, 'description': EVIL}]},
-    'key': {'securitySchemes': {EVIL: 5}},
-    'key of a scheme': {'securitySchemes': {EVIL: {'apiKeySecurityScheme': {'name': 'x', 'location': 'header'}}}},
-    'extension': {'capabilities': {'extensions': [{'uri': EVIL}]}},
-    'binding': {'supportedInterfaces': [{**INTERFACE, 'protocolBinding': EVIL, 'protocolVersion': EVIL}]},
-    'url': {'supportedInterfaces': [{**INTERFACE, 'url': f'http://x/{EVIL}'}]},
+    'texts': {
+        'name': CONTROL_TEXT,
+        'version': CONTROL_TEXT,
+        'skills': [{'id': CONTROL_TEXT, 'name': CONTROL_TEXT, 'description': CONTROL_TEXT}],
+    },
+    'key': {'securitySchemes': {CONTROL_TEXT: 5}},
+    'key of a scheme': {
+        'securitySchemes': {CONTROL_TEXT: {'apiKeySecurityScheme': {'name': 'x', 'location': 'header'}}}
+    },
+    'extension': {'capabilities': {'extensions': [{'uri': CONTROL_TEXT}]}},
+    'binding': {
+        'supportedInterfaces': [{**INTERFACE, 'protocolBinding': CONTROL_TEXT, 'protocolVersion': CONTROL_TEXT}]
+    },
+    'url': {'supportedInterfaces': [{**INTERFACE, 'url': f'http://x/{CONTROL_TEXT}'}]},
 }
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, url: str, typed: str, name: str, *arguments: str) -> str:
+def terminal_output(monkeypatch: pytest.MonkeyPatch, url: str, typed: str, name: str, *arguments: str) -> str:
     """What a command writes to a terminal."""
     with in_terminal(monkeypatch, typed) as terminal, pytest.raises(SystemExit):
         main((name, url, *arguments))
@@ -78,56 +118,62 @@ def shown(monkeypatch: pytest.MonkeyPatch, url: str, typed: str, name: str, *arg
 def test_hostile_card_writes_no_control_characters(
     name: str, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    canned = Canned(answers())
-    with served(canned) as server:
+    canned = CannedAgent(answer_response())
+    with serve_canned(canned) as server:
         canned.card = {**canned.card, **CARDS[name]}
-        assert not HARM.search(shown(monkeypatch, server.url, '', *arguments))
+        assert not UNESCAPED.search(terminal_output(monkeypatch, server.url, '', *arguments))
 
 
 @pytest.mark.parametrize(
     ('answer', 'arguments', 'typed'),
     [
-        (answers, ('send', 'hello'), ''),
-        (answers, ('send', 'hello', '--json'), ''),
-        (answers, ('send', 'hello', '--jsonl'), ''),
-        (lambda: result(status('TASK_STATE_FAILED', {'text': EVIL})), ('watch', EVIL), ''),
-        (lambda: stream({'task': status('TASK_STATE_FAILED', {'text': EVIL}, correlationId=EVIL)}), ('send', 'x'), ''),
-        (lambda: asks(schema={'type': EVIL}), ('send', 'hello'), '5\n'),
-        (lambda: asks(schema={'type': 'string', 'enum': [EVIL]}), ('send', 'hello'), 'x\n'),
-        (lambda: asks(answerSchema={'type': 5, EVIL: 5}), ('send', 'hello'), '5\n'),
-        (lambda: asks(answerSchema={'properties': {EVIL: {'type': 5}}}), ('send', 'hello'), '5\n'),
-        (lambda: asks(kind='approval'), ('send', 'hello'), 'n\nx\n'),
-        (signs_in, ('send', 'hello'), 'n\n'),
-        (page, ('tasks',), ''),
-        (lambda: refusal(-32000, EVIL), ('send', 'hello'), ''),
-        (lambda: refusal(-32000, EVIL), ('send', 'hello', '--debug'), ''),
-        (lambda: refusal(-32000, EVIL), ('tasks',), ''),
-        (lambda: refusal(-32000, EVIL), ('cancel', EVIL), ''),
-        (lambda: refusal(-32000, EVIL), ('doctor',), ''),
-        (html, ('send', 'hello'), ''),
-        (html, ('cancel', 't'), ''),
+        (answer_response, ('send', 'hello'), ''),
+        (answer_response, ('send', 'hello', '--json'), ''),
+        (answer_response, ('send', 'hello', '--jsonl'), ''),
+        (lambda: result_response(status('TASK_STATE_FAILED', {'text': CONTROL_TEXT})), ('watch', CONTROL_TEXT), ''),
+        (
+            lambda: stream_response(
+                {'task': status('TASK_STATE_FAILED', {'text': CONTROL_TEXT}, correlationId=CONTROL_TEXT)}
+            ),
+            ('send', 'x'),
+            '',
+        ),
+        (lambda: question_response(schema={'type': CONTROL_TEXT}), ('send', 'hello'), '5\n'),
+        (lambda: question_response(schema={'type': 'string', 'enum': [CONTROL_TEXT]}), ('send', 'hello'), 'x\n'),
+        (lambda: question_response(answerSchema={'type': 5, CONTROL_TEXT: 5}), ('send', 'hello'), '5\n'),
+        (lambda: question_response(answerSchema={'properties': {CONTROL_TEXT: {'type': 5}}}), ('send', 'hello'), '5\n'),
+        (lambda: question_response(kind='approval'), ('send', 'hello'), 'n\nx\n'),
+        (sign_in_response, ('send', 'hello'), 'n\n'),
+        (task_list_response, ('tasks',), ''),
+        (lambda: error_response(-32000, CONTROL_TEXT), ('send', 'hello'), ''),
+        (lambda: error_response(-32000, CONTROL_TEXT), ('send', 'hello', '--debug'), ''),
+        (lambda: error_response(-32000, CONTROL_TEXT), ('tasks',), ''),
+        (lambda: error_response(-32000, CONTROL_TEXT), ('cancel', CONTROL_TEXT), ''),
+        (lambda: error_response(-32000, CONTROL_TEXT), ('doctor',), ''),
+        (html_response, ('send', 'hello'), ''),
+        (html_response, ('cancel', 't'), ''),
     ],
 )
 def test_hostile_answer_writes_no_control_characters(
     answer: Callable[[], Response], arguments: tuple[str, ...], typed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with served(Canned(answer())) as server:
-        text = shown(monkeypatch, server.url, typed, *arguments)
-    assert not HARM.search(text)
-    assert ']0;x' in text or answer is html
+    with serve_canned(CannedAgent(answer())) as server:
+        text = terminal_output(monkeypatch, server.url, typed, *arguments)
+    assert not UNESCAPED.search(text)
+    assert ']0;x' in text or answer is html_response
 
 
 def test_control_characters_in_log_messages_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
-    command(capsys, 'card', 'http://127.0.0.1:1')
+    run_command(capsys, 'card', 'http://127.0.0.1:1')
     assert logging.lastResort is not None
-    text = logging.lastResort.format(logging.makeLogRecord({'msg': 'The task %s', 'args': (EVIL,)}))
+    text = logging.lastResort.format(logging.makeLogRecord({'msg': 'The task %s', 'args': (CONTROL_TEXT,)}))
     assert text.startswith('The task \\u001b]0;x')
-    assert not HARM.search(text)
+    assert not UNESCAPED.search(text)
 
 
 def test_control_characters_in_exported_text_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     context = '\x9b2J\u202e'
-    in_store(lambda backend: finish(backend, 'a', context=context))
-    exported = command(capsys, 'export', 'joker:app', '--caller', 'ann')
-    assert not HARM.search(exported.out)
+    with_store(lambda backend: add_completed_task(backend, 'a', context=context))
+    exported = run_command(capsys, 'export', 'joker:app', '--caller', 'ann')
+    assert not UNESCAPED.search(exported.out)
     assert exported.lines[0]['task']['contextId'] == context

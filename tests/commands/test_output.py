@@ -21,7 +21,7 @@ from pydantic_ai_a2a.server.store.ports import Backend
 
 from ..bounds import LIMIT
 from ..suites.values import message, submit
-from .command import command, die, finish, in_store, process_in_terminal
+from .command import add_completed_task, add_dead_letter, process_in_terminal, run_command, with_store
 
 NAME = 'Zoë ☃ 雪'
 TEXT = f'# Naïve ✓ 日本語 😀\n\n- {NAME}'
@@ -36,12 +36,12 @@ def server() -> Iterator[Server]:
 
 
 async def _fill(backend: Backend) -> None:
-    await finish(backend, 'done', context=NAME)
-    await die(backend, 'dead', context=NAME)
+    await add_completed_task(backend, 'done', context=NAME)
+    await add_dead_letter(backend, 'dead', context=NAME)
     await submit(backend, message(TEXT, new='queued', context=NAME))
 
 
-def ended(
+def run_processes(
     *commands: Sequence[str],
     encoding: str = 'utf-8',
     stdin: bytes = b'',
@@ -69,7 +69,7 @@ def ended(
 def test_characters_missing_in_encoding_are_escaped(server: Server) -> None:
     shown: dict[str, str] = {}
     for encoding in ('cp1252', 'cp932', 'ascii'):
-        [(code, out, err)] = ended(('card', server.url), encoding=encoding)
+        [(code, out, err)] = run_processes(('card', server.url), encoding=encoding)
         assert (code, err) == (0, [])
         # Click takes ASCII for a mistake, and writes UTF-8.
         shown[encoding] = out.decode('utf-8' if encoding == 'ascii' else encoding).splitlines()[0]
@@ -83,26 +83,26 @@ def test_characters_missing_in_encoding_are_escaped(server: Server) -> None:
 
 
 def test_commands_escape_unicode_for_latin_1_terminal(server: Server) -> None:
-    in_store(_fill)
+    with_store(_fill)
     commands = [
         ('chat', server.url),
         ('doctor', server.url, '-v'),
         ('queue', 'list', 'joker:app'),
         ('dead-letters', 'list', 'joker:app'),
     ]
-    for code, out, err in ended(*commands, encoding='latin-1', stdin=b'\xe9\n'):
+    for code, out, err in run_processes(*commands, encoding='latin-1', stdin=b'\xe9\n'):
         assert (code, 'Traceback' in str(err)) == (0, False), err
         assert 'ë \\u2603 \\u96ea' in out.decode('latin-1')
 
 
 def test_undecodable_input_bytes_are_replaced(server: Server) -> None:
-    [(code, out, err)] = ended(('chat', server.url), encoding='ascii', stdin=b'\xe9\n')
+    [(code, out, err)] = run_processes(('chat', server.url), encoding='ascii', stdin=b'\xe9\n')
     assert (code, NAME in out.decode()) == (0, True), err
 
 
 @pytest.mark.slow
 def test_json_output_is_utf_8_in_every_encoding(server: Server) -> None:
-    in_store(_fill)
+    with_store(_fill)
     erase = ('erase', 'joker:app', *ANN, '--context', NAME, '--yes', '--cancel', '--json')
     groups: dict[str, list[tuple[str, ...]]] = {  # one after the other, for each changes what the next one finds
         'utf-16': [
@@ -122,7 +122,7 @@ def test_json_output_is_utf_8_in_every_encoding(server: Server) -> None:
     }
     lines: dict[tuple[str, ...], list[Any]] = {}
     for encoding, commands in groups.items():
-        for arguments, (code, out, err) in zip(commands, ended(*commands, encoding=encoding), strict=True):
+        for arguments, (code, out, err) in zip(commands, run_processes(*commands, encoding=encoding), strict=True):
             assert code == 0, err
             lines[arguments] = [json.loads(line.decode()) for line in out.splitlines()]
     assert all(lines.values())
@@ -137,12 +137,12 @@ def test_terminal_without_utf_8_shows_escaped_answer(server: Server, monkeypatch
     assert '\\u2713 \\u65e5\\u672c\\u8a9e \\U0001f600\n' in terminal.close()
 
 
-FULL = 'Error: Cannot write: No space left on device. The output is not complete.'
+FULL_DISK_MESSAGE = 'Error: Cannot write: No space left on device. The output is not complete.'
 
 
 @pytest.mark.skipif(not Path('/dev/full').exists(), reason='only Linux has /dev/full')
 def test_full_disk_is_reported_in_single_line(server: Server) -> None:
-    in_store(_fill)
+    with_store(_fill)
     commands = [
         ('--help',),
         ('hash-key',),
@@ -152,18 +152,20 @@ def test_full_disk_is_reported_in_single_line(server: Server) -> None:
         ('migrate', '--all-sql', '--backend', 'sqlite:///x.db'),
     ]
     with open('/dev/full', 'wb') as full:
-        assert [(code, err) for code, _, err in ended(*commands, stdout=full.fileno())] == [(1, [FULL])] * len(commands)
+        assert [(code, err) for code, _, err in run_processes(*commands, stdout=full.fileno())] == [
+            (1, [FULL_DISK_MESSAGE])
+        ] * len(commands)
 
 
 @pytest.mark.skipif(not Path('/dev/full').exists(), reason='only Linux has /dev/full')
 def test_command_succeeds_if_standard_error_is_full() -> None:
-    in_store(_fill)
+    with_store(_fill)
     with open('/dev/full', 'wb') as full:
-        [(code, *_)] = ended(('queue', 'pause', 'joker:app'), stderr=full.fileno())
+        [(code, *_)] = run_processes(('queue', 'pause', 'joker:app'), stderr=full.fileno())
     assert code == 0
 
 
-def test_missing_file_in_app_module_keeps_traceback(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (directory / 'joker.py').write_text("open('missing.txt')")
+def test_missing_file_in_app_module_keeps_traceback(app_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (app_directory / 'joker.py').write_text("open('missing.txt')")
     with pytest.raises(FileNotFoundError, match='missing'):
-        command(capsys, 'serve', 'joker:app')
+        run_command(capsys, 'serve', 'joker:app')

@@ -14,15 +14,15 @@ from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.server.store import postgres as postgres_room
+from pydantic_ai_a2a.server.store.postgres.migration_steps import script_of
 from pydantic_ai_a2a.server.store.postgres.settings import Postgres
-from pydantic_ai_a2a.server.store.postgres.sql_translation import script_of
 from pydantic_ai_a2a.server.store.sql.migrations import FIRST, MIGRATIONS, newest
 
 from ..app_client import message
 from ..e2e.server import LIMIT, process, rpc
 from ..postgres import Postgres as Server
 from ..postgres import postgres_server
-from .command import command, die, finish, in_store
+from .command import add_completed_task, add_dead_letter, run_command, with_store
 
 Capture = pytest.CaptureFixture[str]
 NEWEST = newest(MIGRATIONS)
@@ -42,7 +42,7 @@ def schema(server: Server, url: str) -> list[str]:
 
 def test_migrate_upgrades_postgres_schema(capsys: Capture, postgres: Server, postgres_url: str) -> None:
     outcomes = [
-        command(capsys, 'migrate', '--backend', postgres_url, *options)
+        run_command(capsys, 'migrate', '--backend', postgres_url, *options)
         for options in (['--check'], [], [], ['--check'])
     ]
     assert [outcome.code for outcome in outcomes] == [1, 0, 0, 0]
@@ -57,13 +57,13 @@ def test_migrate_upgrades_postgres_schema(capsys: Capture, postgres: Server, pos
 
 
 def test_printed_sql_creates_same_schema_as_migrate(capsys: Capture, postgres: Server, postgres_url: str) -> None:
-    printed = command(capsys, 'migrate', '--backend', postgres_url, '--sql').out
-    assert command(capsys, 'migrate', '--backend', postgres_url, '--all-sql').out == printed
-    assert command(capsys, 'migrate', '--backend', postgres_url, '--check').code == 1
+    printed = run_command(capsys, 'migrate', '--backend', postgres_url, '--sql').out
+    assert run_command(capsys, 'migrate', '--backend', postgres_url, '--all-sql').out == printed
+    assert run_command(capsys, 'migrate', '--backend', postgres_url, '--check').code == 1
     postgres.run(printed, database(postgres_url))
-    assert command(capsys, 'migrate', '--backend', postgres_url, '--sql') == (0, '', '')
+    assert run_command(capsys, 'migrate', '--backend', postgres_url, '--sql') == (0, '', '')
     with postgres.database() as started:
-        assert command(capsys, 'migrate', '--backend', started).code == 0
+        assert run_command(capsys, 'migrate', '--backend', started).code == 0
         assert schema(postgres, postgres_url) == schema(postgres, started)
 
 
@@ -76,32 +76,32 @@ app = to_a2a(Agent('test', name='joker'), backend=Postgres({!r}, schema='elsewhe
 
 
 def test_migrate_uses_postgres_schema_of_app(
-    capsys: Capture, directory: Path, postgres: Server, postgres_url: str
+    capsys: Capture, app_directory: Path, postgres: Server, postgres_url: str
 ) -> None:
-    (directory / 'joker.py').write_text(IN_SCHEMA.format(postgres_url))
-    printed = command(capsys, 'migrate', 'joker:app', '--sql').out
+    (app_directory / 'joker.py').write_text(IN_SCHEMA.format(postgres_url))
+    printed = run_command(capsys, 'migrate', 'joker:app', '--sql').out
     postgres.run('CREATE SCHEMA elsewhere', database(postgres_url))  # as somebody does who grants rights first
     postgres.run(printed, database(postgres_url))
-    outcomes = [command(capsys, 'migrate', 'joker:app', *options).code for options in (['--check'], [])]
+    outcomes = [run_command(capsys, 'migrate', 'joker:app', *options).code for options in (['--check'], [])]
     assert outcomes == [0, 0]
     schemas = "SELECT DISTINCT table_schema FROM information_schema.tables WHERE table_name = 'task'"
     assert postgres.run(schemas, database(postgres_url)) == ['elsewhere']
 
 
 def test_printed_sql_has_all_missing_steps(capsys: Capture, postgres: Server, postgres_url: str) -> None:
-    printed = command(capsys, 'migrate', '--backend', postgres_url, '--sql').out
+    printed = run_command(capsys, 'migrate', '--backend', postgres_url, '--sql').out
     assert [line for line in printed.splitlines() if line.startswith('-- Step')] == [
         f'-- Step {n}' for n in range(FIRST, NEWEST + 1)
     ]
     postgres.run(printed, database(postgres_url))
-    assert command(capsys, 'migrate', '--backend', postgres_url, '--check').code == 0
+    assert run_command(capsys, 'migrate', '--backend', postgres_url, '--check').code == 0
 
 
 def test_migrate_reports_unusable_database(capsys: Capture, postgres: Server, postgres_url: str) -> None:
     newer = [*MIGRATIONS, ['UPDATE a2a_schema SET min_reader = 99']]
     postgres.run(script_of(Postgres(postgres_url), newer, 0), database(postgres_url))
     urls = ('postgresql://ann:hunter2@/db?pool=1', postgres.url('missing'), postgres_url, 'postgresql:///db?host=/away')
-    outcomes = [command(capsys, 'migrate', '--backend', url, '--check') for url in urls]
+    outcomes = [run_command(capsys, 'migrate', '--backend', url, '--check') for url in urls]
     assert [outcome.code for outcome in outcomes] == [2, 1, 1, 1]
     assert [
         outcome.why[1].partition('(schema a2a) ')[2].partition(' of pyd')[0] for outcome in outcomes[1:]
@@ -134,21 +134,21 @@ def test_missing_postgres_driver_is_reported(
 
 def test_operator_commands_work_with_postgres(capsys: Capture, postgres_url: str) -> None:
     store = ('--backend', postgres_url, '--namespace', 'joker')
-    in_store(lambda backend: die(backend, 'dead'), postgres_url)
-    in_store(lambda backend: finish(backend, 'done', context='d'), postgres_url)
-    assert [line['taskId'] for line in command(capsys, 'dead-letters', 'list', *store, '--json').lines] == ['dead']
-    assert command(capsys, 'dead-letters', 'retry', '--task', 'dead', *store).code == 0
-    exported = command(capsys, 'export', *store, '--caller', 'ann').lines
+    with_store(lambda backend: add_dead_letter(backend, 'dead'), postgres_url)
+    with_store(lambda backend: add_completed_task(backend, 'done', context='d'), postgres_url)
+    assert [line['taskId'] for line in run_command(capsys, 'dead-letters', 'list', *store, '--json').lines] == ['dead']
+    assert run_command(capsys, 'dead-letters', 'retry', '--task', 'dead', *store).code == 0
+    exported = run_command(capsys, 'export', *store, '--caller', 'ann').lines
     assert {line['task']['id'] for line in exported if 'task' in line} >= {'dead', 'done'}
-    assert command(capsys, 'erase', *store, '--caller', 'ann', '--context', 'd', '--yes').code == 0
-    left = command(capsys, 'export', *store, '--caller', 'ann').lines
+    assert run_command(capsys, 'erase', *store, '--caller', 'ann', '--context', 'd', '--yes').code == 0
+    left = run_command(capsys, 'export', *store, '--caller', 'ann').lines
     assert 'done' not in {line['task']['id'] for line in left if 'task' in line}
 
 
-async def test_served_agent_is_not_ready_during_database_outage(directory: Path) -> None:
+async def test_served_agent_is_not_ready_during_database_outage(app_directory: Path) -> None:
     with postgres_server() as database:
         arguments = ('-m', 'pydantic_ai_a2a', 'serve', 'joker:agent', '--backend', database.url(), '--port', '0')
-        with process(*arguments, cwd=directory) as server:
+        with process(*arguments, cwd=app_directory) as server:
             async with httpx.AsyncClient(timeout=LIMIT) as http:
                 call = rpc('SendMessage', message=message('hello'))
                 answer = await http.post(server.url, json=call, headers={'A2A-Version': '1.0'})

@@ -17,9 +17,10 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
+from pydantic_ai.models.test import TestModel
 from starlette.responses import Response, StreamingResponse
 
-from pydantic_ai_a2a import Access, BearerAuth, serve, to_a2a
+from pydantic_ai_a2a import Access, Approvals, BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.client.agents import remote_tasks
 from pydantic_ai_a2a.client.updates import Update
 from pydantic_ai_a2a.commands import remote_conversation
@@ -28,12 +29,24 @@ from pydantic_ai_a2a.commands.plain_screen import Screen
 from pydantic_ai_a2a.wire.extensions.pending_calls_extension import MEDIA_TYPE
 
 from ..bounds import LIMIT
-from ..client.agents.test_places import QUESTIONS, TEXT, confirmation, confirming, response
-from ..client.canned import TASK, WORKING, Canned, card_for, refusal, result, served, silence, stream
-from ..tables import each_case
-from ..wire.signing.pairs import pem
-from .agents import PNG, shop
-from .command import Outcome, Terminal, command, in_terminal, process_in_terminal
+from ..cases import each_case
+from ..client.agents.canned_tasks import CONFIRMATION_TEXT, adk_confirmation, adk_response, task_with_confirmations
+from ..client.agents.test_answers_of_other_servers import QUESTIONS
+from ..client.canned_agent import (
+    CARD,
+    TASK,
+    WORKING,
+    CannedAgent,
+    card_with_interface,
+    error_response,
+    result_response,
+    serve_canned,
+    silent_response,
+    stream_response,
+)
+from ..wire.signing.signing_keys import private_pem
+from .agents import PNG, shop_app
+from .command import Outcome, Terminal, in_terminal, process_in_terminal, run_command
 
 Capture = pytest.CaptureFixture[str]
 IDS = re.compile(r'\b[0-9a-f]{32}\b')
@@ -41,29 +54,29 @@ IDS = re.compile(r'\b[0-9a-f]{32}\b')
 
 @pytest.fixture(scope='module')
 def url() -> Iterator[str]:
-    with serve(shop()) as server:
+    with serve(shop_app()) as server:
         yield server.url.removesuffix('/')
 
 
 @pytest.fixture(autouse=True)
-def awake(monkeypatch: pytest.MonkeyPatch) -> None:
+def fast_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands look often for a Ctrl-C that came just before they began to wait."""
     monkeypatch.setattr(remote_conversation, 'WAKE', 0.001)
 
 
-def plain(text: str) -> str:
+def without_ids(text: str) -> str:
     """The text, with a word in the place of each id."""
     return IDS.sub('ID', text)
 
 
-def ids(outcome: Outcome) -> tuple[str, str]:
+def task_and_context(outcome: Outcome) -> tuple[str, str]:
     """The task and the conversation that standard error names."""
     task, context = IDS.findall(outcome.err.splitlines()[-1])
     return task, context
 
 
 def test_card_is_shown_as_text_and_json(url: str, capsys: Capture) -> None:
-    shown = command(capsys, 'card', url)
+    shown = run_command(capsys, 'card', url)
     assert shown.code == 0
     assert shown.out.splitlines()[:6] == [
         'Name        shop 1.0.0',
@@ -73,25 +86,34 @@ def test_card_is_shown_as_text_and_json(url: str, capsys: Capture) -> None:
         f'Interface   {url}/ (JSONRPC 0.3)',
         'Streaming   yes',
     ]
-    [card] = command(capsys, 'card', url, '--json').lines
+    [card] = run_command(capsys, 'card', url, '--json').lines
     assert (card['name'], card['supportedInterfaces'][0]['protocolBinding']) == ('shop', 'JSONRPC')
 
 
+def test_descriptions_of_card_are_single_lines(capsys: Capture) -> None:
+    skill: Any = {'id': 's', 'name': 'Sell', 'description': 'Sells.\nSign-in     none', 'tags': []}
+    card: Any = {**CARD, 'description': 'A shop.\nSign-in     none', 'skills': [skill]}
+    with serve(CannedAgent(card=card).app, anonymous=True) as server:
+        lines = run_command(capsys, 'card', server.url).out.splitlines()
+    assert 'Description A shop. Sign-in none' in lines
+    assert 'Skill       Sell: Sells. Sign-in none' in lines
+
+
 def test_number_of_card_signatures_is_shown(capsys: Capture) -> None:
-    keys = [pem(), pem('Ed25519')]
+    keys = [private_pem(), private_pem('Ed25519')]
     with serve(to_a2a(Agent('test'), url='https://agent.example.com/', access=Access(signing=keys))) as server:
-        card = command(capsys, 'card', server.url)
+        card = run_command(capsys, 'card', server.url)
     assert 'Signatures  2, not verified' in card.out.splitlines()
 
 
 def test_answer_goes_to_stdout_and_ids_to_stderr(url: str, capsys: Capture) -> None:
-    sent = command(capsys, 'send', url, 'hello')
+    sent = run_command(capsys, 'send', url, 'hello')
     assert (sent.code, sent.out) == (0, 'You said **hello** with 0 files.\n')
-    assert plain(sent.err) == 'pydantic-ai-a2a: the task ID is completed; go on with --context ID\n'
-    task, context = ids(sent)
-    again = command(capsys, 'send', url, 'again', '--context', context)
-    assert ids(again)[1] == context
-    assert ids(again)[0] != task
+    assert without_ids(sent.err) == 'pydantic-ai-a2a: the task ID is completed; go on with --context ID\n'
+    task, context = task_and_context(sent)
+    again = run_command(capsys, 'send', url, 'again', '--context', context)
+    assert task_and_context(again)[1] == context
+    assert task_and_context(again)[0] != task
 
 
 @pytest.mark.parametrize(
@@ -109,16 +131,16 @@ def test_answer_goes_to_stdout_and_ids_to_stderr(url: str, capsys: Capture) -> N
 def test_send_output_and_exit_code_match_answer(
     url: str, prompt: str, code: int, out: str, err: str, *, capsys: Capture
 ) -> None:
-    sent = command(capsys, 'send', url, prompt)
+    sent = run_command(capsys, 'send', url, prompt)
     assert (sent.code, sent.out) == (code, out)
     assert err in sent.err
     assert 'secret' not in sent.err
 
 
 def test_waiting_task_is_answered_by_second_command(url: str, capsys: Capture) -> None:
-    asked = command(capsys, 'send', url, 'InputRequired')
-    task, context = ids(asked)
-    answered = command(capsys, 'send', url, 'salami', '--task', task, '--context', context)
+    asked = run_command(capsys, 'send', url, 'InputRequired')
+    task, context = task_and_context(asked)
+    answered = run_command(capsys, 'send', url, 'salami', '--task', task, '--context', context)
     assert (answered.code, answered.out) == (0, 'You said **salami** with 0 files.\n')
 
 
@@ -134,29 +156,34 @@ def test_waiting_task_is_answered_by_second_command(url: str, capsys: Capture) -
 def test_approval_is_answered_by_command_options(
     url: str, decision: tuple[str, ...], out: str, capsys: Capture
 ) -> None:
-    asked = command(capsys, 'send', url, 'delete')
+    asked = run_command(capsys, 'send', url, 'delete')
     assert asked.err.endswith('; approve with --approve, deny with --deny REASON\n')
-    decided = command(capsys, 'send', url, '--task', ids(asked)[0], *decision)
+    decided = run_command(capsys, 'send', url, '--task', task_and_context(asked)[0], *decision)
     assert (decided.code, decided.out) == (0, out)
-    again = command(capsys, 'send', url, '--task', ids(asked)[0], *decision)
-    assert again.why == (1, f'No call of the task {ids(asked)[0]} waits for an approval.')
+    again = run_command(capsys, 'send', url, '--task', task_and_context(asked)[0], *decision)
+    assert again.why == (1, f'No call of the task {task_and_context(asked)[0]} waits for an approval.')
 
 
 def test_approve_option_answers_all_pending_approvals(capsys: Capture) -> None:
     def waits(*parts: Any) -> Response:
         question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': parts}
-        return result({**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}})
+        return result_response({**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}})
 
     calls = [
         {'id': kind, 'kind': kind[:-1], 'tool': 'x', 'text': '?'} for kind in ('approval1', 'approval2', 'question3')
     ]
     several = {'data': {'pending': calls}, 'mediaType': MEDIA_TYPE}
-    canned = Canned(waits(several), stream({'task': TASK}), waits(several), result(confirming(confirmation())))
-    with served(canned) as server:
+    canned = CannedAgent(
+        waits(several),
+        stream_response({'task': TASK}),
+        waits(several),
+        result_response(task_with_confirmations(adk_confirmation())),
+    )
+    with serve_canned(canned) as server:
         arguments = ('send', server.url, '--task', 't', '--approve')
-        assert command(capsys, *arguments).code == 0
+        assert run_command(capsys, *arguments).code == 0
         sent = canned.requests[-1][3]['params']['message']
-        two, adk = (command(capsys, *arguments, '--data', '{}').why for _ in range(2))
+        two, adk = (run_command(capsys, *arguments, '--data', '{}').why for _ in range(2))
     assert (sent['taskId'], sent['contextId']) == ('t', 'c')
     [part] = sent['parts']
     assert part['data'] == {'callAnswers': [{'id': f'approval{n}', 'decision': 'approve'} for n in (1, 2)]}
@@ -173,19 +200,19 @@ def test_files_data_and_standard_input_are_sent(
     (tmp_path / 'text').write_text('from a file')
     with (tmp_path / 'text').open() as stdin, monkeypatch.context() as patch:
         patch.setattr('sys.stdin', stdin)
-        sent = command(capsys, 'send', url, '-', '--file', str(tmp_path / 'a.png'), '--json')
+        sent = run_command(capsys, 'send', url, '-', '--file', str(tmp_path / 'a.png'), '--json')
     [task] = sent.lines
     assert task['artifacts'][0]['parts'][0]['text'] == 'You said **from a file** with 1 files.'
     assert task['history'][0]['parts'][1]['filename'] == 'a.png'
-    [task] = command(capsys, 'send', url, '--data', '{"a": [1]}', '--json').lines
+    [task] = run_command(capsys, 'send', url, '--data', '{"a": [1]}', '--json').lines
     assert task['history'][0]['parts'] == [{'data': {'a': [1]}, 'mediaType': 'application/json'}]
-    refused = command(capsys, 'send', url, '--file', str(tmp_path / 'b.unknown'))
+    refused = run_command(capsys, 'send', url, '--file', str(tmp_path / 'b.unknown'))
     assert refused.code == 1
     assert 'message.parts[0].raw: needs a mediaType.' in refused.err
 
 
 def test_jsonl_option_writes_line_per_event(url: str, capsys: Capture) -> None:
-    events = command(capsys, 'send', url, 'hello', '--jsonl').lines
+    events = run_command(capsys, 'send', url, 'hello', '--jsonl').lines
     kinds = [key for event in events for key in event]
     assert kinds[0] == 'task'
     assert kinds[-1] == 'statusUpdate'
@@ -195,36 +222,40 @@ def test_jsonl_option_writes_line_per_event(url: str, capsys: Capture) -> None:
 
 
 def test_tasks_are_listed_watched_and_canceled(url: str, capsys: Capture) -> None:
-    task, context = ids(command(capsys, 'send', url, 'InputRequired'))
-    listed = command(capsys, 'tasks', url, '--context', context)
-    assert plain(listed.out).splitlines()[0].split() == ['TASK', 'CONTEXT', 'STATE', 'STATUS', 'SINCE']
+    task, context = task_and_context(run_command(capsys, 'send', url, 'InputRequired'))
+    listed = run_command(capsys, 'tasks', url, '--context', context)
+    assert without_ids(listed.out).splitlines()[0].split() == ['TASK', 'CONTEXT', 'STATE', 'STATUS', 'SINCE']
     assert listed.out.splitlines()[1].split()[:3] == [task, context, 'input-required']
-    assert len(command(capsys, 'tasks', url, '--json', '--limit', '1').lines) == 1
-    assert command(capsys, 'tasks', url, '--context', 'c' * 32).out == ''
-    watched = command(capsys, 'watch', url, task)
+    assert len(run_command(capsys, 'tasks', url, '--json', '--limit', '1').lines) == 1
+    assert run_command(capsys, 'tasks', url, '--context', 'c' * 32).out == ''
+    watched = run_command(capsys, 'watch', url, task)
     assert (watched.code, watched.out) == (3, 'Which pizza?\n')
-    canceled = command(capsys, 'cancel', url, task)
-    assert (canceled.code, plain(canceled.err)) == (0, 'pydantic-ai-a2a: the task ID is canceled\n')
-    [listed_task] = command(capsys, 'tasks', url, '--context', context, '--state', 'canceled', '--json').lines
+    canceled = run_command(capsys, 'cancel', url, task)
+    assert (canceled.code, without_ids(canceled.err)) == (0, 'pydantic-ai-a2a: the task ID is canceled\n')
+    [listed_task] = run_command(capsys, 'tasks', url, '--context', context, '--state', 'canceled', '--json').lines
     assert listed_task['id'] == task
-    again = command(capsys, 'cancel', url, task)
+    again = run_command(capsys, 'cancel', url, task)
     assert again.code == 1
     assert 'The agent has refused the request: Task cannot be canceled' in again.err
 
 
 def test_message_reply_is_printed_without_task(capsys: Capture) -> None:
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}, {'data': 1}]}
-    canned = Canned(stream({'message': message}), stream({'message': message}), stream({'message': message}))
-    with served(canned) as server:
-        assert command(capsys, 'send', server.url, 'hello') == (0, 'Hi.\n1\n', '')
-        assert command(capsys, 'send', server.url, 'hello', '--json').lines == [message]
-        assert command(capsys, 'send', server.url, 'hello', '--jsonl').lines == [{'message': message}]
+    canned = CannedAgent(
+        stream_response({'message': message}),
+        stream_response({'message': message}),
+        stream_response({'message': message}),
+    )
+    with serve_canned(canned) as server:
+        assert run_command(capsys, 'send', server.url, 'hello') == (0, 'Hi.\n1\n', '')
+        assert run_command(capsys, 'send', server.url, 'hello', '--json').lines == [message]
+        assert run_command(capsys, 'send', server.url, 'hello', '--jsonl').lines == [{'message': message}]
 
 
 def test_task_without_timestamp_is_accepted(capsys: Capture) -> None:
     task = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}}
-    with served(Canned(stream({'task': task}))) as server:
-        assert command(capsys, 'send', server.url, 'hello', '--json').lines == [task]
+    with serve_canned(CannedAgent(stream_response({'task': task}))) as server:
+        assert run_command(capsys, 'send', server.url, 'hello', '--json').lines == [task]
 
 
 def test_answer_in_history_is_printed_beside_files(capsys: Capture) -> None:
@@ -232,37 +263,37 @@ def test_answer_in_history_is_printed_beside_files(capsys: Capture) -> None:
     files = [{'artifactId': name, 'parts': [{'url': f'http://x/{name}'}, {'text': name}]} for name in 'ab']
     completed = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}, 'history': [message]}
     answered = {**completed, 'status': {'state': 'TASK_STATE_COMPLETED', 'message': message}}
-    canned = Canned(
-        stream({'task': {**completed, 'artifacts': [{'artifactId': 'a', 'parts': [{'url': 'http://x/a'}]}]}}),
-        stream({'task': answered}),
-        stream({'task': {**answered, 'artifacts': files}}),
+    canned = CannedAgent(
+        stream_response({'task': {**completed, 'artifacts': [{'artifactId': 'a', 'parts': [{'url': 'http://x/a'}]}]}}),
+        stream_response({'task': answered}),
+        stream_response({'task': {**answered, 'artifacts': files}}),
     )
     shown = [f'[a file: unknown type, http://x/{name}]\n' for name in 'ab']
-    with served(canned) as server:
-        assert command(capsys, 'send', server.url, 'hello').out == f'Hi.\n{shown[0]}'
-        assert command(capsys, 'send', server.url, 'hello').out == 'Hi.\n'
-        assert command(capsys, 'send', server.url, 'hello').out == f'a\nb\n{shown[0]}{shown[1]}Hi.\n'
+    with serve_canned(canned) as server:
+        assert run_command(capsys, 'send', server.url, 'hello').out == f'Hi.\n{shown[0]}'
+        assert run_command(capsys, 'send', server.url, 'hello').out == 'Hi.\n'
+        assert run_command(capsys, 'send', server.url, 'hello').out == f'a\nb\n{shown[0]}{shown[1]}Hi.\n'
 
 
 def test_interface_at_another_origin_needs_trusted_origin(capsys: Capture) -> None:
     with (
-        serve(Canned(result(TASK)).app, anonymous=True) as api,
-        serve(Canned(card=card_for(url=api.url)).app, anonymous=True) as server,
+        serve(CannedAgent(result_response(TASK)).app, anonymous=True) as api,
+        serve(CannedAgent(card=card_with_interface(url=api.url)).app, anonymous=True) as server,
     ):
-        refused = command(capsys, 'watch', server.url, 't')
+        refused = run_command(capsys, 'watch', server.url, 't')
         assert refused.code == 1
         assert 'names an interface at another origin' in refused.err
         trusted = ('--trusted-origin', api.url.rstrip('/'))
-        assert command(capsys, 'watch', server.url, 't', *trusted).code == 0
-        assert 'another origin' in command(capsys, 'doctor', server.url).out
-        assert 'another origin' not in command(capsys, 'doctor', server.url, *trusted).out
-    wrong = command(capsys, 'card', 'http://x', '--trusted-origin', 'example.com')
+        assert run_command(capsys, 'watch', server.url, 't', *trusted).code == 0
+        assert 'another origin' in run_command(capsys, 'doctor', server.url).out
+        assert 'another origin' not in run_command(capsys, 'doctor', server.url, *trusted).out
+    wrong = run_command(capsys, 'card', 'http://x', '--trusted-origin', 'example.com')
     assert '--trusted-origin takes an origin such as https://api.example.com' in wrong.err
 
 
 def test_doctor_report_fits_screen_unless_verbose(capsys: Capture) -> None:
     with serve(to_a2a(shop_agent())) as server:
-        brief, whole = command(capsys, 'doctor', server.url), command(capsys, 'doctor', server.url, '-v')
+        brief, whole = run_command(capsys, 'doctor', server.url), run_command(capsys, 'doctor', server.url, '-v')
     assert (brief.code, whole.code) == (0, 0)
     lines = brief.out.splitlines()
     assert len(lines) <= 24
@@ -282,13 +313,17 @@ def test_doctor_report_fits_screen_unless_verbose(capsys: Capture) -> None:
         ('data', 'Which one?\n["a","b"]\n'),
         ('history', 'Which city?\n'),
         ('streamed question', 'Which\nWhich city?\n'),
-        ('confirmation', f'{TEXT}\n'),
+        ('confirmation', f'{CONFIRMATION_TEXT}\n'),
     ],
 )
 def test_question_is_printed_from_every_part_of_task(name: str, out: str, capsys: Capture) -> None:
-    canned = Canned(stream({'task': QUESTIONS[name][0] if name in QUESTIONS else confirming(confirmation())}))
-    with served(canned) as server:
-        sent = command(capsys, 'send', server.url, 'hello')
+    canned = CannedAgent(
+        stream_response(
+            {'task': QUESTIONS[name][0] if name in QUESTIONS else task_with_confirmations(adk_confirmation())}
+        )
+    )
+    with serve_canned(canned) as server:
+        sent = run_command(capsys, 'send', server.url, 'hello')
     assert (sent.code, sent.out) == (3, out)
 
 
@@ -319,8 +354,8 @@ def test_task_waiting_in_queue_is_reported(capsys: Capture, monkeypatch: pytest.
 
     def sent(*states: str) -> Outcome:
         shown.clear()
-        with served(Canned(StreamingResponse(events(*states), media_type='text/event-stream'))) as server:
-            return command(capsys, 'send', server.url, 'hello')
+        with serve_canned(CannedAgent(StreamingResponse(events(*states), media_type='text/event-stream'))) as server:
+            return run_command(capsys, 'send', server.url, 'hello')
 
     monkeypatch.setattr(remote_conversation, 'QUEUED', 0.0)
     monkeypatch.setattr(remote_conversation, 'say', saying)
@@ -342,8 +377,8 @@ def test_replaced_artifact_text_is_printed_anew(capsys: Capture) -> None:
     working = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING', 'message': thought}}
     end = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED', 'message': data}}
     events = [{'task': task}, {'statusUpdate': working}, chunk('One.'), chunk('Two.\n'), {'statusUpdate': end}]
-    with served(Canned(stream(*events))) as server:
-        sent = command(capsys, 'send', server.url, 'hello')
+    with serve_canned(CannedAgent(stream_response(*events))) as server:
+        sent = run_command(capsys, 'send', server.url, 'hello')
     assert sent.out == 'One.\nTwo.\n[a file: text/html, http://x/y]\n'
     assert sent.err.startswith('  Hm.\n  Well.\n')
 
@@ -369,7 +404,7 @@ def test_replaced_artifact_text_is_printed_anew(capsys: Capture) -> None:
     ],
 )
 def test_invalid_options_exit_with_code_2(url: str, arguments: tuple[str, ...], text: str, capsys: Capture) -> None:
-    refused = command(capsys, *(url if part == 'URL' else part for part in arguments))
+    refused = run_command(capsys, *(url if part == 'URL' else part for part in arguments))
     assert refused.code == 2
     assert text in refused.err
 
@@ -380,19 +415,19 @@ def test_unreachable_agent_is_reported_in_single_sentence(url: str, capsys: Capt
         (f'{url}/nothing', 'has no agent card: HTTP 404.'),
         (url.replace('http:', 'https:'), 'its TLS certificate or protocol is not accepted.'),
     ):
-        refused = command(capsys, 'send', place, 'hello')
+        refused = run_command(capsys, 'send', place, 'hello')
         assert refused.code == 1
         assert text in refused.err.splitlines()[-1]
-    assert 'Traceback' in command(capsys, 'send', 'http://127.0.0.1:9', 'x', '--debug').err
+    assert 'Traceback' in run_command(capsys, 'send', 'http://127.0.0.1:9', 'x', '--debug').err
 
 
-@each_case(('answer', 'error'), [(silence, 'too slowly'), (lambda: Response(status_code=503), 'HTTP 503')])
+@each_case(('answer', 'error'), [(silent_response, 'too slowly'), (lambda: Response(status_code=503), 'HTTP 503')])
 def test_task_is_not_canceled_if_agent_stops_answering(
     answer: Callable[[], Response], error: str, capsys: Capture
 ) -> None:
-    canned = Canned(stream({'task': WORKING}), answer())
-    with served(canned) as server:
-        sent = command(capsys, 'send', server.url, 'hello', '--timeout', '2')
+    canned = CannedAgent(stream_response({'task': WORKING}), answer())
+    with serve_canned(canned) as server:
+        sent = run_command(capsys, 'send', server.url, 'hello', '--timeout', '2')
         told = f'pydantic-ai-a2a: the task t may go on; follow it with `pydantic-ai-a2a watch {server.url} t`\n'
     assert (sent.code, 'CancelTask' in canned.methods) == (1, False)
     assert sent.err.startswith(told)
@@ -403,12 +438,19 @@ def test_credentials_come_from_header_or_environment(capsys: Capture, monkeypatc
     monkeypatch.setenv('SHOP_TOKEN', 'a-token-of-ann-1234')
     app = to_a2a(shop_agent(), auth=BearerAuth({'a-token-of-ann-1234': 'ann'}))
     with serve(app) as server:
-        refused = command(capsys, 'send', server.url, 'hello')
+        refused = run_command(capsys, 'send', server.url, 'hello')
         assert refused.code == 1
         assert 'Give credentials with --token-env or --header.' in refused.err
-        assert command(capsys, 'send', server.url, 'hello', '--token-env', 'SHOP_TOKEN').code == 0
+        assert run_command(capsys, 'send', server.url, 'hello', '--token-env', 'SHOP_TOKEN').code == 0
         header = 'Authorization: Bearer a-token-of-ann-1234'
-        assert command(capsys, 'send', server.url, 'hello', '--header', header).code == 0
+        assert run_command(capsys, 'send', server.url, 'hello', '--header', header).code == 0
+
+
+def test_empty_token_of_the_environment_is_refused(url: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('SHOP_TOKEN', '')
+    refused = run_command(capsys, 'send', url, 'hello', '--token-env', 'SHOP_TOKEN')
+    assert refused.code == 2
+    assert 'The environment variable SHOP_TOKEN of --token-env is not set.' in refused.err
 
 
 def shop_agent() -> Any:
@@ -418,7 +460,7 @@ def shop_agent() -> Any:
 # --- at a terminal --------------------------------------------------------------------------------------------------
 
 
-def at(monkeypatch: pytest.MonkeyPatch, typed: str, *arguments: str) -> tuple[object, str]:
+def run_at_terminal(monkeypatch: pytest.MonkeyPatch, typed: str, *arguments: str) -> tuple[object, str]:
     """The exit code and the output of a command at a terminal where somebody types."""
     with in_terminal(monkeypatch, typed) as terminal, pytest.raises(SystemExit) as exit_:
         main(arguments)
@@ -442,10 +484,21 @@ def at(monkeypatch: pytest.MonkeyPatch, typed: str, *arguments: str) -> tuple[ob
 def test_pending_calls_are_answered_at_prompt(
     url: str, prompt: str, typed: str, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, text = at(monkeypatch, typed, 'send', url, prompt)
+    code, text = run_at_terminal(monkeypatch, typed, 'send', url, prompt)
     assert code == 0, text
     assert answer in text
     assert 'messageSchema' not in text
+
+
+def test_hidden_arguments_cannot_be_edited(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(TestModel(), name='keeper')
+    agent.tool_plain(name='delete', requires_approval=True)(lambda: 'deleted')
+    hidden = Approvals(hide_arguments=['delete'], change_arguments=['delete'])
+    with serve(to_a2a(agent, approvals=hidden)) as server:
+        code, text = run_at_terminal(monkeypatch, 'y\n', 'send', server.url, 'Go.')
+    assert (code, 'deleted' in text) == (0, True)
+    assert 'Approve? [y]es, [n]o' in text
+    assert '[e]dit' not in text
 
 
 @each_case(('name', 'words', 'typed'), [('send', ['hello'], '{}'), ('chat', [], 'hello\n{}/exit\n')])
@@ -453,13 +506,15 @@ def test_adk_confirmation_is_answered_at_prompt(
     name: str, words: list[str], typed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, 'prompt_toolkit', None)
-    canned = Canned(stream({'task': confirming(confirmation())}), stream({'task': TASK}))
-    with served(canned) as server:
-        code, text = at(monkeypatch, typed.format('n\nNever.\n'), name, server.url, *words)
+    canned = CannedAgent(
+        stream_response({'task': task_with_confirmations(adk_confirmation())}), stream_response({'task': TASK})
+    )
+    with serve_canned(canned) as server:
+        code, text = run_at_terminal(monkeypatch, typed.format('n\nNever.\n'), name, server.url, *words)
     assert code == 0, text
-    assert f'{TEXT}\nApprove? [y]es, [n]o' in text
+    assert f'{CONFIRMATION_TEXT}\nApprove? [y]es, [n]o' in text
     assert '[e]dit' not in text
-    answer = response(confirmed=False, payload={'rejection_reason': 'Never.'})
+    answer = adk_response(confirmed=False, payload={'rejection_reason': 'Never.'})
     assert canned.requests[-1][3]['params']['message']['parts'] == [answer]
 
 
@@ -476,19 +531,19 @@ def test_text_before_tool_calls_is_printed_once(monkeypatch: pytest.MonkeyPatch)
     for module in ('rich.console', 'pydantic_ai_a2a.commands.rich_screen'):
         monkeypatch.setitem(sys.modules, module, None)
     with serve(agent) as server:
-        code, text = at(monkeypatch, 'y\n', 'send', server.url, 'go')
+        code, text = run_at_terminal(monkeypatch, 'y\n', 'send', server.url, 'go')
     assert (code, [text.count(words) for words in ('Looking it up.', 'Deleting it.', 'All done.')]) == (0, [1, 1, 1])
 
 
 def test_denied_sign_in_cancels_task(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, text = at(monkeypatch, 'n\n', 'send', url, 'pay')
+    code, text = run_at_terminal(monkeypatch, 'n\n', 'send', url, 'pay')
     assert code == 1
     assert 'Sign in at https://bank.example/sign-in' in text
     assert 'is canceled' in text
 
 
 def test_end_of_input_at_prompt_cancels_task(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, text = at(monkeypatch, '\x04', 'send', url, 'delete')
+    code, text = run_at_terminal(monkeypatch, '\x04', 'send', url, 'delete')
     assert code == 130
     assert 'is canceled' in text
 
@@ -511,9 +566,9 @@ def test_question_with_invalid_schema_can_be_answered(
     pending = {'data': {'pending': [call]}, 'mediaType': MEDIA_TYPE}
     question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [pending]}
     waits = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}}
-    canned = Canned(stream({'task': waits}), stream({'task': TASK}))
-    with served(canned) as server:
-        code, text = at(monkeypatch, f'{typed}\n', 'send', server.url, 'hello')
+    canned = CannedAgent(stream_response({'task': waits}), stream_response({'task': TASK}))
+    with serve_canned(canned) as server:
+        code, text = run_at_terminal(monkeypatch, f'{typed}\n', 'send', server.url, 'hello')
     assert code == 0, text
     [answer] = canned.requests[-1][3]['params']['message']['parts'][0]['data']['callAnswers']
     assert answer in (
@@ -528,14 +583,14 @@ def test_ctrl_c_cancels_sent_task(url: str, capsys: Capture) -> None:
         terminal.type('\x03')
         assert process.wait(LIMIT) == 130
     assert 'is canceled' in terminal.close()
-    listed = command(capsys, 'tasks', url, '--state', 'working')
+    listed = run_command(capsys, 'tasks', url, '--state', 'working')
     assert listed.out == ''
 
 
-class Interrupting:
+class InterruptingServer:
     """A server that answers like a canned one. A message is never answered: the command gets Ctrl-C instead."""
 
-    def __init__(self, canned: Canned, *, messages: int) -> None:
+    def __init__(self, canned: CannedAgent, *, messages: int) -> None:
         self._canned = canned
         self._left = messages
         """Number of requests that are answered before."""
@@ -552,25 +607,27 @@ class Interrupting:
 
 
 def test_ctrl_c_ends_watch_but_not_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    canned = Canned(result({'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}))
-    with served(canned, Interrupting(canned, messages=1)) as server:
-        code, text = at(monkeypatch, '', 'watch', server.url, 't')
+    canned = CannedAgent(result_response({'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}))
+    with serve_canned(canned, InterruptingServer(canned, messages=1)) as server:
+        code, text = run_at_terminal(monkeypatch, '', 'watch', server.url, 't')
     assert (code, 'the task t goes on' in text) == (130, True)
 
 
 def test_ctrl_c_before_first_answer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_tasks, 'FIRST_LIMIT', 0.0)
-    canned = Canned()
-    with served(canned, Interrupting(canned, messages=0)) as server:
-        code, text = at(monkeypatch, '', 'send', server.url, 'hello')
+    canned = CannedAgent()
+    with serve_canned(canned, InterruptingServer(canned, messages=0)) as server:
+        code, text = run_at_terminal(monkeypatch, '', 'send', server.url, 'hello')
     assert (code, 'interrupted before the agent has named its task' in text) == (130, True)
 
 
 def test_failed_cancel_at_end_of_input_names_task(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_INPUT_REQUIRED'}}
-    canned = Canned(stream({'task': waiting}), result(waiting), refusal(-32002, 'Too late.'))
-    with served(canned) as server:
-        code, text = at(monkeypatch, '\x04', 'send', server.url, 'hello')
+    canned = CannedAgent(
+        stream_response({'task': waiting}), result_response(waiting), error_response(-32002, 'Too late.')
+    )
+    with serve_canned(canned) as server:
+        code, text = run_at_terminal(monkeypatch, '\x04', 'send', server.url, 'hello')
     assert (code, 'the task t could not be canceled: Too late.' in text) == (130, True)
 
 
@@ -615,12 +672,12 @@ def test_chat_in_terminal_answers_approves_and_cancels(url: str) -> None:
     with process_in_terminal('chat', url) as (terminal, process):
         terminal.until('/exit ends')
         terminal.until_prompt()
-        say(terminal, 'hello', 'You said hello with 0 files.')
+        type_line(terminal, 'hello', 'You said hello with 0 files.')
         terminal.until_prompt(2)
-        say(terminal, 'delete', 'Approve?')
-        say(terminal, 'y', 'The tool says: deleted a.txt')
+        type_line(terminal, 'delete', 'Approve?')
+        type_line(terminal, 'y', 'The tool says: deleted a.txt')
         terminal.until_prompt(3)
-        say(terminal, 'wait', 'You said wait')
+        type_line(terminal, 'wait', 'You said wait')
         terminal.type('\x03')
         terminal.until('is canceled')
         terminal.until_prompt(4)
@@ -631,7 +688,7 @@ def test_chat_in_terminal_answers_approves_and_cancels(url: str) -> None:
     terminal.close()
 
 
-def say(terminal: Terminal, text: str, answer: str) -> None:
+def type_line(terminal: Terminal, text: str, answer: str) -> None:
     terminal.type(f'{text}\r')
     terminal.until(answer)
 
@@ -643,11 +700,11 @@ def test_chat_without_terminal_reads_lines(
         (tmp_path / 'lines').write_text(lines)
         with (tmp_path / 'lines').open() as stdin, monkeypatch.context() as patch:
             patch.setattr('sys.stdin', stdin)
-            return command(capsys, 'chat', url)
+            return run_command(capsys, 'chat', url)
 
     said = chat('one\n\n/new\n/help\ntwo')
     assert (said.code, said.out) == (0, 'You said **one** with 0 files.\nYou said **two** with 0 files.\n')
-    assert plain(said.err) == 2 * (
+    assert without_ids(said.err) == 2 * (
         'pydantic-ai-a2a: /new begins a new conversation, /help shows this, /exit ends, and Ctrl-C cancels the running'
         ' task\n'
     )

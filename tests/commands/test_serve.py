@@ -24,7 +24,7 @@ from pydantic_ai_a2a.commands.worker_health import HealthOnly
 
 from ..app_client import Exchange, lifespan
 from ..e2e.server import LIMIT, process
-from .command import command
+from .command import run_command
 
 Capture = pytest.CaptureFixture[str]
 GUARDED = """
@@ -47,38 +47,38 @@ hidden = lambda scope, receive, send: parent(scope, receive, send)
 
 
 @pytest.fixture(autouse=True)
-def guarded(directory: Path) -> Iterator[None]:
-    (directory / 'guarded.py').write_text(GUARDED)
+def guarded_module(app_directory: Path) -> Iterator[None]:
+    (app_directory / 'guarded.py').write_text(GUARDED)
     yield
     sys.modules.pop('guarded', None)
 
 
-def why(capsys: Capture, *arguments: str) -> str:
+def refusal_of_serve(capsys: Capture, *arguments: str) -> str:
     """Why a server does not serve: if nothing else is in the way, its port is taken."""
     with socket.create_server(('', 0)) as taken:
-        outcome = command(capsys, 'serve', *arguments, '--port', str(taken.getsockname()[1]))
+        outcome = run_command(capsys, 'serve', *arguments, '--port', str(taken.getsockname()[1]))
     return outcome.err.splitlines()[-1].partition('Error: ')[2].partition(' port ')[0].partition(': ')[0]
 
 
 def test_anonymous_server_on_public_address_needs_anonymous_option(capsys: Capture) -> None:
     public = ('--host', '0.0.0.0')
     answers = [
-        why(capsys, 'guarded:agent', *public),
-        why(capsys, 'guarded:parent', '--host', 'agent.example.com'),
-        why(capsys, 'guarded:agent', *public, '--anonymous'),
-        why(capsys, 'guarded:app', *public),
-        why(capsys, 'guarded:agent', *public, '--auth', 'guarded:tokens'),
-        why(capsys, 'guarded:agent', *public, '--auth', 'guarded:several'),
-        why(capsys, 'guarded:agent', '--host', 'localhost'),
-        why(capsys, 'guarded:agent'),
-        why(capsys, 'guarded:agent', '--allowed-host', 'agent.example.com'),
-        why(capsys, 'guarded:agent', '--allowed-host', 'agent.example.com', '--anonymous'),
-        why(capsys, 'guarded:app', '--allowed-host', 'agent.example.com'),
-        why(capsys, 'guarded:agent', '--allowed-host', 'localhost'),
-        why(capsys, 'guarded:wrapped', *public),
-        why(capsys, 'guarded:hidden', *public),
-        why(capsys, 'guarded:hidden'),
-        why(capsys, 'guarded:hidden', *public, '--anonymous'),
+        refusal_of_serve(capsys, 'guarded:agent', *public),
+        refusal_of_serve(capsys, 'guarded:parent', '--host', 'agent.example.com'),
+        refusal_of_serve(capsys, 'guarded:agent', *public, '--anonymous'),
+        refusal_of_serve(capsys, 'guarded:app', *public),
+        refusal_of_serve(capsys, 'guarded:agent', *public, '--auth', 'guarded:tokens'),
+        refusal_of_serve(capsys, 'guarded:agent', *public, '--auth', 'guarded:several'),
+        refusal_of_serve(capsys, 'guarded:agent', '--host', 'localhost'),
+        refusal_of_serve(capsys, 'guarded:agent'),
+        refusal_of_serve(capsys, 'guarded:agent', '--allowed-host', 'agent.example.com'),
+        refusal_of_serve(capsys, 'guarded:agent', '--allowed-host', 'agent.example.com', '--anonymous'),
+        refusal_of_serve(capsys, 'guarded:app', '--allowed-host', 'agent.example.com'),
+        refusal_of_serve(capsys, 'guarded:agent', '--allowed-host', 'localhost'),
+        refusal_of_serve(capsys, 'guarded:wrapped', *public),
+        refusal_of_serve(capsys, 'guarded:hidden', *public),
+        refusal_of_serve(capsys, 'guarded:hidden'),
+        refusal_of_serve(capsys, 'guarded:hidden', *public, '--anonymous'),
     ]
     assert answers == snapshot(
         [
@@ -105,10 +105,10 @@ def test_anonymous_server_on_public_address_needs_anonymous_option(capsys: Captu
 
 def test_invalid_auth_option_is_refused(capsys: Capture) -> None:
     answers = [
-        why(capsys, 'guarded:agent', '--auth', 'guarded:mixed'),
-        why(capsys, 'guarded:agent', '--auth', 'guarded:agent'),
-        why(capsys, 'guarded:agent', '--auth', 'guarded:nothing'),
-        why(capsys, 'guarded:app', '--auth', 'guarded:tokens'),
+        refusal_of_serve(capsys, 'guarded:agent', '--auth', 'guarded:mixed'),
+        refusal_of_serve(capsys, 'guarded:agent', '--auth', 'guarded:agent'),
+        refusal_of_serve(capsys, 'guarded:agent', '--auth', 'guarded:nothing'),
+        refusal_of_serve(capsys, 'guarded:app', '--auth', 'guarded:tokens'),
     ]
     assert answers == snapshot(
         [
@@ -120,9 +120,9 @@ def test_invalid_auth_option_is_refused(capsys: Capture) -> None:
     )
 
 
-async def test_served_agent_authenticates_callers(directory: Path) -> None:
+async def test_served_agent_authenticates_callers(app_directory: Path) -> None:
     arguments = ('-m', 'pydantic_ai_a2a', 'serve', 'guarded:agent', '--auth', 'guarded:tokens', '--port', '0')
-    with process(*arguments, cwd=directory) as server:
+    with process(*arguments, cwd=app_directory) as server:
         url = server.url
         async with httpx.AsyncClient(timeout=LIMIT) as http:
             answers = [
@@ -132,46 +132,46 @@ async def test_served_agent_authenticates_callers(directory: Path) -> None:
     assert [each.status_code for each in answers] == [401, 200]
 
 
-async def own(request: Request) -> PlainTextResponse:
+async def user_route(request: Request) -> PlainTextResponse:
     return PlainTextResponse('own')
 
 
-def alone() -> Any:
+def single_app() -> Any:
     return to_a2a(Agent('test'))
 
 
-def mounted() -> Any:
-    parent = Starlette(routes=[Mount('/agent', alone()), Route('/own/health/live', own)])
+def mounted_app() -> Any:
+    parent = Starlette(routes=[Mount('/agent', single_app()), Route('/own/health/live', user_route)])
     return CORSMiddleware(parent)
 
 
-def listed() -> Any:
-    return Starlette(routes=[Mount('/team', catalogue([alone(), to_a2a(Agent('test', name='poet'))]))])
+def agent_list() -> Any:
+    return Starlette(routes=[Mount('/team', catalogue([single_app(), to_a2a(Agent('test', name='poet'))]))])
 
 
 @pytest.mark.parametrize(
     ('make', 'verb', 'path', 'status'),
     [
-        (alone, 'GET', '/health/live', 200),
-        (alone, 'HEAD', '/health/ready', 200),
-        (alone, 'POST', '/health/live', 404),
-        (alone, 'OPTIONS', '/health/live', 404),
-        (alone, 'GET', '/', 404),
-        (alone, 'POST', '/', 404),
-        (alone, 'GET', '/tasks/a%2Fhealth%2Flive', 404),
-        (alone, 'GET', '/tasks/health/live', 404),
-        (alone, 'GET', '/nothing/health/live', 404),
-        (mounted, 'GET', '/agent/health/live', 200),
-        (mounted, 'GET', '/agent/health/ready', 200),
-        (mounted, 'GET', '/agent/tasks/a%2Fhealth%2Flive', 404),
-        (mounted, 'GET', '/health/live', 200),
-        (mounted, 'HEAD', '/health/ready', 200),
-        (mounted, 'POST', '/health/ready', 404),
-        (mounted, 'GET', '/own/health/live', 404),
-        (listed, 'GET', '/health/ready', 200),
-        (listed, 'GET', '/team/health/ready', 200),
-        (listed, 'GET', '/team/poet/health/ready', 200),
-        (listed, 'GET', '/team/docs', 404),
+        (single_app, 'GET', '/health/live', 200),
+        (single_app, 'HEAD', '/health/ready', 200),
+        (single_app, 'POST', '/health/live', 404),
+        (single_app, 'OPTIONS', '/health/live', 404),
+        (single_app, 'GET', '/', 404),
+        (single_app, 'POST', '/', 404),
+        (single_app, 'GET', '/tasks/a%2Fhealth%2Flive', 404),
+        (single_app, 'GET', '/tasks/health/live', 404),
+        (single_app, 'GET', '/nothing/health/live', 404),
+        (mounted_app, 'GET', '/agent/health/live', 200),
+        (mounted_app, 'GET', '/agent/health/ready', 200),
+        (mounted_app, 'GET', '/agent/tasks/a%2Fhealth%2Flive', 404),
+        (mounted_app, 'GET', '/health/live', 200),
+        (mounted_app, 'HEAD', '/health/ready', 200),
+        (mounted_app, 'POST', '/health/ready', 404),
+        (mounted_app, 'GET', '/own/health/live', 404),
+        (agent_list, 'GET', '/health/ready', 200),
+        (agent_list, 'GET', '/team/health/ready', 200),
+        (agent_list, 'GET', '/team/poet/health/ready', 200),
+        (agent_list, 'GET', '/team/docs', 404),
     ],
 )
 async def test_health_port_answers_only_health_requests(make: Any, verb: str, path: str, status: int) -> None:
@@ -182,7 +182,7 @@ async def test_health_port_answers_only_health_requests(make: Any, verb: str, pa
 
 
 async def test_worker_is_ready_only_if_all_agents_are_ready() -> None:
-    joker, poet, third = alone(), alone(), alone()
+    joker, poet, third = single_app(), single_app(), single_app()
     routes = [Mount('/team', Starlette(routes=[Mount('/joker', joker), Host('poet.example', poet)])), Mount('/', third)]
     health = HealthOnly(Starlette(routes=routes))
     ready = await Exchange(health, 'GET', '/health/ready', {}, b'').answer()
@@ -190,10 +190,10 @@ async def test_worker_is_ready_only_if_all_agents_are_ready() -> None:
         poet.hosting.drain(asyncio.get_running_loop())
         draining = await Exchange(health, 'GET', '/health/ready', {}, b'').answer()
     agents = {'/team/joker': True, '/team//poet.example': True, '': True}
-    assert (ready.status, ready.json['ready'], states(ready)) == (200, True, agents)
+    assert (ready.status, ready.json['ready'], ready_states(ready)) == (200, True, agents)
     agents['/team//poet.example'] = False
-    assert (draining.status, draining.json['ready'], states(draining)) == (503, False, agents)
+    assert (draining.status, draining.json['ready'], ready_states(draining)) == (503, False, agents)
 
 
-def states(answer: Any) -> dict[str, bool]:
+def ready_states(answer: Any) -> dict[str, bool]:
     return {path: health['ready'] for path, health in answer.json['agents'].items()}

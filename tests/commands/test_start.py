@@ -15,10 +15,10 @@ from pydantic_ai import Agent
 from pydantic_ai_a2a import serve, to_a2a
 
 from ..bounds import LIMIT
-from ..tables import each_case
-from .command import command
+from ..cases import each_case
+from .command import run_command
 
-LOADED = """
+PRINT_MODULES = """
 import sys
 from pydantic_ai_a2a.commands.cli import main
 try:
@@ -26,7 +26,7 @@ try:
 finally:
     print(*sys.modules, sep='\\n', file=sys.stderr)
 """
-INTERRUPTS = """
+INTERRUPTING_MODULE = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background may ignore it
 signal.raise_signal(signal.SIGINT)
@@ -55,7 +55,7 @@ def url() -> Iterator[str]:
 def test_command_imports_only_needed_modules(arguments: str, unneeded: str, url: str) -> None:
     given = {'card': [url], 'tasks': [url], 'cancel': [url, 'task'], 'doctor': [url], 'send': [url, 'Hello!']}
     ran = subprocess.run(
-        [sys.executable, '-c', LOADED, arguments, *given.get(arguments, [])],
+        [sys.executable, '-c', PRINT_MODULES, arguments, *given.get(arguments, [])],
         capture_output=True,
         text=True,
         timeout=LIMIT,
@@ -68,10 +68,10 @@ def test_command_imports_only_needed_modules(arguments: str, unneeded: str, url:
 
 
 def test_help_lists_first_sentence_of_each_command(capsys: pytest.CaptureFixture[str]) -> None:
-    listed = re.findall(r'^  (\S+)  +(.+)$', command(capsys, '--help').out.partition('Commands:')[2], re.MULTILINE)
+    listed = re.findall(r'^  (\S+)  +(.+)$', run_command(capsys, '--help').out.partition('Commands:')[2], re.MULTILINE)
     assert len(listed) == 16
     for name, sentence in listed:
-        usage, text, *_ = command(capsys, name, '--help').out.split('\n\n')
+        usage, text, *_ = run_command(capsys, name, '--help').out.split('\n\n')
         assert (usage.split()[2], text.strip()) == (name, sentence)
 
 
@@ -81,7 +81,7 @@ def test_help_lists_first_sentence_of_each_command(capsys: pytest.CaptureFixture
     + [(module, f'{name} agent:app') for name in ('serve', 'worker', 'migrate') for module in ('starlette', 'agent')],
 )
 def test_ctrl_c_during_import_ends_command(module: str, arguments: str, tmp_path: Path) -> None:
-    (tmp_path / f'{module}.py').write_text(INTERRUPTS)
+    (tmp_path / f'{module}.py').write_text(INTERRUPTING_MODULE)
     path = os.pathsep.join([str(tmp_path), *sys.path])
     ran = subprocess.run(
         [sys.executable, '-m', 'pydantic_ai_a2a', *arguments.split()],

@@ -16,24 +16,24 @@ from pydantic_ai_a2a.server.store.sql.migrations import FIRST, MIGRATIONS, newes
 from pydantic_ai_a2a.server.store.sqlite.connect import connect
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
-from .command import STORE, command, die, in_store
+from .command import STORE_OPTIONS, add_dead_letter, run_command, with_store
 
 Capture = pytest.CaptureFixture[str]
 
 
-@pytest.mark.parametrize('store', [('joker:app',), STORE, ('joker:agent', '--backend', 'sqlite:///agent.db')])
+@pytest.mark.parametrize('store', [('joker:app',), STORE_OPTIONS, ('joker:agent', '--backend', 'sqlite:///agent.db')])
 def test_store_is_found_by_app_agent_or_url(store: tuple[str, ...], capsys: Capture) -> None:
-    in_store(lambda backend: die(backend, 't'))
-    assert [line['taskId'] for line in command(capsys, 'dead-letters', 'list', *store, '--json').lines] == ['t']
+    with_store(lambda backend: add_dead_letter(backend, 't'))
+    assert [line['taskId'] for line in run_command(capsys, 'dead-letters', 'list', *store, '--json').lines] == ['t']
 
 
 def test_custom_backend_is_entered_and_exited(capsys: Capture) -> None:
-    in_store(lambda backend: die(backend, 't'))
-    assert len(command(capsys, 'dead-letters', 'list', 'joker:own', '--json').lines) == 1
+    with_store(lambda backend: add_dead_letter(backend, 't'))
+    assert len(run_command(capsys, 'dead-letters', 'list', 'joker:own', '--json').lines) == 1
     assert sys.modules['joker'].entered == ['in', 'out']
 
 
-def test_invalid_store_options_are_refused(capsys: Capture, directory: Path) -> None:
+def test_invalid_store_options_are_refused(capsys: Capture, app_directory: Path) -> None:
     stores = (
         (),
         ('--backend', 'sqlite:///agent.db'),
@@ -45,9 +45,9 @@ def test_invalid_store_options_are_refused(capsys: Capture, directory: Path) -> 
         ('--backend', 'sqlite://', '--namespace', 'joker'),
         ('--backend', 'memory', '--namespace', 'joker'),
     )
-    outcomes = [command(capsys, 'dead-letters', 'list', *store).why for store in stores]
+    outcomes = [run_command(capsys, 'dead-letters', 'list', *store).why for store in stores]
     assert {code for code, _ in outcomes} == {2}
-    assert [why.replace(str(directory), '')[:70] for _, why in outcomes] == snapshot(
+    assert [why.replace(str(app_directory), '')[:70] for _, why in outcomes] == snapshot(
         [
             'Name the agent: give an app, such as joker:app, or both --backend and ',
             'Name the agent: give an app, such as joker:app, or both --backend and ',
@@ -90,7 +90,7 @@ def test_context_without_owner_belongs_to_anonymous_owner() -> None:
     ],
 )
 def test_ambiguous_owner_options_are_refused(capsys: Capture, options: tuple[str, ...], text: str) -> None:
-    code, why = command(capsys, 'export', 'joker:app', *options).why
+    code, why = run_command(capsys, 'export', 'joker:app', *options).why
     assert code == 2
     assert text in why
 
@@ -108,10 +108,10 @@ def schema(path: Path) -> list[tuple[str, str]]:
     return sorted((name, ' '.join(sql.split())) for name, sql in rows)
 
 
-def test_migrate_upgrades_sqlite_schema(capsys: Capture, directory: Path) -> None:
-    connect(SqliteFile(path=directory / 'agent.db'), []).close()
+def test_migrate_upgrades_sqlite_schema(capsys: Capture, app_directory: Path) -> None:
+    connect(SqliteFile(path=app_directory / 'agent.db'), []).close()
     outcomes = [
-        command(capsys, 'migrate', '--backend', URL, *options) for options in (['--check'], [], [], ['--check'])
+        run_command(capsys, 'migrate', '--backend', URL, *options) for options in (['--check'], [], [], ['--check'])
     ]
     assert [outcome.code for outcome in outcomes] == [1, 0, 0, 0]
     assert [re.sub(rf'\b{NEWEST}\b', 'N', outcome.err) for outcome in outcomes] == snapshot(
@@ -124,39 +124,39 @@ def test_migrate_upgrades_sqlite_schema(capsys: Capture, directory: Path) -> Non
     )
 
 
-def test_printed_sql_creates_same_schema_as_start(capsys: Capture, directory: Path) -> None:
-    printed = command(capsys, 'migrate', '--backend', URL, '--all-sql').out
-    with closing(sqlite3.connect(directory / 'printed.db')) as connection:
+def test_printed_sql_creates_same_schema_as_start(capsys: Capture, app_directory: Path) -> None:
+    printed = run_command(capsys, 'migrate', '--backend', URL, '--all-sql').out
+    with closing(sqlite3.connect(app_directory / 'printed.db')) as connection:
         connection.executescript(printed)
-    connect(SqliteFile(path=directory / 'started.db')).close()
-    assert schema(directory / 'printed.db') == schema(directory / 'started.db')
-    assert command(capsys, 'migrate', '--backend', 'sqlite:///printed.db', '--check').code == 0
-    assert not (directory / 'agent.db').exists()
+    connect(SqliteFile(path=app_directory / 'started.db')).close()
+    assert schema(app_directory / 'printed.db') == schema(app_directory / 'started.db')
+    assert run_command(capsys, 'migrate', '--backend', 'sqlite:///printed.db', '--check').code == 0
+    assert not (app_directory / 'agent.db').exists()
 
 
-def test_sql_option_only_prints_missing_steps(capsys: Capture, directory: Path) -> None:
-    connect(SqliteFile(path=directory / 'agent.db'), []).close()
-    printed = command(capsys, 'migrate', '--backend', URL, '--sql').out
+def test_sql_option_only_prints_missing_steps(capsys: Capture, app_directory: Path) -> None:
+    connect(SqliteFile(path=app_directory / 'agent.db'), []).close()
+    printed = run_command(capsys, 'migrate', '--backend', URL, '--sql').out
     assert printed.startswith('BEGIN;\n')
     assert [line for line in printed.splitlines() if line.startswith('-- Step')] == [
         f'-- Step {n}' for n in range(FIRST, NEWEST + 1)
     ]
-    assert command(capsys, 'migrate', '--backend', URL, '--check').code == 1
-    with closing(sqlite3.connect(directory / 'agent.db')) as connection:
+    assert run_command(capsys, 'migrate', '--backend', URL, '--check').code == 1
+    with closing(sqlite3.connect(app_directory / 'agent.db')) as connection:
         connection.executescript(printed)
-    assert command(capsys, 'migrate', '--backend', URL, '--sql') == (0, '', '')
+    assert run_command(capsys, 'migrate', '--backend', URL, '--sql') == (0, '', '')
 
 
-def test_missing_sqlite_file_lacks_all_steps(capsys: Capture, directory: Path) -> None:
-    everything = command(capsys, 'migrate', '--backend', URL, '--all-sql').out
-    assert command(capsys, 'migrate', '--backend', URL, '--sql').out == everything
-    sqlite3.connect(directory / 'agent.db').close()
-    assert command(capsys, 'migrate', '--backend', URL, '--sql').out == everything
+def test_missing_sqlite_file_lacks_all_steps(capsys: Capture, app_directory: Path) -> None:
+    everything = run_command(capsys, 'migrate', '--backend', URL, '--all-sql').out
+    assert run_command(capsys, 'migrate', '--backend', URL, '--sql').out == everything
+    sqlite3.connect(app_directory / 'agent.db').close()
+    assert run_command(capsys, 'migrate', '--backend', URL, '--sql').out == everything
 
 
-def test_migrate_accepts_newer_compatible_schema(capsys: Capture, directory: Path) -> None:
-    connect(SqliteFile(path=directory / 'agent.db'), [*MIGRATIONS, []]).close()
-    outcomes = [command(capsys, 'migrate', '--backend', URL, *options) for options in (['--check'], ['--sql'], [])]
+def test_migrate_accepts_newer_compatible_schema(capsys: Capture, app_directory: Path) -> None:
+    connect(SqliteFile(path=app_directory / 'agent.db'), [*MIGRATIONS, []]).close()
+    outcomes = [run_command(capsys, 'migrate', '--backend', URL, *options) for options in (['--check'], ['--sql'], [])]
     assert [outcome.code for outcome in outcomes] == [0, 0, 0]
     assert [re.sub(rf'\b{NEWEST + 1}\b', 'N', outcome.err) for outcome in outcomes] == snapshot(
         [
@@ -169,9 +169,11 @@ def test_migrate_accepts_newer_compatible_schema(capsys: Capture, directory: Pat
 
 
 @pytest.mark.parametrize('target', ['app', 'parent', 'own'])
-def test_migrate_finds_store_of_app(capsys: Capture, directory: Path, target: str) -> None:
-    connect(SqliteFile(path=directory / 'agent.db'), []).close()
-    outcomes = [command(capsys, 'migrate', f'joker:{target}', *options) for options in (['--check'], [], ['--check'])]
+def test_migrate_finds_store_of_app(capsys: Capture, app_directory: Path, target: str) -> None:
+    connect(SqliteFile(path=app_directory / 'agent.db'), []).close()
+    outcomes = [
+        run_command(capsys, 'migrate', f'joker:{target}', *options) for options in (['--check'], [], ['--check'])
+    ]
     assert [outcome.code for outcome in outcomes] == [1, 0, 0]
 
 
@@ -195,10 +197,10 @@ foreign = to_a2a(agent, backend=Foreign('joker', reader_lag=1000))
 """
 
 
-def test_migrate_refuses_target_without_single_known_store(capsys: Capture, directory: Path) -> None:
-    (directory / 'joker.py').write_text(APPS)
+def test_migrate_refuses_target_without_single_known_store(capsys: Capture, app_directory: Path) -> None:
+    (app_directory / 'joker.py').write_text(APPS)
     targets = ((), ('joker:several',), ('joker:foreign',), ('joker:agent',))
-    outcomes = [command(capsys, 'migrate', *target, '--check').why for target in targets]
+    outcomes = [run_command(capsys, 'migrate', *target, '--check').why for target in targets]
     assert {code for code, _ in outcomes} == {2}
     assert [why[:60] for _, why in outcomes] == snapshot(
         [
@@ -210,14 +212,16 @@ def test_migrate_refuses_target_without_single_known_store(capsys: Capture, dire
     )
 
 
-def test_migrate_reports_unusable_store(capsys: Capture, directory: Path) -> None:
-    (directory / 'text.db').write_text('not a database, but as long as the head of one' * 10)
-    connect(SqliteFile(path=directory / 'newer.db'), [*MIGRATIONS, ['UPDATE a2a_schema SET min_reader = 99']]).close()
+def test_migrate_reports_unusable_store(capsys: Capture, app_directory: Path) -> None:
+    (app_directory / 'text.db').write_text('not a database, but as long as the head of one' * 10)
+    connect(
+        SqliteFile(path=app_directory / 'newer.db'), [*MIGRATIONS, ['UPDATE a2a_schema SET min_reader = 99']]
+    ).close()
     urls = ('memory', 'sqlite://', 'sqlite:///text.db', 'sqlite:///newer.db')
-    outcomes = [command(capsys, 'migrate', '--backend', url, '--check').why for url in urls]
+    outcomes = [run_command(capsys, 'migrate', '--backend', url, '--check').why for url in urls]
     assert [code for code, _ in outcomes] == [2, 2, 1, 1]
     assert [
-        why.replace(str(directory), '').partition(' of pydantic-ai-a2a')[0].partition(': write')[0]
+        why.replace(str(app_directory), '').partition(' of pydantic-ai-a2a')[0].partition(': write')[0]
         for _, why in outcomes
     ] == snapshot(
         [

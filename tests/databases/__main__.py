@@ -25,9 +25,9 @@ from pydantic_ai_a2a.server.store.sql.migrations import MIGRATIONS, newest
 
 from ..app_client import Client, lifespan, message, state_of
 from ..bounds import LIMIT
-from ..dialects import speaking
-from ..fixed import fixed
-from ..postgres import OwnPostgres, postgres_server
+from ..constants import with_constants
+from ..dialects import use_dialect
+from ..postgres import StartedPostgres, postgres_server
 
 AGES = timedelta(days=36_500)
 RETENTION = Retention(tasks=AGES, waiting=AGES, contexts=AGES)
@@ -61,7 +61,7 @@ class Desk:
             backend=backend,
             retention=RETENTION,
             workers=Workers(drain_grace=0.01),
-            push=fixed(Push, private_hosts=[HOST], resolve=self._resolve),
+            push=with_constants(Push, private_hosts=[HOST], resolve=self._resolve),
         )
 
     async def look(self) -> str:
@@ -130,7 +130,7 @@ def sqlite(folder: Path) -> str:
         return '\n'.join([*connection.iterdump(), ''])
 
 
-def postgres(server: OwnPostgres) -> str:
+def postgres(server: StartedPostgres) -> str:
     """Return the SQL of a new PostgreSQL database."""
     url = server.url(server.create())
     asyncio.run(fill(url))
@@ -141,7 +141,7 @@ def postgres(server: OwnPostgres) -> str:
 
 
 def main() -> int:
-    with speaking('1.0'), tempfile.TemporaryDirectory() as folder, postgres_server() as server:
+    with use_dialect('1.0'), tempfile.TemporaryDirectory() as folder, postgres_server() as server:
         stored('sqlite').write_text(sqlite(Path(folder)))
         stored('postgres').write_text(postgres(server))
     return 0

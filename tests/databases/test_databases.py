@@ -13,10 +13,10 @@ import asyncpg
 import pytest
 
 from ..app_client import LIMIT, Client, lifespan, message, state_of, texts
-from ..behaviour.asking import answers, approve, asked
-from ..behaviour.stage import ended
-from ..dialects import speaking
+from ..behaviour.pending_calls import answer_message, approve, pending_calls
+from ..dialects import use_dialect
 from ..postgres import Postgres
+from ..serving import wait_until_ended
 from .__main__ import FOLDER, HOST, WEBHOOK, Desk, stored
 
 REPAIR = 'the schema of a version that is not released has changed; run: python -m tests.databases'
@@ -27,7 +27,7 @@ PROMPTS = {'one': 'COMPLETED', 'two': 'COMPLETED', 'delete': 'INPUT_REQUIRED', '
 
 @pytest.fixture(autouse=True)
 def version_1_0() -> Iterator[None]:
-    with speaking('1.0'):
+    with use_dialect('1.0'):
         yield
 
 
@@ -74,18 +74,18 @@ async def test_old_database_is_read_and_its_tasks_continue(backend: str) -> None
         assert texts(tasks['two']) == ['one + two']
         # The queued task continues the conversation, and its webhook is called.
         three = tasks['three']['id']
-        assert texts(await ended(client, three)) == ['one + two + three']
+        assert texts(await wait_until_ended(client, three)) == ['one + two + three']
         configs = await client.call('ListTaskPushNotificationConfigs', {'taskId': three})
         assert [config['url'] for config in configs['configs']] == [WEBHOOK]
         await desk.called.wait()
         assert {*desk.hosts} == {HOST}
         # The interrupted task goes on at its checkpoint: the model is not asked again for the tool call.
-        assert texts(await ended(client, tasks['look']['id'])) == ['look + found']
+        assert texts(await wait_until_ended(client, tasks['look']['id'])) == ['look + found']
         assert desk.requests == 2
         # The waiting task takes its approval.
         waiting = tasks['delete']
-        [call] = asked(waiting)
-        assert texts(await client.send(answers(waiting, approve(call['id'])))) == ['delete + deleted']
+        [call] = pending_calls(waiting)
+        assert texts(await client.send(answer_message(waiting, approve(call['id'])))) == ['delete + deleted']
         # New tasks continue the old conversation.
         four = await client.send(message('four', contextId='conversation'))
         assert texts(four) == ['one + two + three + four']

@@ -38,7 +38,7 @@ from ..e2e.server import Process, process
 from ..e2e.venvs import missing, python_with_a2a_sdk_0_3
 from .blocks import ROOT, Block, same_json, same_text
 
-__all__ = ('Page', 'opened')
+__all__ = ('Page', 'open_page')
 
 _MODEL = re.compile(r"'openai:[\w.-]+'")
 _ADDRESS = re.compile(r'127\.0\.0\.1:(8000|8001)\b')
@@ -245,7 +245,7 @@ class Page:
 
 
 @contextmanager
-def opened(directory: Path) -> Generator[Page]:
+def open_page(directory: Path) -> Generator[Page]:
     """A page whose files, modules and server are gone afterwards."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         page = Page(directory, monkeypatch)

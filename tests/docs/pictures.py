@@ -1,14 +1,13 @@
-"""Draws the pictures of the documentation: `python -m tests.docs.pictures` writes them into `docs/`.
+"""Draws the states of a task from the table of the package: `python -m tests.docs.pictures`.
 
-Each picture has a light panel behind its boxes, so that it is legible on a light page and on a dark page.
+A light panel is behind the boxes, so that the picture is legible on a light page and on a dark page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
-from itertools import pairwise
 
 from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, TERMINAL
 from pydantic_ai_a2a.types import TaskState
@@ -16,9 +15,9 @@ from pydantic_ai_a2a.types import TaskState
 from ..suites.model import may_move
 from .blocks import ROOT
 
-__all__ = ('PICTURES', 'moves')
+__all__ = ('STATES', 'moves', 'states')
 
-DOCS = ROOT / 'docs'
+STATES = ROOT / 'docs' / 'task-states.svg'
 
 _HEIGHT = 36
 _STYLE = """
@@ -50,20 +49,6 @@ class Box:
             f'<rect class="box" x="{left}" y="{top}" width="{self.width}" height="{_HEIGHT}" rx="6"/>\n'
             f'<text x="{self.x}" y="{self.y}">{escape(self.text)}</text>'
         )
-
-
-def _picture(width: int, height: int, title: str, elements: Sequence[str]) -> str:
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
-        f'<title>{escape(title)}</title>',
-        f'<style>{_STYLE}</style>',
-        f'<defs>{_HEAD}</defs>',
-        f'<rect class="panel" x="1" y="1" width="{width - 2}" height="{height - 2}" rx="8"/>',
-        *elements,
-        '</svg>',
-        '',
-    ]
-    return '\n'.join(lines)
 
 
 def _across(source: Box, target: Box, shift: int = 0) -> str:
@@ -106,7 +91,8 @@ def moves() -> list[tuple[TaskState, TaskState]]:
     ]
 
 
-def _states() -> str:
+def states() -> str:
+    """Return the picture as SVG."""
     elements: list[str] = []
     for source, target in moves():
         start, end = _STATES[source], _STATES[target]
@@ -123,7 +109,17 @@ def _states() -> str:
         _label('ended', 600, 24),
     ]
     assert set(_STATES) == LIVE | INTERRUPTED | TERMINAL
-    return _picture(700, 370, 'The states of a task', elements)
+    lines = [
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 700 370" role="img">',
+        '<title>The states of a task</title>',
+        f'<style>{_STYLE}</style>',
+        f'<defs>{_HEAD}</defs>',
+        '<rect class="panel" x="1" y="1" width="698" height="368" rx="8"/>',
+        *elements,
+        '</svg>',
+        '',
+    ]
+    return '\n'.join(lines)
 
 
 def _back(source: Box, target: Box) -> str:
@@ -133,81 +129,5 @@ def _back(source: Box, target: Box) -> str:
     return f'<path class="arrow" d="M{left} {source.y + 8} C{x} {source.y + 8} {x} {source.y} {x} {target.y + 18}"/>'
 
 
-def _message() -> str:
-    steps = [
-        ('http', 'reads the request'),
-        ('auth', 'finds the caller'),
-        ('protocol', 'decodes the JSON'),
-        ('service', 'checks rights and rates'),
-        ('service', 'performs the operation'),
-        ('store', 'stores task and message'),
-        ('runs', 'claims the task'),
-        ('agent', 'runs the agent'),
-        ('conversion', 'makes parts of the result'),
-        ('store', 'stores and publishes events'),
-        ('protocol', 'encodes the events'),
-        ('http', 'sends the stream'),
-    ]
-    boxes: list[Box] = []
-    for index in range(len(steps)):
-        row, column = divmod(index, 4)
-        boxes.append(Box(steps[index][0], 110 + (column if row % 2 == 0 else 3 - column) * 190, 50 + row * 110))
-    elements = [box.svg() for box in boxes]
-    elements += [_label(text, box.x, box.y + 32) for box, (_, text) in zip(boxes, steps, strict=True)]
-    for source, target in pairwise(boxes):
-        if source.x == target.x:
-            elements.append(f'<path class="arrow" d="M{source.x} {source.y + 42} L{target.x} {target.y - 18}"/>')
-        else:
-            side = 65 if target.x > source.x else -65
-            elements.append(f'<path class="arrow" d="M{source.x + side} {source.y} L{target.x - side} {target.y}"/>')
-    return _picture(790, 330, 'The path of a message', elements)
-
-
-def _deployments() -> str:
-    elements: list[str] = []
-    shapes = [
-        (130, 'One process', ['server and worker'], 'memory'),
-        (400, 'One machine', ['server and worker', 'server and worker'], 'SQLite file'),
-        (710, 'Many machines', ['servers', 'workers'], 'PostgreSQL'),
-    ]
-    for x, title, processes, store in shapes:
-        client, stored = Box('clients', x, 80), Box(store, x, 260)
-        places = [x] if len(processes) == 1 else [x - 75, x + 75]
-        middle = [Box(text, place, 170, 140) for text, place in zip(processes, places, strict=True)]
-        elements.append(_label(title, x, 32))
-        for box in middle:
-            if box.text != 'workers':
-                elements.append(f'<path class="arrow" d="M{x} 98 L{box.x} 152"/>')
-            elements.append(f'<path class="arrow" d="M{box.x} 188 L{x} 242"/>')
-        elements += [box.svg() for box in (client, *middle, stored)]
-    return _picture(880, 300, 'Shapes of a deployment', elements)
-
-
-def _engines() -> str:
-    clients, servers, temporal, workers = (
-        Box(text, 110 + 220 * n, 80, 140) for n, text in enumerate(['clients', 'servers', 'Temporal', 'workers'])
-    )
-    database = Box('PostgreSQL', 550, 190, 140)
-    arrows = ['M180 80 L260 80', 'M400 80 L480 80', 'M700 80 L620 80', 'M360 98 L490 172', 'M740 98 L610 172']
-    elements = [f'<path class="arrow" d="{arrow}"/>' for arrow in arrows]
-    labels = [_label('starts, watches, cancels', 440, 40), _label('takes steps', 660, 40), _label('all data', 550, 140)]
-    return _picture(
-        880,
-        240,
-        'Servers and workers of Temporal',
-        [*elements, *labels, *(box.svg() for box in (clients, servers, temporal, workers, database))],
-    )
-
-
-PICTURES = {
-    DOCS / 'engines.svg': _engines,
-    DOCS / 'task-states.svg': _states,
-    DOCS / 'message-path.svg': _message,
-    DOCS / 'deployments.svg': _deployments,
-}
-"""The function that draws each file."""
-
-
 if __name__ == '__main__':
-    for path, draw in PICTURES.items():
-        path.write_text(draw())
+    STATES.write_text(states())

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 from ast import literal_eval
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from inspect import isabstract, signature
@@ -43,9 +43,10 @@ from pydantic_ai_a2a.server.store.sql.unanswered_tasks import EXPIRED
 from pydantic_ai_a2a.wire.protocol.v1_0 import V1_0
 
 from ..bounds import LIMIT
+from ..cases import each_case
 from .blocks import ROOT, blocks, table
 from .figures import PERFORMANCE, capacity, performance, results
-from .pictures import PICTURES
+from .pictures import STATES, states
 from .rooms import HOUSES, PICTURE, layers, picture, rooms
 
 PACKAGE = ROOT / 'pydantic_ai_a2a'
@@ -69,26 +70,11 @@ def test_settings_page_lists_actual_defaults() -> None:
     }
 
 
-def test_to_a2a_arguments_are_documented_with_defaults() -> None:
+def test_to_a2a_page_lists_actual_defaults() -> None:
     documented = {name: default for name, default, _ in table(DOCS / 'to-a2a.md', 'Argument')}
-    arguments = [
-        argument for argument in signature(to_a2a).parameters.values() if argument.name not in ('agent', 'run')
-    ]
-    assert documented == {argument.name: _source(argument.default) for argument in arguments}
-    assert len(arguments) <= 36
-    assert {name for name, _ in table(DOCS / 'to-a2a.md', 'Run option')} == {*RunOptions.__annotations__}
-
-
-def test_engine_pages_list_arguments_and_run_fields() -> None:
-    engines, works = DOCS / 'durable-engines.md', DOCS / 'how-it-works.md'
-    assert _names(engines, 'Argument') == {*signature(to_a2a).parameters} - {'agent', 'run'} | {'options of every run'}
-    assert _names(works, 'Field of a run') == {field.name for field in fields(RunArguments)}
-    assert _names(works, 'Field of an output') == {*RunOutput._fields}
-
-
-def _names(page: Path, head: str) -> set[str]:
-    """Return the names in the first column of a table."""
-    return {name for names, _ in table(page, head) for name in names.split(', ')}
+    arguments = signature(to_a2a).parameters
+    assert documented == {name: _source(arguments[name].default) for name in ARGUMENTS}
+    assert len(ARGUMENTS) <= 36
 
 
 def _source(default: object) -> str:
@@ -127,23 +113,42 @@ def _on_the_wire(error: errors.A2AError) -> tuple[int, int, str]:
     return error.code, error.http_status if error.transport else 200, reason[1].decode()
 
 
-def test_errors_page_lists_all_failure_kinds() -> None:
-    documented = {kind for kind, *_ in table(DOCS / 'errors.md', 'Kind')}
-    source = (PACKAGE / 'server' / 'conversion' / 'failures.py').read_text()
-    assert documented == {*re.findall(r"Failure\('([\w-]+)'", source), EXPIRED}
-
-
-def test_observe_page_lists_all_metrics() -> None:
-    documented = [name for name, *_ in table(DOCS / 'observe.md', 'Metric')]
-    source = (PACKAGE / 'telemetry' / 'metrics.py').read_text()
-    assert sorted(documented) == sorted(re.findall(r"create_\w+\(\s*'([\w.]+)'", source))
-
-
-def test_backend_ports_are_documented_and_public() -> None:
+def _ports() -> set[str]:
+    """Return the names of the ports of a backend."""
     hints = get_type_hints(store.Backend).values()
-    ports = {kind.__name__ for hint in hints for kind in (hint, *get_args(hint)) if isabstract(kind)}
-    assert _names(DOCS / 'architecture.md', 'Port') == ports | {'Backend', 'ConversationStore'}
-    assert ports <= {*store.__all__}
+    return {kind.__name__ for hint in hints for kind in (hint, *get_args(hint)) if isabstract(kind)}
+
+
+def _found(pattern: str, path: str) -> set[str]:
+    """Return what a pattern finds in a module."""
+    return {*re.findall(pattern, (PACKAGE / path).read_text())}
+
+
+ARGUMENTS = [*signature(to_a2a).parameters.keys() - {'agent', 'run'}]
+NAMES: dict[tuple[str, str], Callable[[], set[str]]] = {
+    ('to-a2a.md', 'Run option'): lambda: {*RunOptions.__annotations__},
+    ('durable-engines.md', 'Argument'): lambda: {*ARGUMENTS, 'options of every run'},
+    ('how-it-works.md', 'Field of a run'): lambda: {field.name for field in fields(RunArguments)},
+    ('how-it-works.md', 'Field of an output'): lambda: {*RunOutput._fields},
+    ('errors.md', 'Kind'): lambda: _found(r"Failure\('([\w-]+)'", 'server/conversion/failures.py') | {EXPIRED},
+    ('observe.md', 'Metric'): lambda: _found(r"create_\w+\(\s*'([\w.]+)'", 'telemetry/metrics.py'),
+    ('architecture.md', 'Port'): lambda: _ports() | {'Backend', 'ConversationStore'},
+    ('authorization.md', '`Access(scopes=…)`'): lambda: {*ROWS},
+}
+"""The names in the first column of a table, by the page and the heading of the column."""
+
+
+@each_case('place', NAMES, ids=' '.join)
+def test_table_lists_all_names_of_the_code(place: tuple[str, str]) -> None:
+    page, heading = place
+    cells = [row[0] for row in table(DOCS / page, heading)]
+    # Only the values of a row of scopes have commas.
+    listed = cells if heading.startswith('`') else [name for cell in cells for name in cell.split(', ')]
+    assert sorted(listed) == sorted(NAMES[place]())
+
+
+def test_backend_ports_are_public() -> None:
+    assert _ports() <= {*store.__all__}
 
 
 def test_contributing_lists_every_house_and_room() -> None:
@@ -175,28 +180,43 @@ def test_sql_package_docstring_names_each_module() -> None:
     assert sorted(named) == sorted({path.stem for path in folder.glob('*.py')} - {'__init__'})
 
 
-def test_example_files_in_contributing_exist() -> None:
-    text = (ROOT / 'CONTRIBUTING.md').read_text().partition('### Ten examples')[2].partition('\n## ')[0]
-    files = set(re.findall(r'`((?:\w+/)*\w+\.py)`', text)) - {'__init__.py'}
-    assert files
-    assert [file for file in files if not (PACKAGE / file).exists()] == []
+LINK = r'\]\(([^)#]+)'
+FILE = r'`((?:pydantic_ai_a2a|\.ci|benchmarks|docs|examples|interop|tests)/[\w./-]+)`'
+PATHS = [
+    ('README.md', r'\]\((?!\w+://)([^)#]+)'),
+    *((f'{page}.md', LINK) for page in ('CHANGELOG', 'SECURITY', 'SUPPORT')),
+    *((f'{page}.md', FILE) for page in ('CONTRIBUTING', 'docs/architecture', 'docs/how-it-works', 'tests/README')),
+]
+"""Pages, each with a pattern of the files that it names."""
 
 
-@pytest.mark.parametrize('page', ['CONTRIBUTING.md', 'docs/architecture.md', 'docs/how-it-works.md'])
-def test_file_paths_in_page_exist(page: str) -> None:
-    paths = re.findall(
-        r'`((?:pydantic_ai_a2a|\.ci|benchmarks|docs|examples|interop|tests)/[\w./-]+)`', (ROOT / page).read_text()
-    )
+@each_case(('page', 'pattern'), PATHS, ids=[page for page, _ in PATHS])
+def test_linked_and_named_files_exist(page: str, pattern: str) -> None:
+    paths = re.findall(pattern, (ROOT / page).read_text())
+    assert paths or pattern == FILE  # those pages may name none
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-def test_rooms_picture_matches_imports() -> None:
-    assert PICTURE.read_text() == picture(), 'run: python -m tests.docs.rooms'
+def test_modules_of_ten_examples_exist() -> None:
+    text = (ROOT / 'CONTRIBUTING.md').read_text().partition('### Ten examples')[2].partition('\n## ')[0]
+    modules = {*re.findall(r'`((?:\w+/)*\w+\.py)`', text)} - {'__init__.py'}
+    assert modules
+    assert [module for module in modules if not (PACKAGE / module).exists()] == []
 
 
-@pytest.mark.parametrize('path', PICTURES, ids=lambda path: path.stem)
-def test_picture_matches_drawing_script(path: Path) -> None:
-    assert path.read_text() == PICTURES[path](), 'run: python -m tests.docs.pictures'
+def test_documented_test_helpers_exist() -> None:
+    text = (ROOT / 'tests' / 'README.md').read_text()
+    rows = re.findall(r'^\| .+ \| (.*`.+`.*) \| (`.+`) \|$', text, re.MULTILINE)
+    assert rows
+    for names, files in rows:
+        code = '\n'.join((ROOT / file).read_text() for file in re.findall('`(.+?)`', files))
+        for name in re.findall('`(.+?)`', names):
+            assert re.search(rf'^(async def |def |class |from .* import |){name}\b', code, re.MULTILINE), name
+
+
+@each_case(('path', 'draw'), [(PICTURE, picture), (STATES, states)], ids=['rooms', 'pictures'])
+def test_picture_matches_drawing_script(path: Path, draw: Callable[[], str]) -> None:
+    assert path.read_text() == draw(), f'run the script of {path.name}: python -m tests.docs.rooms, tests.docs.pictures'
 
 
 @pytest.mark.parametrize('path', [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md'], ids=lambda path: path.stem)
@@ -224,25 +244,15 @@ def test_server_comparison_matches_interop_results() -> None:
             assert cell == fact or cell.startswith('[')
 
 
-def test_readme_links_lead_to_existing_files() -> None:
-    links = [link for link in re.findall(r'\]\(([^)]+)\)', (ROOT / 'README.md').read_text()) if '://' not in link]
-    assert links
-    assert [link for link in links if not (ROOT / link.partition('#')[0]).exists()] == []
-
-
-REPAIR = 'run: python -m tests.docs.figures'
-
-
-def test_performance_page_matches_benchmark_results() -> None:
+@each_case(
+    ('write', 'shown'),
+    [(performance, '| plain send, memory |'), (capacity, '\n     1000       10000 ')],
+    ids=['results', 'model of the capacity'],
+)
+def test_performance_page_matches_benchmark_results(write: Callable[[str, Any], str], shown: str) -> None:
     page = PERFORMANCE.read_text()
-    assert page == performance(page, results()), REPAIR
-    assert '| plain send, memory |' in page
-
-
-def test_capacity_model_matches_benchmark_results() -> None:
-    page = PERFORMANCE.read_text()
-    assert page == capacity(page, results()), REPAIR
-    assert '\n     1000       10000 ' in page
+    assert page == write(page, results()), 'run: python -m tests.docs.figures'
+    assert shown in page
 
 
 # --- the table of scopes: each row refuses and admits the callers that its text names
@@ -279,10 +289,6 @@ def _admitted(client: TestClient, token: str) -> Iterator[str]:
         assert answer.status_code in (200, 403)
         if answer.status_code == 200:
             yield operation
-
-
-def test_scope_table_rows_match_tested_rows() -> None:
-    assert [row for row, _ in table(ROOT / 'docs' / 'authorization.md', '`Access(scopes=…)`')] == [*ROWS]
 
 
 @pytest.mark.parametrize('row', ROWS)

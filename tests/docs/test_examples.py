@@ -12,10 +12,10 @@ from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.store import PostgresBackend
 
 from ..e2e.venvs import missing
-from ..engines import need_dbos
+from ..engines import skip_without_dbos
 from ..suites import READER_LAG
 from .blocks import ROOT, Block, blocks, in_order
-from .page import opened
+from .page import open_page
 
 TUTORIAL = ROOT / 'docs' / 'tutorial'
 SKILL = ROOT / 'pydantic_ai_a2a' / '.agents' / 'skills' / 'serving-agents-over-a2a' / 'SKILL.md'
@@ -27,21 +27,21 @@ DOCSTRINGS = [block for path in sorted((ROOT / 'pydantic_ai_a2a').rglob('*.py'))
 def test_page_examples_run_as_documented(path: Path, tmp_path: Path) -> None:
     examples = list(blocks(path))
     if any('import DBOS' in block.text for block in examples):
-        need_dbos()
+        skip_without_dbos()
     if any('pydantic_evals' in block.text for block in examples) and find_spec('pydantic_evals') is None:
         missing('pydantic-evals is not installed')
-    with opened(tmp_path) as page:
+    with open_page(tmp_path) as page:
         page.read(examples)
 
 
 def test_tutorial_examples_run_in_page_order(tmp_path: Path) -> None:
-    with opened(tmp_path) as page:
+    with open_page(tmp_path) as page:
         page.read([block for path in in_order(TUTORIAL) for block in blocks(path)])
 
 
 @pytest.mark.parametrize('block', DOCSTRINGS, ids=lambda block: str(block.place))
 def test_docstring_example_runs(block: Block, tmp_path: Path) -> None:
-    with opened(tmp_path) as page:
+    with open_page(tmp_path) as page:
         page.read([block])
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from functools import cache
 
+from ..cases import each_case
 from ..requirements import PLACE, Requirement, on_page_markdown, requirements
-from ..tables import each_case
 from .blocks import ROOT, table
 
 ALL = requirements()
@@ -27,10 +28,17 @@ def test_requirement_has_tests_or_stated_exception(requirement: Requirement) -> 
         assert (requirement.level, bool(requirement.tests)) == ('must', True)
 
 
-@each_case('requirement', ALL.values(), ids=ALL)
-def test_requirement_names_existing_tests(requirement: Requirement) -> None:
-    missing = [test for test in requirement.tests if test.partition('::')[2] not in _tests(test.partition('::')[0])]
-    assert missing == []
+NAMED = {
+    **{name: requirement.tests for name, requirement in ALL.items()},
+    **{row[0][:60]: [row[-1].removeprefix('tests/')] for row in table(ROOT / 'tests' / 'attacks.md', 'Attack')},
+}
+"""The tests that each requirement and each attack names."""
+
+
+@each_case('tests', NAMED.values(), ids=NAMED)
+def test_named_tests_exist(tests: Sequence[str]) -> None:
+    named = [test.partition('::') for test in tests]
+    assert [(file, name) for file, _, name in named if not (name in _tests(file) or (not name and _tests(file)))] == []
 
 
 @cache
@@ -48,17 +56,7 @@ def test_protocol_page_lists_all_requirements() -> None:
     assert [each.text for each in ALL.values() if f'| {each.name} | ' not in page or each.text not in page] == []
 
 
-# --- attacks
-
-CLAIMS = table(ROOT / 'tests' / 'attacks.md', 'Attack')
-
-
 def test_each_attack_has_a_protection_and_a_test() -> None:
-    assert [row for row in CLAIMS if len(row) != 3 or not all(row)] == []
-    assert [row for row in CLAIMS if not row[-1].startswith('tests/')] == []
-
-
-@each_case('test', [row[-1] for row in CLAIMS])
-def test_attack_names_existing_test(test: str) -> None:
-    path, _, name = test.removeprefix('tests/').partition('::')
-    assert name in _tests(path) or (not name and _tests(path))
+    attacks = table(ROOT / 'tests' / 'attacks.md', 'Attack')
+    assert [row for row in attacks if len(row) != 3 or not all(row)] == []
+    assert [row for row in attacks if not row[-1].startswith('tests/')] == []

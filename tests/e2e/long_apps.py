@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from pydantic_ai_a2a import Limits, Workers, to_a2a
 
-from ..fixed import fixed
+from ..constants import with_constants
 
 
 async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -37,4 +37,4 @@ async def memory(request: Request) -> JSONResponse:
 agent = Agent(FunctionModel(answer))
 WORKERS = Workers(drain_grace=0.1)
 app = to_a2a(agent, limits=Limits(part=10_000_000), workers=WORKERS, routes=[Route('/memory', memory)])
-hasty = to_a2a(agent, limits=fixed(Limits, part=10_000_000, answer_time=0.2), workers=WORKERS)
+hasty = to_a2a(agent, limits=with_constants(Limits, part=10_000_000, answer_time=0.2), workers=WORKERS)

@@ -32,7 +32,7 @@ from pydantic_ai_a2a import (
 )
 
 from ..bounds import LIMIT
-from ..fixed import fixed
+from ..constants import with_constants
 from .mcp_servers import ACCESS_TOKEN, BOSS, EXCHANGE, TOKENS
 
 
@@ -85,7 +85,7 @@ def make_app() -> A2AApp:
         agent,
         backend=environ['A2A_TEST_BACKEND'],
         auth=BearerAuth({**{token: user for user, token in TOKENS.items()}, BOSS: boss}),
-        access=Access(credentials=fixed(Credentials, exchange=exchange, keys=[key], timeout=LIMIT)),
+        access=Access(credentials=with_constants(Credentials, exchange=exchange, keys=[key], timeout=LIMIT)),
         approvals=Approvals(approvers='approve'),
-        push=fixed(Push, keys=[key], private_hosts=['127.0.0.1'], backoff=0.05),
+        push=with_constants(Push, keys=[key], private_hosts=['127.0.0.1'], backoff=0.05),
     )

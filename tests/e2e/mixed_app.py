@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from pydantic_ai_a2a import Postgres, Progress, Push, Results, Workers, to_a2a
 
-from ..fixed import fixed
+from ..constants import with_constants
 
 
 def calls(messages: list[ModelMessage]) -> bool:
@@ -104,6 +104,6 @@ app = to_a2a(
     backend=Postgres(BACKEND, pool_size=2) if BACKEND.startswith('postgres') else BACKEND,
     routes=[Route('/held', held)],
     results=Results(progress=Progress(tools=True)),
-    push=fixed(Push, private_hosts=['127.0.0.1'], backoff=0.05, tries=3),
+    push=with_constants(Push, private_hosts=['127.0.0.1'], backoff=0.05, tries=3),
     workers=Workers(running=20),
 )

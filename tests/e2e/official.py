@@ -28,7 +28,7 @@ _binding = [BINDINGS[0]]
 
 
 @contextmanager
-def over(binding: str) -> Generator[None]:
+def using_binding(binding: str) -> Generator[None]:
     """Let new clients speak over a binding."""
     _binding.append(binding)
     try:
@@ -37,15 +37,15 @@ def over(binding: str) -> Generator[None]:
         _binding.pop()
 
 
-def spoken() -> str:
+def current_binding() -> str:
     """The binding of new clients."""
     return _binding[-1]
 
 
 @contextmanager
-def serving(app: str, *, app_dir: Path = ROOT, env: Mapping[str, str] | None = None) -> Generator[Process]:
+def serving_process(app: str, *, app_dir: Path = ROOT, env: Mapping[str, str] | None = None) -> Generator[Process]:
     """The command `serve` on free ports, also with the binding of new clients."""
-    grpc = ('--grpc-port', '0') if spoken() == 'GRPC' else ()
+    grpc = ('--grpc-port', '0') if current_binding() == 'GRPC' else ()
     serve = ('-m', 'pydantic_ai_a2a', 'serve', app, '--app-dir', str(app_dir), '--port', '0', *grpc)
     with process(*serve, env=env) as server:
         assert server.url
@@ -57,7 +57,7 @@ async def official_client(url: str, **config: Any) -> AsyncGenerator[Client]:
     """The official client, with the card that is at the URL."""
     config = {'grpc_channel_factory': grpc.aio.insecure_channel, **config}
     async with httpx.AsyncClient(timeout=LIMIT, verify=False) as http:
-        bindings = [spoken()]
+        bindings = [current_binding()]
         client = await create_client(
             url, ClientConfig(httpx_client=http, supported_protocol_bindings=bindings, **config)
         )
@@ -94,7 +94,7 @@ def text_of(task: Task) -> str:
     return get_artifact_text(artifact)
 
 
-def outline(events: Sequence[StreamResponse]) -> list[str]:
+def event_summary(events: Sequence[StreamResponse]) -> list[str]:
     """What each event says, in short."""
     return [_outline(event) for event in events]
 
@@ -117,7 +117,7 @@ DEPLOYMENTS = ('one process', 'two processes over PostgreSQL')
 
 
 @dataclass(frozen=True)
-class Deployed:
+class Deployment:
     """An app, up and listening."""
 
     url: str
@@ -136,16 +136,16 @@ class Deployed:
 
 
 @contextmanager
-def deployed(app: str, deployment: str, postgres: Callable[[], Postgres]) -> Generator[Deployed]:
+def deploy(app: str, deployment: str, postgres: Callable[[], Postgres]) -> Generator[Deployment]:
     """An app of `apps.py`."""
-    over_grpc = spoken() == 'GRPC'
+    over_grpc = current_binding() == 'GRPC'
     if deployment == DEPLOYMENTS[0]:
         with uvicorn(app, env={'APPS_GRPC': '1'} if over_grpc else {}) as server:
-            yield Deployed(server.url, server)
+            yield Deployment(server.url, server)
         return
     with postgres().database() as url:
         store = {'APPS_BACKEND': url}
         grpc = ('--grpc-port', '0') if over_grpc else ()
         serve = ('-m', 'pydantic_ai_a2a', 'serve', app, '--no-worker', '--port', '0', *grpc)
         with process('-m', 'uvicorn', app, '--port', '0', env=store) as runner, process(*serve, env=store) as server:
-            yield Deployed(server.url, runner)
+            yield Deployment(server.url, runner)

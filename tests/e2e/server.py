@@ -205,7 +205,7 @@ def send_streaming(text: str) -> dict[str, Any]:
     return rpc('SendStreamingMessage', message=message)
 
 
-def unread(url: str, body: dict[str, Any]) -> socket.socket:
+def send_without_reading(url: str, body: dict[str, Any]) -> socket.socket:
     """A connection on which a request is sent and the answer not read; the kernel keeps as little as it can."""
     parts, content = urlsplit(url), json.dumps(body).encode()
     connection = socket.socket()

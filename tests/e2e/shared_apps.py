@@ -17,9 +17,9 @@ from starlette.middleware.cors import CORSMiddleware
 
 from pydantic_ai_a2a import InputRequired, Progress, Push, Results, Workers, mount, to_a2a
 
-from ..behaviour.stage import prompts
+from ..agents import user_prompts
 from ..bounds import LIMIT
-from ..fixed import fixed
+from ..constants import with_constants
 
 BACKEND = environ.get('APPS_BACKEND', 'sqlite:///agent.db')
 
@@ -64,7 +64,7 @@ QUESTIONS = 10
 def step(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     """Three calls of the tool, each with a note, or so many questions after `question me`, and then the answer."""
     n = len(messages) // 2
-    questioned = prompts(messages)[0] == 'question me'
+    questioned = user_prompts(messages)[0] == 'question me'
     if questioned and n < QUESTIONS:
         return ModelResponse(parts=[ToolCallPart('question', {})])
     if n < 3:
@@ -88,7 +88,7 @@ def question() -> str:
 notifier = to_a2a(
     notifying,
     backend=BACKEND,
-    push=fixed(
+    push=with_constants(
         Push, private_hosts=['127.0.0.1'], backoff=0.05, timeout=float(environ.get('APPS_TIMEOUT', LIMIT)), tries=20
     ),
     results=Results(progress=Progress(notes=True)),
@@ -107,12 +107,12 @@ def obey(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         for part in sent.parts
         if isinstance(part, ToolReturnPart)
     ]
-    calls = [each.split(':') for each in prompts(messages)[-1].split() if ':' in each]
+    calls = [each.split(':') for each in user_prompts(messages)[-1].split() if ':' in each]
     if calls and not returned:
         return ModelResponse(
             parts=[ToolCallPart(name, {'path': path}, f'c{n}') for n, (name, path) in enumerate(calls, 1)]
         )
-    return ModelResponse(parts=[TextPart(' + '.join([*prompts(messages), *returned]))])
+    return ModelResponse(parts=[TextPart(' + '.join([*user_prompts(messages), *returned]))])
 
 
 keeping = Agent(FunctionModel(obey), name='Keeper')

@@ -17,8 +17,19 @@ from a2a.types import Message, SendMessageRequest, Task
 from a2a.utils.errors import InvalidParamsError
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from ..behaviour.rows import covers
-from .official import BINDINGS, OFFICIAL, official_client, over, say, send, serving, state_of, task_of, text_of
+from ..behaviour.promised_behaviours import covers
+from .official import (
+    BINDINGS,
+    OFFICIAL,
+    official_client,
+    say,
+    send,
+    serving_process,
+    state_of,
+    task_of,
+    text_of,
+    using_binding,
+)
 from .official_0_3 import OFFICIAL_0_3, client_0_3
 from .official_0_3 import text_of as text_of_0_3
 from .server import LIMIT, ROOT, Process
@@ -39,7 +50,7 @@ def start(tmp_path: Path) -> Start:
     (tmp_path / 'ledger').touch()
     env = {'APPS_BACKEND': f'sqlite:///{tmp_path}/agent.db', 'APPS_LEDGER': str(tmp_path / 'ledger')}
 
-    return partial(serving, 'tests.e2e.shared_apps:keeper', env=env)
+    return partial(serving_process, 'tests.e2e.shared_apps:keeper', env=env)
 
 
 @pytest.fixture(scope='session')
@@ -171,7 +182,7 @@ def _fitting(choices: list[dict[str, Any]], wanted: dict[str, Any]) -> Iterator[
 @pytest.mark.parametrize('given', ANSWERS)
 async def test_approval_is_answered_by_message_schema(start: Start, tmp_path: Path, binding: str, given: str) -> None:
     wanted, said, done = ANSWERS[given]
-    with over(binding), start() as server:
+    with using_binding(binding), start() as server:
         assert await declared(server.url, 'lists the answers it needs')
         async with client_of(server) as sent:
             task = await sent(say('delete:a'))
@@ -270,7 +281,7 @@ def with_tools(request: SendMessageRequest, uri: str, *tools: dict[str, Any]) ->
 @covers(OFFICIAL, ROW)
 @pytest.mark.parametrize('binding', BINDINGS)
 async def test_official_client_answers_call_of_declared_tool(binding: str) -> None:
-    with over(binding), serving('client_tools:app', app_dir=ROOT / 'examples') as server:
+    with using_binding(binding), serving_process('client_tools:app', app_dir=ROOT / 'examples') as server:
         uri = await declared(server.url, 'may declare tools')
         async with official_client(server.url, streaming=False) as client:
             without = await task_of(client.send_message(say('What is in note a?')))

@@ -16,7 +16,7 @@ from a2a.client.interceptors import ClientCallInterceptor
 from a2a.types import GetTaskRequest, ListTasksRequest
 
 from .auth_apps import AUDIENCE, ISSUER, KEY, SECRET, TOKEN
-from .official import collect, outline, say, state_of, task_of
+from .official import collect, event_summary, say, state_of, task_of
 from .server import LIMIT, Process, uvicorn
 
 
@@ -26,7 +26,7 @@ def server() -> Generator[Process]:
         yield running
 
 
-class Wallet(CredentialService):
+class FixedCredential(CredentialService):
     """One credential, for the scheme of one name."""
 
     def __init__(self, scheme: str, credential: str) -> None:
@@ -37,9 +37,11 @@ class Wallet(CredentialService):
 
 
 @asynccontextmanager
-async def having(url: str, scheme: str, credential: str, *, streaming: bool = False) -> AsyncGenerator[Client]:
+async def authenticated_client(
+    url: str, scheme: str, credential: str, *, streaming: bool = False
+) -> AsyncGenerator[Client]:
     """The official client, which sends a credential as the card says."""
-    interceptors: list[ClientCallInterceptor] = [AuthInterceptor(Wallet(scheme, credential))]
+    interceptors: list[ClientCallInterceptor] = [AuthInterceptor(FixedCredential(scheme, credential))]
     async with httpx.AsyncClient(timeout=LIMIT) as http:
         yield await create_client(url, ClientConfig(httpx_client=http, streaming=streaming), interceptors=interceptors)
 
@@ -56,20 +58,23 @@ def token(scope: str) -> str:
 async def test_official_client_authenticates_as_the_card_says(
     server: Process, scheme: str, credential: Callable[[], str]
 ) -> None:
-    async with having(server.url, scheme, credential()) as client:
+    async with authenticated_client(server.url, scheme, credential()) as client:
         task = await task_of(client.send_message(say('hello')))
         assert state_of(task) == 'TASK_STATE_COMPLETED'
         assert await client.get_task(GetTaskRequest(id=task.id)) == task
 
 
 async def test_official_client_authenticates_streams(server: Process) -> None:
-    async with having(server.url, 'bearer', TOKEN, streaming=True) as client:
+    async with authenticated_client(server.url, 'bearer', TOKEN, streaming=True) as client:
         events = await collect(client.send_message(say('hello')))
-    assert outline(events)[-1] == 'COMPLETED'
+    assert event_summary(events)[-1] == 'COMPLETED'
 
 
 async def test_api_key_owner_sees_only_own_tasks(server: Process) -> None:
-    async with having(server.url, 'bearer', TOKEN) as ann, having(server.url, 'apiKey', KEY) as bob:
+    async with (
+        authenticated_client(server.url, 'bearer', TOKEN) as ann,
+        authenticated_client(server.url, 'apiKey', KEY) as bob,
+    ):
         await task_of(ann.send_message(say('hello')))
         assert (await bob.list_tasks(ListTasksRequest())).total_size == 0
 
@@ -89,7 +94,7 @@ async def test_api_key_owner_sees_only_own_tasks(server: Process) -> None:
 async def test_bad_credential_gets_http_401_or_403(
     server: Process, scheme: str, credential: Callable[[], str], status: int, streaming: bool
 ) -> None:
-    async with having(server.url, scheme, credential(), streaming=streaming) as client:
+    async with authenticated_client(server.url, scheme, credential(), streaming=streaming) as client:
         with pytest.raises(A2AClientError, match=f'HTTP Error {status}'):
             await collect(client.send_message(say('hello')))
 

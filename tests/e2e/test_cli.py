@@ -16,10 +16,10 @@ import pytest
 from a2a.types import GetTaskRequest
 from a2a.utils.errors import TaskNotFoundError
 
-from ..behaviour.rows import covers
-from ..client.canned import TASK, Canned, refusal, stream
-from ..client.canned import served as canned
-from .official import collect, official_client, outline, say, state_of, task_of, text_of
+from ..behaviour.promised_behaviours import covers
+from ..client.canned_agent import TASK, CannedAgent, error_response, stream_response
+from ..client.canned_agent import serve_canned as canned
+from .official import collect, event_summary, official_client, say, state_of, task_of, text_of
 from .server import LIMIT, ROOT, Process, process
 
 APPS = 'tests.e2e.shared_apps'
@@ -86,7 +86,7 @@ async def test_worker_runs_tasks_of_separate_server(tmp_path: Path) -> None:
         assert await running.ended() == 0
         assert running.output.splitlines()[-1] == 'pydantic-ai-a2a: the worker stops'
     assert text_of(task) == 'Answered by the worker.'
-    assert outline(events)[-1] == 'COMPLETED'
+    assert event_summary(events)[-1] == 'COMPLETED'
 
 
 async def test_worker_runs_tasks_of_all_mounted_apps(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ async def test_next_worker_continues_task_of_stopped_worker(tmp_path: Path) -> N
             assert await one.ended() == 0
             assert state_of(await client.get_task(GetTaskRequest(id=task.id))) == 'TASK_STATE_WORKING'
             with worker(tmp_path, NAME='two'):
-                assert outline(await collect(stream))[-1] == 'COMPLETED'
+                assert event_summary(await collect(stream))[-1] == 'COMPLETED'
             assert text_of(await client.get_task(GetTaskRequest(id=task.id))) == 'Answered by two.'
 
 
@@ -170,9 +170,9 @@ def test_agent_with_unknown_model_fails_at_once(tmp_path: Path) -> None:
 
 
 def test_send_command_reports_reason_of_its_retry() -> None:
-    busy = refusal(-32000, 'The agent is not ready.', 503, {'retry-after': '1'})
+    busy = error_response(-32000, 'The agent is not ready.', 503, {'retry-after': '1'})
     with (
-        canned(Canned(busy, stream({'task': TASK}))) as server,
+        canned(CannedAgent(busy, stream_response({'task': TASK}))) as server,
         process('-m', 'pydantic_ai_a2a', 'send', server.url, 'Hello') as sending,
     ):
         assert sending.exit_code() == 0
@@ -204,7 +204,7 @@ async def test_draining_server_serves_but_is_not_ready(number: signal.Signals, t
     assert 'Traceback' not in server.output, server.output
 
 
-def statuses(url: str) -> list[int]:
+def status_by_host(url: str) -> list[int]:
     """What is answered to requests in the name of a proxy, a stranger and this machine."""
     hosts = ('agent.example.com', 'evil.example', 'localhost')
     return [httpx.get(url, headers={'Host': host}, timeout=LIMIT).status_code for host in hosts]
@@ -213,7 +213,7 @@ def statuses(url: str) -> list[int]:
 def test_server_answers_only_localhost_and_allowed_hosts(tmp_path: Path) -> None:
     named = ('--allowed-host', 'agent.example.com', '--allowed-host', '*.example.org', '--anonymous')
     with command(tmp_path, 'serve', f'{APPS}:agent', '--port', '0', *named) as server:
-        assert statuses(f'{server.url}.well-known/agent-card.json') == [200, 421, 200]
+        assert status_by_host(f'{server.url}.well-known/agent-card.json') == [200, 421, 200]
 
 
 @pytest.mark.parametrize('app', ['app', 'wrapped'])
@@ -221,7 +221,7 @@ def test_worker_health_answers_only_localhost(app: str, tmp_path: Path) -> None:
     with worker(tmp_path, app, '--health-port', '0') as running:
         health = running.wait_for(r'the health endpoints listen on (\S+)')[1]
         running.wait_for('the worker runs')
-        assert statuses(f'{health}health/live') == [421, 421, 200]
+        assert status_by_host(f'{health}health/live') == [421, 421, 200]
 
 
 # --- the operator's commands beside servers and workers
@@ -255,7 +255,7 @@ async def test_listed_dead_letter_completes_when_retried(tmp_path: Path) -> None
                 assert await one.ended() == -signal.SIGKILL
             expire_leases(tmp_path / 'agent.db')
             with worker(tmp_path, 'fragile', NAME='two'):
-                assert outline(await collect(stream))[-1].startswith('FAILED')
+                assert event_summary(await collect(stream))[-1].startswith('FAILED')
                 code, [letter] = await run(tmp_path, 'dead-letters', 'list', f'{APPS}:fragile', '--json')
                 assert (code, letter['taskId'], letter['owner'], letter['attempts']) == (0, task.id, '/', 1)
                 retry = ('dead-letters', 'retry', f'{APPS}:fragile', '--task', task.id, '--json')

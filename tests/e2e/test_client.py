@@ -33,25 +33,25 @@ from inline_snapshot import snapshot
 from pydantic_ai_a2a.wire.extensions import own_extensions, pending_calls_extension
 from pydantic_ai_a2a.wire.extensions.own_extensions import RUN_METADATA_URI
 
-from ..behaviour.rows import covers
+from ..behaviour.promised_behaviours import covers
 from .auth_apps import TOKEN
 from .official import (
     BINDINGS,
     DEPLOYMENTS,
     OFFICIAL,
-    Deployed,
+    Deployment,
     collect,
-    deployed,
+    current_binding,
+    deploy,
+    event_summary,
     official_client,
-    outline,
-    over,
     say,
     send,
-    serving,
-    spoken,
+    serving_process,
     state_of,
     task_of,
     text_of,
+    using_binding,
 )
 
 PNG = b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==')
@@ -60,27 +60,27 @@ PNG = b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPh
 @pytest.fixture(scope='module', params=BINDINGS, autouse=True)
 def binding(request: pytest.FixtureRequest) -> Generator[str]:
     """What the clients speak; each has servers of its own."""
-    with over(request.param):
+    with using_binding(request.param):
         yield request.param
 
 
 @pytest.fixture(scope='module', params=DEPLOYMENTS)
-def server(binding: str, request: pytest.FixtureRequest) -> Generator[Deployed]:
-    with deployed('tests.e2e.apps:app', request.param, lambda: request.getfixturevalue('postgres')) as running:
+def server(binding: str, request: pytest.FixtureRequest) -> Generator[Deployment]:
+    with deploy('tests.e2e.apps:app', request.param, lambda: request.getfixturevalue('postgres')) as running:
         yield running
 
 
 @pytest.fixture(scope='module', params=DEPLOYMENTS)
-def mirror(binding: str, request: pytest.FixtureRequest) -> Generator[Deployed]:
-    with deployed('tests.e2e.apps:mirror', request.param, lambda: request.getfixturevalue('postgres')) as running:
+def mirror(binding: str, request: pytest.FixtureRequest) -> Generator[Deployment]:
+    with deploy('tests.e2e.apps:mirror', request.param, lambda: request.getfixturevalue('postgres')) as running:
         yield running
 
 
 @covers(OFFICIAL)
-async def test_card_lists_interfaces_and_capabilities(server: Deployed) -> None:
+async def test_card_lists_interfaces_and_capabilities(server: Deployment) -> None:
     async with official_client(server.url) as client:
         card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
-    over_grpc = spoken() == 'GRPC'
+    over_grpc = current_binding() == 'GRPC'
     (*over_http, older) = (('JSONRPC', '1.0'), ('HTTP+JSON', '1.0'), ('JSONRPC', '0.3'))
     declared: list[tuple[str, str]] = []
     for interface in map(MessageToDict, card.supported_interfaces):
@@ -109,7 +109,7 @@ async def test_card_lists_interfaces_and_capabilities(server: Deployed) -> None:
 
 
 @covers(OFFICIAL)
-async def test_blocking_send_returns_completed_task(server: Deployed) -> None:
+async def test_blocking_send_returns_completed_task(server: Deployment) -> None:
     async with official_client(server.url, streaming=False) as client:
         task = await task_of(client.send_message(say('say hello to everybody')))
         same = await client.get_task(GetTaskRequest(id=task.id))
@@ -124,10 +124,10 @@ async def test_blocking_send_returns_completed_task(server: Deployed) -> None:
 
 
 @covers(OFFICIAL)
-async def test_answer_text_is_streamed_in_pieces(server: Deployed) -> None:
+async def test_answer_text_is_streamed_in_pieces(server: Deployment) -> None:
     async with official_client(server.url) as client:
         events = await collect(client.send_message(say('say hello to everybody')))
-    assert outline(events) == snapshot(
+    assert event_summary(events) == snapshot(
         [
             'task SUBMITTED',
             'WORKING',
@@ -141,12 +141,12 @@ async def test_answer_text_is_streamed_in_pieces(server: Deployed) -> None:
 
 
 @covers(OFFICIAL, 'text between tool calls')
-async def test_text_beside_tool_call_becomes_status_message(server: Deployed) -> None:
+async def test_text_beside_tool_call_becomes_status_message(server: Deployment) -> None:
     await server.gates.open('open')
     async with official_client(server.url) as client:
         events = await collect(client.send_message(say('use open')))
         task = await client.get_task(GetTaskRequest(id=events[0].task.id))
-    assert outline(events) == snapshot(
+    assert event_summary(events) == snapshot(
         [
             'task SUBMITTED',
             'WORKING',
@@ -161,7 +161,7 @@ async def test_text_beside_tool_call_becomes_status_message(server: Deployed) ->
 
 
 @covers(OFFICIAL)
-async def test_conversation_continues_in_its_context(server: Deployed) -> None:
+async def test_conversation_continues_in_its_context(server: Deployment) -> None:
     async with official_client(server.url, streaming=False) as client:
         first = await task_of(client.send_message(say('say one')))
         second = await task_of(client.send_message(say('recall', context_id=first.context_id)))
@@ -172,7 +172,7 @@ async def test_conversation_continues_in_its_context(server: Deployed) -> None:
 
 
 @covers(OFFICIAL)
-async def test_list_tasks_is_paged(server: Deployed) -> None:
+async def test_list_tasks_is_paged(server: Deployment) -> None:
     async with official_client(server.url, streaming=False) as client:
         first = await task_of(client.send_message(say('say one')))
         context_id = first.context_id
@@ -190,7 +190,7 @@ async def test_list_tasks_is_paged(server: Deployed) -> None:
 
 
 @covers(OFFICIAL)
-async def test_return_immediately_gives_submitted_task(server: Deployed) -> None:
+async def test_return_immediately_gives_submitted_task(server: Deployment) -> None:
     gates = server.gates
     async with official_client(server.url, streaming=False, polling=True) as client:
         task = await task_of(client.send_message(say('wait poll')))
@@ -202,12 +202,12 @@ async def test_return_immediately_gives_submitted_task(server: Deployed) -> None
         await gates.open('poll')
         events += await collect(subscription)
     assert (state_of(task), state_of(running)) == ('TASK_STATE_SUBMITTED', 'TASK_STATE_WORKING')
-    assert outline(events)[-1] == 'COMPLETED'
+    assert event_summary(events)[-1] == 'COMPLETED'
 
 
 @covers(OFFICIAL, 'cancel a running task')
 @pytest.mark.parametrize('command', ['use', 'wait'], ids=['in a tool', 'in the model'])
-async def test_cancel_returns_after_run_has_stopped(server: Deployed, command: str) -> None:
+async def test_cancel_returns_after_run_has_stopped(server: Deployment, command: str) -> None:
     gates, gate = server.gates, f'cancel-{command}'
     async with official_client(server.url) as client, asyncio.TaskGroup() as both:
         stream = client.send_message(say(f'{command} {gate}'))
@@ -217,11 +217,11 @@ async def test_cancel_returns_after_run_has_stopped(server: Deployed, command: s
         canceled = await client.cancel_task(CancelTaskRequest(id=task_id))
         assert await gates.stopped(gate)
     assert state_of(canceled) == 'TASK_STATE_CANCELED'
-    assert outline(rest.result())[-1] == 'CANCELED'
+    assert event_summary(rest.result())[-1] == 'CANCELED'
 
 
 @covers(OFFICIAL, 'resubscribe in mid-run')
-async def test_subscriber_gets_snapshot_then_remaining_events(server: Deployed) -> None:
+async def test_subscriber_gets_snapshot_then_remaining_events(server: Deployment) -> None:
     gates = server.gates
     async with official_client(server.url) as client, official_client(server.url) as late, asyncio.TaskGroup() as both:
         stream = client.send_message(say('wait subscribe'))
@@ -231,14 +231,14 @@ async def test_subscriber_gets_snapshot_then_remaining_events(server: Deployed) 
         following = both.create_task(collect(subscription))
         rest = both.create_task(collect(stream))
         await gates.open('subscribe')
-    assert outline(seen) == ['task SUBMITTED', 'WORKING', "'Before the gate, '"]
+    assert event_summary(seen) == ['task SUBMITTED', 'WORKING', "'Before the gate, '"]
     assert (state_of(snapshot_of_task), text_of(snapshot_of_task)) == ('TASK_STATE_WORKING', 'Before the gate, ')
-    assert outline(rest.result()) == snapshot(["'and after.' append", "'' append last_chunk", 'COMPLETED'])
+    assert event_summary(rest.result()) == snapshot(["'and after.' append", "'' append last_chunk", 'COMPLETED'])
     assert following.result() == rest.result()
 
 
 @covers(OFFICIAL)
-async def test_two_clients_are_served_concurrently(server: Deployed) -> None:
+async def test_two_clients_are_served_concurrently(server: Deployment) -> None:
     gates = server.gates
     async with (
         official_client(server.url, streaming=False) as plain,
@@ -252,12 +252,12 @@ async def test_two_clients_are_served_concurrently(server: Deployed) -> None:
         for gate in ('right', 'left'):
             await gates.open(gate)
     assert text_of(sent.result()) == 'The tool is done.'
-    assert outline(streamed.result())[-1] == 'COMPLETED'
+    assert event_summary(streamed.result())[-1] == 'COMPLETED'
     assert sent.result().context_id != streamed.result()[0].task.context_id
 
 
 @covers(OFFICIAL, 'failed run')
-async def test_failed_task_has_safe_reason_and_correlation_id(server: Deployed) -> None:
+async def test_failed_task_has_safe_reason_and_correlation_id(server: Deployment) -> None:
     async with official_client(server.url, streaming=False) as client:
         task = await task_of(client.send_message(say('explode')))
     correlation_id = MessageToDict(task.status.message.metadata)['correlationId']
@@ -270,7 +270,7 @@ async def test_failed_task_has_safe_reason_and_correlation_id(server: Deployed) 
 
 @covers(OFFICIAL)
 @pytest.mark.parametrize('streaming', [False, True])
-async def test_files_are_sent_and_received(mirror: Deployed, streaming: bool) -> None:
+async def test_files_are_sent_and_received(mirror: Deployment, streaming: bool) -> None:
     parts = [new_text_part('both'), new_raw_part(PNG, filename='dot.png'), new_raw_part(b'a,b\n', 'text/csv', 'a.csv')]
     async with official_client(mirror.url, streaming=streaming) as client:
         answers = await collect(client.send_message(send(*parts)))
@@ -286,7 +286,7 @@ async def test_files_are_sent_and_received(mirror: Deployed, streaming: bool) ->
 
 @covers(OFFICIAL)
 @pytest.mark.parametrize('streaming', [False, True])
-async def test_data_parts_are_sent_and_received(mirror: Deployed, streaming: bool) -> None:
+async def test_data_parts_are_sent_and_received(mirror: Deployment, streaming: bool) -> None:
     data = {'name': 'Zoë', 'sizes': [1, 2.5, None], 'nested': {'yes': True}}
     async with official_client(mirror.url, streaming=streaming) as client:
         answers = await collect(client.send_message(send(new_data_part(data), new_raw_part(PNG, filename='dot.png'))))
@@ -312,7 +312,7 @@ async def test_data_parts_are_sent_and_received(mirror: Deployed, streaming: boo
 
 
 @covers(OFFICIAL)
-async def test_each_error_raises_matching_client_exception(server: Deployed) -> None:
+async def test_each_error_raises_matching_client_exception(server: Deployment) -> None:
     async with official_client(server.url) as client:
         done = (await collect(client.send_message(say('say done'))))[0].task
         calls: dict[str, Awaitable[object]] = {
@@ -347,7 +347,7 @@ async def test_each_error_raises_matching_client_exception(server: Deployed) -> 
         'bytes of no type': errors.ContentTypeNotSupportedError,
         'push': errors.PushNotificationNotSupportedError,
         # Over gRPC, the client also names its own version.
-        'version': errors.InvalidRequestError if spoken() == 'GRPC' else errors.VersionNotSupportedError,
+        'version': errors.InvalidRequestError if current_binding() == 'GRPC' else errors.VersionNotSupportedError,
     }
 
 
@@ -356,14 +356,14 @@ async def test_each_error_raises_matching_client_exception(server: Deployed) -> 
 
 async def test_client_fetches_extended_agent_card() -> None:
     context = ClientCallContext(service_parameters={'authorization': f'Bearer {TOKEN}'})
-    with serving('tests.e2e.auth_apps:extended') as server:
+    with serving_process('tests.e2e.auth_apps:extended') as server:
         async with official_client(server.url) as client:
             card = await client.get_extended_agent_card(GetExtendedAgentCardRequest(), context=context)
     assert card.description == 'More.'
 
 
 async def test_client_reaches_only_tenant_of_its_card() -> None:
-    with serving('tests.e2e.auth_apps:tenants') as server:
+    with serving_process('tests.e2e.auth_apps:tenants') as server:
         async with (
             official_client(f'{server.url}acme/', streaming=False) as acme,
             official_client(f'{server.url}umbrella/', streaming=False) as umbrella,
@@ -380,7 +380,7 @@ async def test_client_reaches_only_tenant_of_its_card() -> None:
 
 @pytest.mark.parametrize('streaming', [False, True])
 async def test_client_reads_direct_message_reply(streaming: bool) -> None:
-    with serving('tests.e2e.auth_apps:messages') as server:
+    with serving_process('tests.e2e.auth_apps:messages') as server:
         async with official_client(server.url, streaming=streaming) as client:
             [answer] = await collect(client.send_message(say('hello')))
             assert (await client.list_tasks(ListTasksRequest())).total_size == 0
@@ -390,7 +390,7 @@ async def test_client_reads_direct_message_reply(streaming: bool) -> None:
 
 
 async def test_client_activates_run_metadata_extension() -> None:
-    with serving('tests.e2e.auth_apps:tenants') as server:
+    with serving_process('tests.e2e.auth_apps:tenants') as server:
         async with official_client(server.url, streaming=False) as client:
             parameters = ServiceParametersFactory.create([with_a2a_extensions([RUN_METADATA_URI])])
             context = ClientCallContext(service_parameters=parameters)

@@ -13,7 +13,7 @@ from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.wire.extensions import own_extensions, pending_calls_extension
 
-from ..behaviour.rows import covers
+from ..behaviour.promised_behaviours import covers
 from .official_0_3 import OFFICIAL_0_3, ClientError, client_0_3, collect, outline, text_of
 from .server import Gates, Process, uvicorn
 from .test_client import PNG

@@ -27,7 +27,7 @@ from fasta2a.schema import (
 from inline_snapshot import snapshot
 from pydantic import TypeAdapter
 
-from ..behaviour.rows import covers
+from ..behaviour.promised_behaviours import covers
 from .server import LIMIT, Gates, Process, uvicorn
 from .test_client import PNG
 

@@ -19,16 +19,16 @@ from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.wire.extensions.card_schemas import SCHEMAS_URI
 
-from ..behaviour.rows import covers
+from ..behaviour.promised_behaviours import covers
 from ..temporal import temporal_program
-from .official import OFFICIAL, collect, official_client, outline, say, send, state_of, task_of, text_of
+from .official import OFFICIAL, collect, event_summary, official_client, say, send, state_of, task_of, text_of
 from .server import LIMIT, ROOT, Process, process, uvicorn
 
 EXAMPLES = ('--app-dir', str(ROOT / 'examples'))
 
 
 @asynccontextmanager
-async def example(
+async def serve_example(
     name: str, *, streaming: bool = False, env: Mapping[str, str] | None = None
 ) -> AsyncGenerator[tuple[Process, Client]]:
     """A server of an example, and a client of it."""
@@ -57,7 +57,7 @@ async def test_several_agents_example_serves_each_agent() -> None:
 
 @covers(OFFICIAL)
 async def test_approvals_example_takes_result_of_external_call() -> None:
-    async with example('approvals') as (_, client):
+    async with serve_example('approvals') as (_, client):
         task = await task_of(client.send_message(say('weigh the parcel')))
         call = asked(task.status.message.parts)
         request = send(new_data_part({'callAnswers': [{'id': call['id'], 'decision': 'result', 'result': '2 kg'}]}))
@@ -68,22 +68,25 @@ async def test_approvals_example_takes_result_of_external_call() -> None:
 
 @covers(OFFICIAL)
 async def test_sign_in_example_continues_after_sign_in() -> None:
-    async with example('sign_in', streaming=True) as (server, client), httpx.AsyncClient(timeout=LIMIT) as browser:
+    async with (
+        serve_example('sign_in', streaming=True) as (server, client),
+        httpx.AsyncClient(timeout=LIMIT) as browser,
+    ):
         events = client.send_message(say('read ada'))
         *_, waits = [await anext(events) for _ in range(3)]
         call = asked(waits.status_update.status.message.parts)
         sign_in = f'{server.url.rstrip("/")}{call["metadata"]["url"]}'
         pages = [await browser.get(sign_in) for _ in range(2)]
-        rest = outline(await collect(events))
+        rest = event_summary(await collect(events))
         others = say('read bob')
         others.message.context_id = waits.status_update.context_id
-        others = outline(await collect(client.send_message(others)))
+        others = event_summary(await collect(client.send_message(others)))
     assert (call['kind'], call['metadata']['schemes'], {page.status_code for page in pages}) == (
         'authorization',
         ['sso'],
         {200},
     )
-    assert outline([waits]) == ["AUTH_REQUIRED 'Please sign in.'"]
+    assert event_summary([waits]) == ["AUTH_REQUIRED 'Please sign in.'"]
     assert (rest, others) == snapshot(
         (
             ['WORKING', "'Lunch?' last_chunk", 'COMPLETED'],
@@ -94,7 +97,7 @@ async def test_sign_in_example_continues_after_sign_in() -> None:
 
 @covers(OFFICIAL)
 async def test_typed_input_example_validates_data() -> None:
-    async with example('typed_input') as (server, client):
+    async with serve_example('typed_input') as (server, client):
         trip = send(new_data_part({'city': 'Rome', 'days': 2}), new_text_part('Slowly.'))
         done = await task_of(client.send_message(trip))
         with pytest.raises(InvalidParamsError, match=r'message\.parts\[0\]\.data\.days'):
@@ -117,7 +120,7 @@ async def test_hello_example_answers(tmp_path: Path) -> None:
 
 
 async def test_weather_example_declines_unknown_questions() -> None:
-    async with example('weather_agent') as (_, client):
+    async with serve_example('weather_agent') as (_, client):
         tasks = [
             await task_of(client.send_message(say(text)))
             for text in ('How is the weather in Atlantis?', 'What is love?', 'Which of them is warmer?')
@@ -130,7 +133,7 @@ async def test_weather_example_declines_unknown_questions() -> None:
 
 
 async def test_approvals_example_asks_before_acting() -> None:
-    async with example('approvals') as (_, client):
+    async with serve_example('approvals') as (_, client):
         said: list[str] = []
         for wish, answer in (
             ('delete report.txt', 'no: I need it'),
@@ -162,9 +165,9 @@ async def test_own_storage_example_keeps_tasks_after_restart(
     tmp_path: Path,
 ) -> None:
     env = {'MEMORY_FILE': str(tmp_path / 'memory.db')}
-    async with example('own_storage', env=env) as (_, client):
+    async with serve_example('own_storage', env=env) as (_, client):
         first = await task_of(client.send_message(say('my name is Ann')))
-    async with example('own_storage', env=env) as (_, client):
+    async with serve_example('own_storage', env=env) as (_, client):
         same = await client.get_task(GetTaskRequest(id=first.id))
         following = await task_of(client.send_message(say('who am I?', context_id=first.context_id)))
         other = await task_of(client.send_message(say('who am I?')))
@@ -262,17 +265,17 @@ async def test_dependencies_example_keeps_completed_orders_per_customer() -> Non
     ],
 )
 async def test_hooks_example_reports_how_runs_end(prompt: str, told: str) -> None:
-    async with example('hooks') as (server, client):
+    async with serve_example('hooks') as (server, client):
         request = say(prompt)
         request.configuration.return_immediately = prompt == 'wait'
         task = await task_of(client.send_message(request))
         if prompt == 'wait':
-            await running(client, task.id)
+            await wait_until_working(client, task.id)
             await client.cancel_task(CancelTaskRequest(id=task.id))
         server.wait_for(told.format(task=task.id))
 
 
-async def running(client: Client, task_id: str) -> None:
+async def wait_until_working(client: Client, task_id: str) -> None:
     """Wait until a task runs."""
     async with asyncio.timeout(LIMIT):
         while state_of(await client.get_task(GetTaskRequest(id=task_id))) != 'TASK_STATE_WORKING':
@@ -287,7 +290,7 @@ def about(text: str, *tasks: Task) -> SendMessageRequest:
 
 @covers(OFFICIAL)
 async def test_references_example_uses_artifacts_of_referenced_task() -> None:
-    async with example('references') as (_, client):
+    async with serve_example('references') as (_, client):
         first = await task_of(client.send_message(say('milk')))
         second = await task_of(client.send_message(about('bread', first)))
     assert second.context_id != first.context_id
@@ -344,7 +347,7 @@ Everything was as expected.
 """)
 
 
-SPOILED = """
+DEMO_WITH_WRONG_DATA = """
 import runpy, sys
 sys.path.insert(0, 'examples')
 import weather_agent
@@ -354,7 +357,7 @@ runpy.run_path('examples/demo.py', run_name='__main__')
 
 
 def test_demo_reports_unexpected_answer_in_last_line() -> None:
-    with process('-c', SPOILED) as demo:
+    with process('-c', DEMO_WITH_WRONG_DATA) as demo:
         assert demo.exit_code() == 1, demo.output
     failure = demo.output.splitlines()[-1]
     assert re.match(r"The demo failed: Unexpected\(.the data should be {'city': 'Rome', 'temperature': 27.5", failure)

@@ -15,10 +15,10 @@ import pytest
 from a2a.types import GetTaskRequest, SubscribeToTaskRequest, TaskState
 
 from ..reserved_ports import port_of, reserved_port
-from ..server.grpc.calls import Agent as Peer
-from ..server.grpc.calls import event_id, text_of
-from ..server.grpc.calls import say as message
 from ..server.grpc.certificates import LOCAL, Authority
+from ..server.grpc.grpc_client import GrpcAgent as Peer
+from ..server.grpc.grpc_client import event_id, text_of
+from ..server.grpc.grpc_client import send_request as message
 from .grpc_apps import TOKEN
 from .server import LIMIT, ROOT, Gates, Process, process
 

@@ -16,9 +16,9 @@ from a2a.client.errors import A2AClientError
 from a2a.helpers import get_data_parts
 from a2a.types import CancelTaskRequest, GetExtendedAgentCardRequest, SubscribeToTaskRequest
 
-from ..behaviour.rows import covers
-from .official import OFFICIAL, collect, official_client, outline, say, state_of, task_of, text_of
-from .server import LIMIT, ROOT, SERVERS, Gates, process, send_streaming, unread, uvicorn
+from ..behaviour.promised_behaviours import covers
+from .official import OFFICIAL, collect, event_summary, official_client, say, state_of, task_of, text_of
+from .server import LIMIT, ROOT, SERVERS, Gates, process, send_streaming, send_without_reading, uvicorn
 
 
 @SERVERS
@@ -33,9 +33,9 @@ async def test_uvicorn_serves_app_with_asyncio_and_uvloop(options: tuple[str, ..
             await Gates(server.url).reached('never')
             canceled = await client.cancel_task(CancelTaskRequest(id=started.id))
             rest = await collect(running)
-    assert outline(events)[2] == "'Before, you said: say one.'"
+    assert event_summary(events)[2] == "'Before, you said: say one.'"
     assert state_of(canceled) == 'TASK_STATE_CANCELED'
-    assert outline(rest)[-1] == 'CANCELED'
+    assert event_summary(rest)[-1] == 'CANCELED'
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
@@ -73,7 +73,7 @@ async def test_two_agents_are_mounted_in_fastapi() -> None:
     assert get_data_parts(report.artifacts[0].parts) == [
         {'result': {'city': 'Rome', 'temperature': 27.5, 'sky': 'sunny'}}
     ]
-    assert outline(squawk)[-1] == 'COMPLETED'
+    assert event_summary(squawk)[-1] == 'COMPLETED'
     assert own.json() == ['/weather', '/parrot']
 
 
@@ -102,7 +102,7 @@ async def test_waiting_clients_get_failed_task_at_shutdown(options: tuple[str, .
             task = (await anext(streaming)).task
             await gates.reached('never')
             queued = client.send_message(say('say next', context_id=task.context_id))
-            assert outline([await anext(queued)]) == ['task SUBMITTED']
+            assert event_summary([await anext(queued)]) == ['task SUBMITTED']
             idle = client.subscribe(SubscribeToTaskRequest(id=task.id))
             assert (await anext(idle)).task.id == task.id
             async with asyncio.TaskGroup() as waiting:
@@ -111,13 +111,13 @@ async def test_waiting_clients_get_failed_task_at_shutdown(options: tuple[str, .
                 await gates.reached('ever')
                 server.signal(signal.SIGTERM)
         assert await server.ended() == -signal.SIGTERM
-    assert [outline(stream.result())[-1] for stream in streams] == [SHUTDOWN] * 3
+    assert [event_summary(stream.result())[-1] for stream in streams] == [SHUTDOWN] * 3
     assert state_of(blocking.result()) == 'TASK_STATE_FAILED'
     assert 'Traceback' not in server.output, server.output
 
 
 @contextmanager
-def to_be_opened(url: str, gate: str) -> Generator[socket.socket]:
+def pending_gate_request(url: str, gate: str) -> Generator[socket.socket]:
     """A request to open a gate that the server waits for: one more byte completes it, also in a shutdown."""
     parts = urlsplit(url)
     with socket.create_connection((parts.hostname, parts.port), timeout=LIMIT) as connection:
@@ -142,13 +142,13 @@ async def test_task_ending_in_time_completes_during_shutdown(options: tuple[str,
             blocking = waiting.create_task(task_of(plain.send_message(say('use two'))))
             for gate in ('one', 'two'):
                 await Gates(server.url).reached(gate)
-            with to_be_opened(server.url, 'one') as one, to_be_opened(server.url, 'two') as two:
+            with pending_gate_request(server.url, 'one') as one, pending_gate_request(server.url, 'two') as two:
                 server.signal(signal.SIGTERM)
                 await asyncio.to_thread(server.wait_for, 'Shutting down')
                 for request in (one, two):
                     request.sendall(b'.')
         assert await server.ended() == -signal.SIGTERM
-    assert outline(streaming.result())[-3:] == ["'and after.' append", "'' append last_chunk", 'COMPLETED']
+    assert event_summary(streaming.result())[-3:] == ["'and after.' append", "'' append last_chunk", 'COMPLETED']
     assert text_of(blocking.result()) == 'The tool is done.'
 
 
@@ -161,7 +161,7 @@ async def test_first_sigint_ends_streams_with_failed_event(options: tuple[str, .
             await Gates(server.url).reached('never')
             server.signal(signal.SIGINT)
         assert await server.ended() == 0
-    assert outline(stream.result())[-1] == SHUTDOWN
+    assert event_summary(stream.result())[-1] == SHUTDOWN
 
 
 @SERVERS
@@ -169,7 +169,7 @@ async def test_first_sigint_ends_streams_with_failed_event(options: tuple[str, .
 async def test_second_sigint_does_not_wait_for_tasks(options: tuple[str, ...]) -> None:
     with (
         uvicorn('tests.e2e.apps:patient', *options) as server,
-        closing(unread(server.url, send_streaming('wait never'))),
+        closing(send_without_reading(server.url, send_streaming('wait never'))),
     ):
         await Gates(server.url).reached('never')
         server.signal(signal.SIGINT)
@@ -192,7 +192,7 @@ async def test_second_signal_ends_open_stream(options: tuple[str, ...], second: 
         assert await server.ended() in (0, -signal.SIGTERM)
     # uvicorn waits for no stream after a second SIGINT: then it may be cut before its last event.
     if second == signal.SIGTERM or not isinstance(stream.exception(), A2AClientError):
-        assert outline(stream.result())[-1] == SHUTDOWN
+        assert event_summary(stream.result())[-1] == SHUTDOWN
 
 
 @covers('SIGTERM', 'mounted under FastAPI / Starlette')
@@ -204,13 +204,13 @@ async def test_mounted_streams_without_lifespan_end_at_shutdown() -> None:
             await Gates(url).reached('never')
             server.signal(signal.SIGTERM)
         assert await server.ended() == -signal.SIGTERM
-    assert outline(stream.result())[-1] == SHUTDOWN
+    assert event_summary(stream.result())[-1] == SHUTDOWN
 
 
 @covers('SIGTERM', 'reader that stops reading')
 async def test_stalled_reader_does_not_block_shutdown() -> None:
     script = 'from pydantic_ai_a2a import run; from tests.e2e.apps import hasty; run(hasty, port=0)'
-    with process('-c', script) as server, closing(unread(server.url, send_streaming('flood 200'))):
+    with process('-c', script) as server, closing(send_without_reading(server.url, send_streaming('flood 200'))):
         await asyncio.to_thread(server.wait_for, 'A subscriber read its events too slowly and was disconnected')
         server.signal(signal.SIGTERM)
         assert await server.ended() == -signal.SIGTERM

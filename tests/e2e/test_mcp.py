@@ -27,7 +27,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import A2AApp, Messages, Workers, to_a2a
 
 from ..app_client import Client, lifespan, message, state_of, texts
-from ..behaviour.asking import answers, approve, asked
+from ..behaviour.pending_calls import answer_message, approve, pending_calls
 from ..reserved_ports import port_of, reserved_port
 from .mcp_servers import BOSS, MARK, TOKENS
 from .server import LIMIT, Process, process, rpc
@@ -132,8 +132,8 @@ async def test_mcp_server_sees_caller_without_leaked_secrets(mail: Process, post
     with agent(env) as second:
         ends: list[str] = []
         for task in tasks.values():
-            [pending] = asked(task)
-            decision = answers(task, approve(pending['id']))
+            [pending] = pending_calls(task)
+            decision = answer_message(task, approve(pending['id']))
             await call(second, BOSS, 'SendMessage', message=decision)
         for user, token in TOKENS.items():
             task = await ended(second, token, tasks[user]['id'])
@@ -203,7 +203,7 @@ async def until(client: Client, state: str) -> None:
 async def test_task_waits_for_restarting_mcp_server() -> None:
     with reserved_port() as reserved:
         port = port_of(reserved)
-        app = served(MCPToolset(f'http://127.0.0.1:{port}/mcp'))
+        app = served(MCPToolset(f'http://127.0.0.1:{port}/mcp', init_timeout=LIMIT))
         with mcp_server(port) as first:
             stack = AsyncExitStack()
             await stack.enter_async_context(asyncio.timeout(LIMIT))
@@ -231,7 +231,7 @@ async def test_dead_stdio_server_is_replaced_for_next_task(
     death: str, keep_alive: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     transport = StdioTransport(sys.executable, ['-m', 'tests.e2e.mcp_servers'], keep_alive=keep_alive)
-    app = served(MCPToolset(transport))
+    app = served(MCPToolset(transport, init_timeout=LIMIT))
     async with asyncio.timeout(LIMIT), lifespan(app):
         client = Client(app)
         [server] = texts(await client.send('now'))
@@ -259,7 +259,7 @@ async def gone(pid: int) -> None:
 
 async def test_paused_mcp_server_delays_no_run_without_tools() -> None:
     with reserved_port() as reserved, mcp_server(port_of(reserved)) as running:
-        app = served(MCPToolset(f'http://127.0.0.1:{port_of(reserved)}/mcp'))
+        app = served(MCPToolset(f'http://127.0.0.1:{port_of(reserved)}/mcp', init_timeout=LIMIT))
         async with asyncio.timeout(LIMIT), lifespan(app):
             client = Client(app)
             assert texts(await client.send('now')) == [str(running.pid)]
@@ -273,7 +273,7 @@ async def test_paused_mcp_server_delays_no_run_without_tools() -> None:
 async def test_direct_reply_without_mcp_server_gets_503() -> None:
     with reserved_port() as reserved:
         port = port_of(reserved)
-        app = served(MCPToolset(f'http://127.0.0.1:{port}/mcp'), messages=Messages(reply='message'))
+        app = served(MCPToolset(f'http://127.0.0.1:{port}/mcp', init_timeout=LIMIT), messages=Messages(reply='message'))
         async with asyncio.timeout(LIMIT), AsyncExitStack() as stack:
             with mcp_server(port) as first:
                 await stack.enter_async_context(lifespan(app))
@@ -289,7 +289,7 @@ async def test_direct_reply_without_mcp_server_gets_503() -> None:
 
 async def test_request_before_mcp_server_start_gets_503() -> None:
     with reserved_port() as reserved:
-        app = served(MCPToolset(f'http://127.0.0.1:{port_of(reserved)}/mcp'))
+        app = served(MCPToolset(f'http://127.0.0.1:{port_of(reserved)}/mcp', init_timeout=LIMIT))
         async with asyncio.timeout(LIMIT), lifespan(app):
             answer = await Client(app).post(sent('now'))
             assert (answer.status, answer.headers['retry-after']) == (503, '5')

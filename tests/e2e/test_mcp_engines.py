@@ -16,24 +16,24 @@ from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityConfig
 
 from ..app_client import texts
-from ..behaviour.stage import serving
 from ..bounds import LIMIT
-from ..engines import TemporalKit
+from ..engines import TemporalSetup
 from ..reserved_ports import port_of, reserved_port
+from ..serving import serving
 from .test_mcp import mcp_server, model
 
 ONCE = ActivityConfig(start_to_close_timeout=timedelta(minutes=1), retry_policy=RetryPolicy(maximum_attempts=1))
 
 
 @pytest.fixture
-def kit(tmp_path: Path, temporal: str) -> TemporalKit:
-    return TemporalKit(tmp_path, temporal)
+def kit(tmp_path: Path, temporal: str) -> TemporalSetup:
+    return TemporalSetup(tmp_path, temporal)
 
 
-async def test_temporal_task_reaches_restarted_mcp_server(kit: TemporalKit) -> None:
+async def test_temporal_task_reaches_restarted_mcp_server(kit: TemporalSetup) -> None:
     with reserved_port() as reserved:
         port = port_of(reserved)
-        toolset = MCPToolset(f'http://127.0.0.1:{port}/mcp', id='mcp')
+        toolset = MCPToolset(f'http://127.0.0.1:{port}/mcp', id='mcp', init_timeout=LIMIT)
         capability = TemporalDurability(activity_config=ONCE)
         agent = Agent(FunctionModel(model), name='agent', toolsets=[toolset], capabilities=[capability])
         async with asyncio.timeout(LIMIT), serving(agent, **kit.options()) as client:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ..behaviour.durable_processes import Remote, started
+from ..behaviour.durable_processes import ServerClient, server_process
 from .server import ASYNCIO, SERVERS, process
 
 APPS = 'tests.e2e.office_apps'
@@ -21,8 +21,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f'sqlite:///{tmp_path}/office.db' if request.param == 'file' else request.getfixturevalue('postgres_url')
 
 
-def server(store: str, app: str, *options: str) -> AbstractContextManager[Remote]:
-    return started(f'{APPS}:{app}', '--factory', *(options or ASYNCIO), env={'A2A_TEST_BACKEND': store})
+def server(store: str, app: str, *options: str) -> AbstractContextManager[ServerClient]:
+    return server_process(f'{APPS}:{app}', '--factory', *(options or ASYNCIO), env={'A2A_TEST_BACKEND': store})
 
 
 def answer(task: dict[str, Any]) -> Any:

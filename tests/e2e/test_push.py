@@ -23,8 +23,8 @@ from a2a.types.a2a_pb2 import AuthenticationInfo
 from google.protobuf.json_format import ParseDict
 
 from ..reserved_ports import port_of, reserved_port
-from ..webhooks import HANGS, Received, Webhook, url_at, webhook
-from .official import BINDINGS, DEPLOYMENTS, Deployed, deployed, official_client, over, say, state_of, task_of
+from ..webhooks import NEVER_ANSWERS, Received, Webhook, url_at, webhook
+from .official import BINDINGS, DEPLOYMENTS, Deployment, deploy, official_client, say, state_of, task_of, using_binding
 from .official_0_3 import client_0_3
 from .server import LIMIT, Process, uvicorn
 from .shared_apps import QUESTIONS
@@ -41,7 +41,7 @@ def served(where: Path, *options: str) -> AbstractContextManager[Process]:
     return command(where, 'serve', APP, '--port', '0', *options)
 
 
-def told_of(url: str) -> SendMessageRequest:
+def message_with_webhook(url: str) -> SendMessageRequest:
     """A message whose task a webhook is told of."""
     request = say('hello')
     config = SendMessageConfiguration()
@@ -53,7 +53,7 @@ def told_of(url: str) -> SendMessageRequest:
 async def send(server: Process, url: str) -> str:
     """Send it; the id of its task, which has ended."""
     async with official_client(server.url, streaming=False) as client:
-        return (await task_of(client.send_message(told_of(url)))).id
+        return (await task_of(client.send_message(message_with_webhook(url)))).id
 
 
 async def wait_for(server: Process, pattern: str) -> None:
@@ -65,15 +65,15 @@ async def kill(server: Process) -> None:
     assert await server.ended() == -signal.SIGKILL
 
 
-def unique(received: list[Received]) -> list[str]:
+def distinct_events(received: list[Received]) -> list[str]:
     """What each delivery says, once for each id."""
     return [each.says for each in {each.id: each for each in received}.values()]
 
 
-async def got_all(hook: Webhook) -> None:
+async def wait_for_all_events(hook: Webhook) -> None:
     """Wait until each delivery has come, in order. A delivery may come twice."""
     async with asyncio.timeout(LIMIT):
-        while unique(hook.received) != ALL:
+        while distinct_events(hook.received) != ALL:
             await hook.got(len(hook.received) + 1)
 
 
@@ -88,7 +88,7 @@ async def test_notifications_survive_webhook_outage_and_server_kill(
             await kill(server)
         async with webhook(at=reserved) as hook:
             with served(tmp_path):
-                await got_all(hook)
+                await wait_for_all_events(hook)
 
 
 async def test_notifications_survive_worker_kill_over_postgresql(
@@ -100,20 +100,20 @@ async def test_notifications_survive_worker_kill_over_postgresql(
         with served(tmp_path, '--no-worker') as server, command(tmp_path, 'worker', APP) as worker:
             await send(server, hook.url)
             await kill(worker)
-            await got_all(hook)
+            await wait_for_all_events(hook)
     assert len({each.id for each in hook.received[:3]}) == 1
 
 
 async def test_interrupted_delivery_is_repeated_with_same_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('APPS_TIMEOUT', '1')  # a delivery is leased for twice as long
-    async with webhook(HANGS, 200) as hook:
+    async with webhook(NEVER_ANSWERS, 200) as hook:
         with served(tmp_path) as server:
             await send(server, hook.url)
             await hook.got(1)
             await kill(server)
         monkeypatch.delenv('APPS_TIMEOUT')
         with served(tmp_path):
-            await got_all(hook)
+            await wait_for_all_events(hook)
     assert hook.received[0].id == hook.received[1].id
 
 
@@ -136,20 +136,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Process]:
 
 
 @pytest.fixture(scope='module')
-def shared(request: pytest.FixtureRequest) -> Generator[Deployed]:
+def shared(request: pytest.FixtureRequest) -> Generator[Deployment]:
     with ExitStack() as processes:
-        with over('GRPC'):  # the processes serve every binding
-            running = processes.enter_context(
-                deployed(APP, DEPLOYMENTS[1], lambda: request.getfixturevalue('postgres'))
-            )
+        with using_binding('GRPC'):  # the processes serve every binding
+            running = processes.enter_context(deploy(APP, DEPLOYMENTS[1], lambda: request.getfixturevalue('postgres')))
         yield running
 
 
 @pytest.mark.parametrize('binding', BINDINGS)
-async def test_official_client_webhook_gets_all_events(shared: Deployed, binding: str) -> None:
-    with over(binding):
+async def test_official_client_webhook_gets_all_events(shared: Deployment, binding: str) -> None:
+    with using_binding(binding):
         async with webhook() as hook, official_client(shared.url, streaming=False) as client, asyncio.timeout(LIMIT):
-            task = await task_of(client.send_message(told_of(hook.url)))
+            task = await task_of(client.send_message(message_with_webhook(hook.url)))
             received = await hook.got(len(ALL))
     assert [each.says for each in received] == ALL
     events = [ParseDict(each.json, StreamResponse()) for each in received]
@@ -157,8 +155,8 @@ async def test_official_client_webhook_gets_all_events(shared: Deployed, binding
 
 
 @pytest.mark.parametrize('binding', BINDINGS)
-async def test_official_client_manages_push_configs(shared: Deployed, binding: str) -> None:
-    with over(binding):
+async def test_official_client_manages_push_configs(shared: Deployment, binding: str) -> None:
+    with using_binding(binding):
         async with official_client(shared.url, streaming=False) as client, asyncio.timeout(LIMIT):
             await registers(client)
 
@@ -187,8 +185,8 @@ ANSWERED = [['WORKING', 'INPUT_REQUIRED']] * QUESTIONS + [['WORKING', 'Done. las
 
 
 @pytest.mark.parametrize('binding', BINDINGS)
-async def test_official_client_webhook_is_notified_of_every_message(shared: Deployed, binding: str) -> None:
-    with over(binding):
+async def test_official_client_webhook_is_notified_of_every_message(shared: Deployment, binding: str) -> None:
+    with using_binding(binding):
         async with webhook() as hook, asyncio.timeout(LIMIT):
             config = TaskPushNotificationConfig(url=hook.url)
             async with official_client(shared.url, streaming=False, push_notification_config=config) as client:

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ..behaviour.durable_processes import Remote
-from ..commands.command import in_store
+from ..behaviour.durable_processes import ServerClient
+from ..commands.command import with_store
 from ..suites.values import message as stored_message
 from ..suites.values import submit
 from .server import LIMIT, ROOT, Process, process
@@ -52,7 +52,7 @@ def commands(volume: Path, *arguments: str) -> str:
     return running.output
 
 
-async def readiness(remote: Remote) -> tuple[int, str]:
+async def readiness(remote: ServerClient) -> tuple[int, str]:
     async with httpx.AsyncClient(timeout=LIMIT) as http:
         answer = await http.get(f'{remote.url}health/ready')
     return answer.status_code, answer.json()['components']['backend']
@@ -60,7 +60,7 @@ async def readiness(remote: Remote) -> tuple[int, str]:
 
 async def test_server_and_commands_need_no_temporary_folder(volume: Path) -> None:
     with container(volume, 'uvicorn', 'tests.e2e.office_apps:of_weather', '--factory', '--port', '0') as server:
-        remote = Remote(server)
+        remote = ServerClient(server)
         for text in 'abcde':
             await remote.send(text + LARGE, contextId='c')
         listed = await remote.call('ListTasks', historyLength=9, includeArtifacts=True)
@@ -78,7 +78,7 @@ async def test_server_and_commands_need_no_temporary_folder(volume: Path) -> Non
 async def test_read_only_volume_prevents_server_start(volume: Path, there: bool) -> None:
     if there:
         await asyncio.to_thread(
-            in_store,
+            with_store,
             lambda backend: submit(backend, stored_message(new='t')),
             f'sqlite:///{volume}/agent.db',
             'weather',

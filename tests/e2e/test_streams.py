@@ -22,11 +22,11 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Limits, serve, to_a2a
 
-from ..behaviour.rows import covers
-from ..fixed import fixed
+from ..behaviour.promised_behaviours import covers
+from ..constants import with_constants
 from .apps import CHUNK
-from .official import OFFICIAL, collect, official_client, outline, say, task_of, text_of
-from .server import LIMIT, Gates, Process, rpc, send_streaming, unread, uvicorn
+from .official import OFFICIAL, collect, event_summary, official_client, say, task_of, text_of
+from .server import LIMIT, Gates, Process, rpc, send_streaming, send_without_reading, uvicorn
 from .venvs import python_with_a2a_sdk_0_3
 
 CHUNKS = 14_000_000 // CHUNK
@@ -93,7 +93,7 @@ async def test_official_client_resumes_by_last_event_id(server: Process) -> None
         request = SubscribeToTaskRequest(id=events[0].task.id)
         context = ClientCallContext(service_parameters={'Last-Event-ID': '2'})
         rest = await collect(client.subscribe(request, context=context))
-    assert rest == events[3:], outline(rest)
+    assert rest == events[3:], event_summary(rest)
 
 
 def read_all(connection: socket.socket) -> list[Event]:
@@ -119,7 +119,7 @@ def chunks(events: list[Event]) -> list[int]:
 @covers('reader that stops reading')
 async def test_stalled_reader_is_disconnected_and_can_resume(server: Process) -> None:
     gates = Gates(server.url)
-    with closing(unread(server.url, send_streaming(f'flood {CHUNKS}'))) as connection:
+    with closing(send_without_reading(server.url, send_streaming(f'flood {CHUNKS}'))) as connection:
         await gates.reached('flood')
         async with official_client(server.url, streaming=False) as other:
             assert text_of(await task_of(other.send_message(say('say hello')))) == 'hello '
@@ -147,7 +147,7 @@ class Silent:
     def __init__(self) -> None:
         self._heard = asyncio.Event()
         self._comments = 0
-        self.app = to_a2a(Agent(FunctionModel(self._answer)), limits=fixed(Limits, keep_alive=0.02))
+        self.app = to_a2a(Agent(FunctionModel(self._answer)), limits=with_constants(Limits, keep_alive=0.02))
 
     async def _answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         await self._heard.wait()

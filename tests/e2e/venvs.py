@@ -16,8 +16,11 @@ from typing import NamedTuple, NoReturn
 import pytest
 
 from ..bounds import LIMIT
+from ..watchdog import WATCHDOG
 
 REQUIREMENT = 'a2a-sdk[http-server]>=0.3.26,<0.4'
+INSTALLATION = 1_800.0
+"""Seconds without CPU time that an installation may take, also one by another process."""
 
 
 class _Made(NamedTuple):
@@ -49,7 +52,7 @@ def _made(requirement: str) -> _Made:
     directory = Path(sys.prefix, 'a2a-sdk-0.3' if requirement == REQUIREMENT else requirement.replace('==', '-'))
     python = directory / 'bin' / 'python'
     try:
-        with _locked(directory.with_name(f'{directory.name}.lock')):
+        with WATCHDOG.waiting(INSTALLATION), _locked(directory.with_name(f'{directory.name}.lock')):
             if not _is_current(directory, requirement):
                 _make(directory, python, requirement)
     except (OSError, subprocess.SubprocessError) as error:

@@ -16,7 +16,7 @@ from nbclient import NotebookClient
 
 from ..bounds import LIMIT
 from ..docs.blocks import ROOT
-from ..long import size
+from ..sizes import short_or_long
 
 FOLDER = ROOT / 'examples' / 'notebooks'
 NOTEBOOKS = sorted(FOLDER.glob('*.ipynb'))
@@ -118,7 +118,7 @@ def test_notebook_cells_print_expected_output(tmp_path: Path, monkeypatch: pytes
     # pytest-asyncio warns if it is not configured; the other plugins are slow to import.
     monkeypatch.setenv('PYTEST_ADDOPTS', '-p no:asyncio -p no:inline_snapshot -p no:hypothesispytest')
     names = ('tour', 'test_your_agent')
-    kernels = size([names], [(name,) for name in names])
+    kernels = short_or_long([names], [(name,) for name in names])
     tour, about_tests = chain.from_iterable(run(tmp_path, *kernel) for kernel in kernels)
     check_tour(tour)
     check_notebook_about_tests(about_tests)

@@ -15,11 +15,11 @@ Step = str | Mapping[int, DeltaToolCall] | Mapping[int, DeltaThinkingPart]
 Script = Mapping[str, Sequence[Step]]
 
 
-def call(tool: str, args: str = '{}', n: int = 1) -> dict[int, DeltaToolCall]:
+def tool_call(tool: str, args: str = '{}', n: int = 1) -> dict[int, DeltaToolCall]:
     return {n: DeltaToolCall(tool, args, tool_call_id=f'{tool}-{n}')}
 
 
-def words(text: str) -> Sequence[str]:
+def deltas_of(text: str) -> Sequence[str]:
     """A text as the deltas of a model."""
     return text.replace(' ', ' \0').split('\0')
 
@@ -50,20 +50,20 @@ def scripted(script: Script, after: str = '', name: str = 'keeper', **options: A
 
 
 KEEPER: Script = {
-    'Tidy up.': ['I found an old file. ', call('delete_file', '{"path": "old.txt", "force": false}')],
+    'Tidy up.': ['I found an old file. ', tool_call('delete_file', '{"path": "old.txt", "force": false}')],
     'Tidy all.': [
-        call('delete_file', '{"path": "old.txt"}', 1),
-        call('delete_file', '{"path": "new.txt"}', 2),
+        tool_call('delete_file', '{"path": "old.txt"}', 1),
+        tool_call('delete_file', '{"path": "new.txt"}', 2),
     ],
-    'Pizza.': [call('order')],
-    'Mail.': [call('newest_mail')],
-    'Name it.': [call('ask_name')],
-    'Where?': [call('look_up', '{"city": "Paris"}')],
+    'Pizza.': [tool_call('order')],
+    'Mail.': [tool_call('newest_mail')],
+    'Name it.': [tool_call('ask_name')],
+    'Where?': [tool_call('look_up', '{"city": "Paris"}')],
     'Think.': [{0: DeltaThinkingPart(content='Paris is sunny in May.')}, 'It is sunny.'],
 }
 
 
-def keeper(more: Script | None = None) -> Agent[None, Any]:
+def file_keeper(more: Script | None = None) -> Agent[None, Any]:
     """An agent that asks before a file is deleted, asks for a pizza, and wants the user to sign in."""
     agent = scripted(
         {**KEEPER, **(more or {})}, description='Keeps your files tidy, and asks before a file is deleted.'

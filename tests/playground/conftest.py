@@ -31,30 +31,32 @@ async def browser() -> AsyncGenerator[Browser]:
 
 
 @pytest.fixture
-async def visit(browser: Browser) -> AsyncGenerator[Visit]:
+async def visit_url(browser: Browser) -> AsyncGenerator[Visit]:
     """Opens a page in a context of its own. Chromium logs so many refused requests; None: any number."""
     async with AsyncExitStack() as stack:
 
         async def open_page(url: str, *, failures: int | None = 0, **options: Any) -> Page:
-            return await stack.enter_async_context(visiting(browser, url, failures, options))
+            return await stack.enter_async_context(open_page_at(browser, url, failures, options))
 
         yield open_page
 
 
 @pytest.fixture
-async def playground(browser: Browser) -> AsyncGenerator[Visit]:
+async def open_playground(browser: Browser) -> AsyncGenerator[Visit]:
     """Serves an app until the end of the test, and opens its page, with the options of a visit."""
     async with AsyncExitStack() as stack:
 
         async def serve_and_open(app: Any, *, failures: int | None = 0, **options: Any) -> Page:
             url = stack.enter_context(serve(app)).url
-            return await stack.enter_async_context(visiting(browser, f'{url}docs', failures, options))
+            return await stack.enter_async_context(open_page_at(browser, f'{url}docs', failures, options))
 
         yield serve_and_open
 
 
 @asynccontextmanager
-async def visiting(browser: Browser, url: str, failures: int | None, options: dict[str, Any]) -> AsyncGenerator[Page]:
+async def open_page_at(
+    browser: Browser, url: str, failures: int | None, options: dict[str, Any]
+) -> AsyncGenerator[Page]:
     """Open a page, and at the end of the visit see that the page logged nothing, and called no other host."""
     context = await browser.new_context(**options)
     context.set_default_timeout(LIMIT * 1000)
@@ -86,7 +88,7 @@ async def visiting(browser: Browser, url: str, failures: int | None, options: di
     }
 
 
-async def say(page: Page, text: str) -> None:
+async def send_message(page: Page, text: str) -> None:
     """Send a message by the message field."""
     await page.get_by_role('textbox', name='Message', exact=True).fill(text)
     await page.keyboard.press('Enter')

@@ -14,7 +14,7 @@ from pydantic_ai import Agent
 from pydantic_ai_a2a import Progress, Results, Server, serve, to_a2a
 
 from ..docs.blocks import ROOT
-from .agents import call, scripted
+from .agents import scripted, tool_call
 from .browser import ARGUMENTS, chromium
 
 __all__ = ('IMAGES', 'MOVING', 'NAMES')
@@ -58,9 +58,11 @@ class Stay(BaseModel):
 
 def travel_agent(after: str = _PLAN) -> Agent[None, Any]:
     """An agent that plans a trip, and asks before a hotel is booked. After tools, the agent sends the given text."""
-    booking = call('book', '{"hotel": "Solar do Castelo", "arrival": "2026-05-15", "nights": 2, "breakfast": true}')
+    booking = tool_call(
+        'book', '{"hotel": "Solar do Castelo", "arrival": "2026-05-15", "nights": 2, "breakfast": true}'
+    )
     script = {
-        'Plan three days in Lisbon.': [call('forecast', '{"city": "Lisbon", "days": 3}')],
+        'Plan three days in Lisbon.': [tool_call('forecast', '{"city": "Lisbon", "days": 3}')],
         'Which hotel is near the castle?': ['The **Solar do Castelo**, within the walls. It has a garden.'],
         'Book the hotel.': ['The hotel near the castle has a room.', booking],
         'Book the hotel for two nights.': [booking],

@@ -12,12 +12,12 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import Progress, Results, serve, to_a2a
+from pydantic_ai_a2a import A2AClient, Progress, Results, serve, to_a2a
 
 from ..bounds import LIMIT
-from .agents import keeper, scripted
+from .agents import file_keeper, scripted
 from .browser import ARGUMENTS, chromium
-from .conftest import Visit, say, visiting
+from .conftest import Visit, open_page_at, send_message
 
 DRAWINGS = """(() => {
     globalThis.began = performance.now();
@@ -32,12 +32,12 @@ async def markdown(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterat
         yield piece
 
 
-async def test_markdown_conversation_survives_reload(playground: Visit) -> None:
+async def test_markdown_conversation_survives_reload(open_playground: Visit) -> None:
     app = to_a2a(Agent(FunctionModel(stream_function=markdown), name='keeper', description='Keeps files tidy.'))
-    page = await playground(app)
+    page = await open_playground(app)
     await expect(page).to_have_title('keeper · Playground')
     await expect(page.get_by_role('complementary', name='Agent')).to_contain_text('Keeps files tidy.')
-    await say(page, 'Tidy *up*')
+    await send_message(page, 'Tidy *up*')
     log = page.get_by_role('log', name='Conversation')
     for _ in range(2):
         await expect(log.get_by_text('Tidy *up*')).to_have_count(1)
@@ -46,7 +46,7 @@ async def test_markdown_conversation_survives_reload(playground: Visit) -> None:
         await expect(log.get_by_role('cell')).to_have_text(['1', '2'])
         await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('completed')
         await page.reload()
-    await say(page, 'Again')
+    await send_message(page, 'Again')
     await expect(log.get_by_role('heading', name='Hello')).to_have_count(2)
     await expect(page.get_by_role('navigation', name='Tasks').get_by_text('completed')).to_have_count(2)
     assert [len({task['context_id'] for task in await app.list_tasks()}), len(await app.list_tasks())] == [1, 2]
@@ -57,11 +57,11 @@ BLOCKED = """Object.defineProperty(window, 'localStorage', {
 })"""
 
 
-async def test_chat_works_without_local_storage(playground: Visit) -> None:
-    page = await playground(to_a2a(Agent('test', name='keeper')))
+async def test_chat_works_without_local_storage(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(Agent('test', name='keeper')))
     await page.add_init_script(BLOCKED)
     await page.reload()
-    await say(page, 'Tidy')
+    await send_message(page, 'Tidy')
     await expect(page.get_by_role('log').get_by_text('success (no tool calls)')).to_have_count(1)
     for value in ('true', 'false'):
         await page.locator('#theme').click()
@@ -71,24 +71,24 @@ async def test_chat_works_without_local_storage(playground: Visit) -> None:
     await expect(switch).not_to_be_checked()
 
 
-async def test_chat_works_without_streaming(playground: Visit) -> None:
-    page = await playground(to_a2a(Agent('test', name='keeper'), results=Results(stream='off')))
+async def test_chat_works_without_streaming(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(Agent('test', name='keeper'), results=Results(stream='off')))
     log = page.get_by_role('log', name='Conversation')
     for count in (1, 2):
-        await say(page, f'Tidy {count}')
+        await send_message(page, f'Tidy {count}')
         await expect(log.get_by_text('success (no tool calls)')).to_have_count(count)
         await expect(page.get_by_role('navigation', name='Tasks').get_by_text('completed')).to_have_count(count)
 
 
-async def test_thoughts_tool_steps_and_events_are_shown(playground: Visit) -> None:
-    page = await playground(to_a2a(keeper(), results=Results(progress=Progress(thinking=True, tools=True))))
+async def test_thoughts_tool_steps_and_events_are_shown(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper(), results=Results(progress=Progress(thinking=True, tools=True))))
     await page.get_by_role('button', name='Events').click()
-    await say(page, 'Where?')
+    await send_message(page, 'Where?')
     step = page.get_by_role('log').get_by_role('group').filter(has_text='look_up')
     await expect(step).to_contain_text('look_updone')
     await step.get_by_text('look_up').click()
     await expect(step.get_by_role('cell')).to_have_text(['Paris'])
-    await say(page, 'Think.')
+    await send_message(page, 'Think.')
     await page.get_by_role('log').get_by_text('Thought').click()
     await expect(page.get_by_text('Paris is sunny in May.').last).to_be_visible()
     events = page.get_by_role('complementary', name='Requests and events')
@@ -101,14 +101,14 @@ async def test_thoughts_tool_steps_and_events_are_shown(playground: Visit) -> No
     await expect(events.get_by_role('listitem')).to_have_count(0)
 
 
-async def test_stream_is_drawn_at_most_every_100_ms(playground: Visit) -> None:
+async def test_stream_is_drawn_at_most_every_100_ms(open_playground: Visit) -> None:
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         for n in range(2000):
             yield f'{n} '
 
-    page = await playground(to_a2a(Agent(FunctionModel(stream_function=stream)), results=Results(interval=0)))
+    page = await open_playground(to_a2a(Agent(FunctionModel(stream_function=stream)), results=Results(interval=0)))
     await page.evaluate(DRAWINGS)
-    await say(page, 'Count.')
+    await send_message(page, 'Count.')
     await expect(page.get_by_role('log').get_by_text('1998 1999')).to_have_count(1)
     await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('completed')
     drawings: list[float] = await page.evaluate('drawings')
@@ -119,10 +119,32 @@ async def test_stream_is_drawn_at_most_every_100_ms(playground: Visit) -> None:
     await expect(events).to_contain_text('the last 1000 of 2')
 
 
-async def test_new_chat_starts_without_tasks_of_earlier_conversation(playground: Visit) -> None:
-    page = await playground(to_a2a(keeper()))
+async def test_conversation_of_several_pages_is_shown_whole(visit_url: Visit) -> None:
+    app = to_a2a(Agent('test', name='keeper'))
+    with serve(app) as server:
+        async with A2AClient(server.url) as client:
+            for n in range(51):
+                await client.send(f'Message {n}.', context_id='long')
+        page = await visit_url(f'{server.url}docs#context=long')
+        tasks = page.get_by_role('log').get_by_role('article', name='Task')
+        await expect(tasks.last).to_contain_text('Message 50.')
+        assert await tasks.count() == 51
+        await expect(tasks.first).to_contain_text('Message 0.')
+
+
+async def test_url_names_newest_tasks(visit_url: Visit) -> None:
+    with serve(to_a2a(Agent('test', name='keeper'))) as server:
+        async with A2AClient(server.url) as client:
+            ids = [(await client.send('Hello.', context_id='long')).task_id for _ in range(31)]
+        page = await visit_url(f'{server.url}docs#context=long')
+        await expect(page).to_have_url(re.compile('task='))
+    assert re.findall('task=([^&]+)', page.url) == ids[1:]
+
+
+async def test_new_chat_starts_without_tasks_of_earlier_conversation(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()))
     for text in ('Where?', 'Think.'):
-        await say(page, text)
+        await send_message(page, text)
         await expect(page.locator('.prose').get_by_text('sunny')).to_have_count(1 if text == 'Where?' else 2)
     tasks = page.get_by_role('navigation', name='Tasks')
     await expect(tasks.get_by_role('button')).to_have_text(['Where?completed', 'Think.completed'])
@@ -137,7 +159,7 @@ async def test_new_chat_starts_without_tasks_of_earlier_conversation(playground:
     await page.go_forward()
     await expect(tasks.get_by_role('button')).to_have_count(0)
     earlier = page.get_by_role('navigation', name='Earlier conversations')
-    await say(page, 'Think.')
+    await send_message(page, 'Think.')
     await expect(page.locator('.prose').get_by_text('sunny')).to_have_count(1)
     await earlier.get_by_role('link', name='Where?').click()
     await expect(tasks.get_by_role('button')).to_have_text(['Where?completed', 'Think.completed'])
@@ -147,14 +169,14 @@ async def test_new_chat_starts_without_tasks_of_earlier_conversation(playground:
     await expect(page.get_by_role('article', name='Task')).to_have_count(0)
 
 
-async def test_link_to_earlier_conversation_works_during_drawing(playground: Visit) -> None:
-    page = await playground(to_a2a(keeper()))
-    await say(page, 'Where?')
+async def test_link_to_earlier_conversation_works_during_drawing(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()))
+    await send_message(page, 'Where?')
     tasks = page.get_by_role('navigation', name='Tasks').get_by_role('button')
     await expect(tasks).to_have_text('Where?completed')
     _, _, first = page.url.partition('#')
     await page.get_by_role('button', name='New chat').click()
-    await say(page, 'Think.')
+    await send_message(page, 'Think.')
     await expect(tasks).to_have_text('Think.completed')
     drawn = """async ([script, hash]) => {
         const { writePlace } = await import(script);
@@ -169,9 +191,9 @@ async def test_link_to_earlier_conversation_works_during_drawing(playground: Vis
 CODE = 'So:\n\n```python\ndef add(a, b):\n    return a + b\n```\n\n```nonsense\n<b>x</b>\n```\n'
 
 
-async def test_code_is_highlighted_and_copied(playground: Visit) -> None:
-    page = await playground(to_a2a(scripted({'Code.': [CODE]})), permissions=['clipboard-read', 'clipboard-write'])
-    await say(page, 'Code.')
+async def test_code_is_highlighted_and_copied(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(scripted({'Code.': [CODE]})), permissions=['clipboard-read', 'clipboard-write'])
+    await send_message(page, 'Code.')
     await expect(page.get_by_role('button', name='Copy answer')).to_have_count(1)
     python, plain = page.get_by_role('group', name='Code').first, page.get_by_role('group', name='Code').last
     await expect(python.locator('.hljs-keyword')).to_have_text(['def', 'return'])
@@ -184,7 +206,7 @@ async def test_code_is_highlighted_and_copied(playground: Visit) -> None:
     await page.wait_for_function('async (text) => (await navigator.clipboard.readText()) === text', arg=CODE)
 
 
-async def test_code_is_highlighted_within_limits_after_answer_completes(playground: Visit) -> None:
+async def test_code_is_highlighted_within_limits_after_answer_completes(open_playground: Visit) -> None:
     done = Event()
     line = 'def add(): pass\n'
     blocks = [f'```python\n{line * count}```\n\n' for count in (240, 260, 240, 240, 240)]
@@ -194,8 +216,8 @@ async def test_code_is_highlighted_within_limits_after_answer_completes(playgrou
         assert await to_thread(done.wait, LIMIT)
         yield 'The end.'
 
-    page = await playground(to_a2a(Agent(FunctionModel(stream_function=code))))
-    await say(page, 'Code.')
+    page = await open_playground(to_a2a(Agent(FunctionModel(stream_function=code))))
+    await send_message(page, 'Code.')
     codes = page.get_by_role('group', name='Code')
     await expect(codes).to_have_count(5)
     await expect(page.locator('.hljs-keyword')).to_have_count(0)
@@ -206,24 +228,24 @@ async def test_code_is_highlighted_within_limits_after_answer_completes(playgrou
     assert colored == [True, False, True, True, False]
 
 
-async def test_answer_shows_token_usage_and_seconds(visit: Visit) -> None:
-    with serve(to_a2a(keeper())) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Think.')
+async def test_answer_shows_token_usage_and_seconds(visit_url: Visit) -> None:
+    with serve(to_a2a(file_keeper())) as server:
+        page = await visit_url(f'{server.url}docs')
+        await send_message(page, 'Think.')
         facts = page.get_by_role('article', name='Task').locator('.usage')
         await expect(facts).to_have_text(re.compile(r'\d+ tokens in, \d+ out · \d+\.\d\ss$'))
         await page.reload()
         await expect(facts).to_have_text(re.compile(r'\d+ tokens in, \d+ out$'))
-    with serve(to_a2a(keeper(), results=Results(run_metadata=False))) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Think.')
+    with serve(to_a2a(file_keeper(), results=Results(run_metadata=False))) as server:
+        page = await visit_url(f'{server.url}docs')
+        await send_message(page, 'Think.')
         await expect(page.get_by_role('article', name='Task').locator('.usage')).to_have_text(
             re.compile(r'^\d+\.\d\ss$')
         )
 
 
-async def test_color_scheme_is_switched_and_remembered(playground: Visit) -> None:
-    page = await playground(to_a2a(keeper()), color_scheme='dark')
+async def test_color_scheme_is_switched_and_remembered(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()), color_scheme='dark')
     body, switch = page.locator('body'), page.get_by_role('button', name='Dark colors')
     await expect(switch).to_have_attribute('aria-pressed', 'true')
     await expect(body).to_have_css('background-color', 'rgb(20, 22, 29)')
@@ -249,9 +271,9 @@ async def test_only_conversation_scrolls() -> None:
             executable_path=chromium(), args=ARGUMENTS, ignore_default_args=['--hide-scrollbars']
         )
         with serve(to_a2a(scripted({'Talk.': [LONG]}))) as server:
-            async with visiting(browser, f'{server.url}docs', 0, {}) as page:
+            async with open_page_at(browser, f'{server.url}docs', 0, {}) as page:
                 for count in (1, 2, 3):
-                    await say(page, 'Talk.')
+                    await send_message(page, 'Talk.')
                     await expect(page.get_by_role('log').get_by_text('Paragraph 59 of')).to_have_count(count)
                 assert await page.evaluate(SCROLLS) == 0
                 assert await page.evaluate(WIDTHS) == [0, True]
@@ -262,9 +284,9 @@ async def test_only_conversation_scrolls() -> None:
         await browser.close()
 
 
-async def test_conversation_end_stays_in_view_if_events_open(playground: Visit) -> None:
-    page = await playground(to_a2a(scripted({'Talk.': [LONG]})), viewport={'width': 1080, 'height': 620})
-    await say(page, 'Talk.')
+async def test_conversation_end_stays_in_view_if_events_open(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(scripted({'Talk.': [LONG]})), viewport={'width': 1080, 'height': 620})
+    await send_message(page, 'Talk.')
     copy = page.get_by_role('button', name='Copy answer')
     await expect(copy).to_be_in_viewport()
     await page.get_by_role('button', name='Events').click()
@@ -278,9 +300,9 @@ async def test_conversation_end_stays_in_view_if_events_open(playground: Visit) 
     await expect(copy).not_to_be_in_viewport()
 
 
-async def test_table_keeps_words_and_alignment_on_narrow_screen(playground: Visit) -> None:
-    page = await playground(to_a2a(scripted({'Show.': [TABLE]})), viewport={'width': 390, 'height': 700})
-    await say(page, 'Show.')
+async def test_table_keeps_words_and_alignment_on_narrow_screen(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(scripted({'Show.': [TABLE]})), viewport={'width': 390, 'height': 700})
+    await send_message(page, 'Show.')
     await expect(page.get_by_role('status').get_by_text('completed')).to_have_count(1)
     number = page.get_by_role('cell', name='1234567')
     sides = [(number, 'right'), (page.get_by_role('columnheader', name='Number'), 'right')]
@@ -294,9 +316,9 @@ async def test_table_keeps_words_and_alignment_on_narrow_screen(playground: Visi
         assert lines == (1 if cell is number else 3)
 
 
-async def test_task_click_closes_agent_panel_on_narrow_screen(playground: Visit) -> None:
-    page = await playground(to_a2a(keeper()), viewport={'width': 390, 'height': 700})
-    await say(page, 'Where?')
+async def test_task_click_closes_agent_panel_on_narrow_screen(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()), viewport={'width': 390, 'height': 700})
+    await send_message(page, 'Where?')
     await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
     await page.get_by_role('button', name='Agent').click()
     await page.get_by_role('navigation', name='Tasks').get_by_role('button').click()

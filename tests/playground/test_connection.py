@@ -38,13 +38,13 @@ from pydantic_ai_a2a.types import TaskQuery
 
 from ..bounds import LIMIT
 from ..reserved_ports import port_of, reserved_port
-from .agents import keeper, scripted
-from .conftest import Visit, say
+from .agents import file_keeper, scripted
+from .conftest import Visit, send_message
 
 TOKEN = 'a-long-secret-token-of-ada'
 
 
-class Gate:
+class BlockedModel:
     """A model that waits within an answer until the test opens the gate, perhaps in the loops of several servers."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Gate:
                 loop.call_soon_threadsafe(event.set)
 
 
-class Cut:
+class StreamCutter:
     """Middleware that cuts the stream of a message, and holds the next stream until the test releases the stream."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -99,7 +99,7 @@ class Cut:
         self.loop.call_soon_threadsafe(self.released.set)
 
 
-async def test_message_sent_before_agent_card_waits_for_card(playground: Visit) -> None:
+async def test_message_sent_before_agent_card_waits_for_card(open_playground: Visit) -> None:
     asked, answered = asyncio.Event(), asyncio.Event()
     order: list[str] = []
 
@@ -109,23 +109,23 @@ async def test_message_sent_before_agent_card_waits_for_card(playground: Visit) 
         order.append('card')
         await route.continue_()
 
-    page = await playground(to_a2a(keeper({'Early.': ['A word.']})))
+    page = await open_playground(to_a2a(file_keeper({'Early.': ['A word.']})))
     await page.route('**/agent-card.json', hold)
     await page.reload()
     page.on('request', lambda request: order.append('message') if request.url.endswith('message:stream') else None)
     await asyncio.wait_for(asked.wait(), LIMIT)
-    await say(page, 'Early.')
+    await send_message(page, 'Early.')
     answered.set()
     await expect(page.get_by_role('log').get_by_text('A word.')).to_have_count(1)
     # The page before the reload may have asked for the card, too.
     assert order in (['card', 'message'], ['card', 'card', 'message'])
 
 
-async def test_cut_stream_resumes_after_last_event(playground: Visit) -> None:
-    gate = Gate()
-    cut = Cut(to_a2a(gate.agent))
-    page = await playground(cut)
-    await say(page, 'Hello.')
+async def test_cut_stream_resumes_after_last_event(open_playground: Visit) -> None:
+    gate = BlockedModel()
+    cut = StreamCutter(to_a2a(gate.agent))
+    page = await open_playground(cut)
+    await send_message(page, 'Hello.')
     await expect(page.get_by_text('First half,')).to_have_count(1)
     cut.cut()
     await expect(page.get_by_text('Connection lost.')).to_have_count(1)
@@ -136,11 +136,11 @@ async def test_cut_stream_resumes_after_last_event(playground: Visit) -> None:
     assert cut.resumed == ['2']
 
 
-async def test_connection_notice_disappears_after_reconnect(playground: Visit) -> None:
-    gate = Gate()
-    cut = Cut(to_a2a(gate.agent))
-    page = await playground(cut)
-    await say(page, 'Hello.')
+async def test_connection_notice_disappears_after_reconnect(open_playground: Visit) -> None:
+    gate = BlockedModel()
+    cut = StreamCutter(to_a2a(gate.agent))
+    page = await open_playground(cut)
+    await send_message(page, 'Hello.')
     await expect(page.get_by_text('First half,')).to_have_count(1)
     cut.cut()
     await expect(page.get_by_text('Connection lost.')).to_have_count(1)
@@ -151,13 +151,13 @@ async def test_connection_notice_disappears_after_reconnect(playground: Visit) -
     await expect(page.get_by_text('First half, second half.')).to_have_count(1)
 
 
-async def test_task_forgotten_by_restarted_server_is_marked(visit: Visit) -> None:
-    cut = Cut(to_a2a(keeper(), results=Results(progress=Progress(tools=True))))
+async def test_task_forgotten_by_restarted_server_is_marked(visit_url: Visit) -> None:
+    cut = StreamCutter(to_a2a(file_keeper(), results=Results(progress=Progress(tools=True))))
     with serve(cut) as server:
-        page = await visit(f'{server.url}docs', failures=2)
-        await say(page, 'Mail.')
+        page = await visit_url(f'{server.url}docs', failures=2)
+        await send_message(page, 'Mail.')
         await expect(page.get_by_role('form', name='Sign-in: newest_mail')).to_have_count(1)
-        cut.app = to_a2a(keeper())
+        cut.app = to_a2a(file_keeper())
         cut.cut()
         cut.release()
         task = page.get_by_role('article', name='Task')
@@ -171,21 +171,21 @@ async def test_task_forgotten_by_restarted_server_is_marked(visit: Visit) -> Non
         await expect(page.get_by_text('The server has no tasks of this conversation.')).to_have_count(1)
 
 
-async def test_answer_to_task_forgotten_by_server_ends_task(visit: Visit) -> None:
-    cut = Cut(to_a2a(keeper()))
+async def test_answer_to_task_forgotten_by_server_ends_task(visit_url: Visit) -> None:
+    cut = StreamCutter(to_a2a(file_keeper()))
     with serve(cut) as server:
-        page = await visit(f'{server.url}docs', failures=1)
-        await say(page, 'Tidy up.')
+        page = await visit_url(f'{server.url}docs', failures=1)
+        await send_message(page, 'Tidy up.')
         approve = page.get_by_role('button', name='Approve')
         await expect(approve).to_have_count(1)  # the task is one of the server that goes away
-        cut.app = to_a2a(keeper())
+        cut.app = to_a2a(file_keeper())
         await approve.click()
         await expect(page.get_by_role('alert').filter(has_text='has restarted and forgot this task')).to_have_count(1)
         await expect(page.get_by_role('form', name='Approval')).to_have_count(0)
 
 
-async def test_tool_finished_during_lost_connection_is_shown_done(playground: Visit) -> None:
-    gate = Gate()
+async def test_tool_finished_during_lost_connection_is_shown_done(open_playground: Visit) -> None:
+    gate = BlockedModel()
     agent = Agent(TestModel(custom_output_text='It is done.'), name='worker')
 
     @agent.tool_plain
@@ -194,9 +194,9 @@ async def test_tool_finished_during_lost_connection_is_shown_done(playground: Vi
         return 'done'
 
     app = to_a2a(agent, results=Results(progress=Progress(tools=True)))
-    cut = Cut(app)
-    page = await playground(cut)
-    await say(page, 'Hello.')
+    cut = StreamCutter(app)
+    page = await open_playground(cut)
+    await send_message(page, 'Hello.')
     step = page.get_by_role('log').get_by_role('group').filter(has_text='work')
     await expect(step).to_contain_text('runs')
     cut.cut()
@@ -210,24 +210,93 @@ async def test_tool_finished_during_lost_connection_is_shown_done(playground: Vi
     await expect(step).to_contain_text('done')
 
 
-async def test_message_resent_after_lost_answer_runs_once(playground: Visit) -> None:
-    app = to_a2a(keeper())
+async def test_message_resent_after_lost_answer_runs_once(open_playground: Visit) -> None:
+    app = to_a2a(file_keeper())
 
     async def lose(route: Route) -> None:
         await route.fetch(timeout=LIMIT * 1000)
         await route.abort()
 
-    page = await playground(app)
+    page = await open_playground(app)
     await page.route('**/message:stream', lose, times=1)
-    await say(page, 'Think.')
+    await send_message(page, 'Think.')
     await expect(page.get_by_text('It is sunny.')).to_have_count(1)
     assert len(await app.list_tasks()) == 1
 
 
-async def test_erased_task_is_reported_as_not_found(playground: Visit) -> None:
-    cut = Cut(app := to_a2a(Gate().agent))
-    page = await playground(cut, failures=4)
-    await say(page, 'Hello.')
+async def test_message_without_replay_is_sent_once(open_playground: Visit) -> None:
+    sent: list[str] = []
+
+    async def without_replay(route: Route) -> None:
+        answer = await route.fetch(timeout=LIMIT * 1000)
+        card = await answer.json()
+        await route.fulfill(response=answer, json={**card, 'capabilities': {'streaming': True}})
+
+    async def lose(route: Route) -> None:
+        sent.append(route.request.url)
+        await route.abort()
+
+    page = await open_playground(to_a2a(file_keeper()))
+    await page.route('**/agent-card.json', without_replay)
+    await page.route('**/message:stream', lose)
+    await page.reload()
+    await send_message(page, 'Think.')
+    complaint = page.get_by_role('form', name='Message').get_by_role('alert')
+    await expect(complaint).to_have_text('The server cannot be reached.')
+    assert len(sent) == 1
+
+
+SENDS = """(() => {
+    globalThis.sends = [];
+    const send = globalThis.fetch;
+    globalThis.fetch = (url, options) => {
+        if (String(url).endsWith('message:stream')) globalThis.sends.push(Date.now());
+        return send(url, options);
+    };
+})()"""
+
+
+async def test_retry_after_delays_repeated_message(open_playground: Visit) -> None:
+    async def busy(route: Route) -> None:
+        await route.fulfill(status=503, headers={'Retry-After': '86400'}, json={})
+
+    page = await open_playground(to_a2a(file_keeper()), failures=1)
+    await page.clock.install()
+    await page.reload()
+    await page.evaluate(SENDS)
+    await page.route('**/message:stream', busy, times=1)
+    await send_message(page, 'Think.')
+    await expect(page.get_by_text('Connection lost.')).to_have_count(1)
+    for hours in (1, 24):
+        await page.clock.fast_forward(hours * 3_600_000)
+    await expect(page.get_by_text('It is sunny.')).to_have_count(1)
+    first, second = await page.evaluate('sends')
+    assert second - first >= 86_400_000
+
+
+async def test_refused_message_keeps_newer_draft(open_playground: Visit) -> None:
+    reached, released = asyncio.Event(), asyncio.Event()
+
+    async def refuse(route: Route) -> None:
+        reached.set()
+        await released.wait()
+        await route.fulfill(status=400, json={'error': {'message': 'Refused.'}})
+
+    page = await open_playground(to_a2a(file_keeper()), failures=1)
+    await page.route('**/message:stream', refuse)
+    await send_message(page, 'First.')
+    await asyncio.wait_for(reached.wait(), LIMIT)
+    field = page.get_by_role('textbox', name='Message', exact=True)
+    await field.fill('Second.')
+    released.set()
+    await expect(page.get_by_role('form', name='Message').get_by_role('alert')).to_have_text('Refused.')
+    assert await field.input_value() == 'Second.'
+
+
+async def test_erased_task_is_reported_as_not_found(open_playground: Visit) -> None:
+    cut = StreamCutter(app := to_a2a(BlockedModel().agent))
+    page = await open_playground(cut, failures=4)
+    await send_message(page, 'Hello.')
     await expect(page.get_by_text('First half,')).to_have_count(1)
     cut.cut()
     await expect(page.get_by_text('Connection lost.')).to_have_count(1)
@@ -242,29 +311,29 @@ async def test_erased_task_is_reported_as_not_found(playground: Visit) -> None:
     await expect(gone).to_have_count(1)
 
 
-async def test_cookies_are_sent_only_if_agent_card_needs_cookie(visit: Visit) -> None:
+async def test_cookies_are_sent_only_if_agent_card_needs_cookie(visit_url: Visit) -> None:
     cookies: list[str] = []
 
     async def note(request: Request) -> Caller:
         cookies.extend(request.cookies)
         return Caller(id='ada')
 
-    with serve(to_a2a(keeper(), auth=note)) as server:
-        page = await visit(f'{server.url}docs')
+    with serve(to_a2a(file_keeper(), auth=note)) as server:
+        page = await visit_url(f'{server.url}docs')
         await page.context.add_cookies([{'name': 'key', 'value': TOKEN, 'url': server.url}])
-        await say(page, 'Think.')
+        await send_message(page, 'Think.')
         await expect(page.get_by_text('It is sunny.')).to_have_count(1)
         assert cookies == []
-    with serve(to_a2a(keeper(), auth=APIKeyAuth({TOKEN: 'ada'}, cookie='key'))) as server:
-        page = await visit(f'{server.url}docs')
+    with serve(to_a2a(file_keeper(), auth=APIKeyAuth({TOKEN: 'ada'}, cookie='key'))) as server:
+        page = await visit_url(f'{server.url}docs')
         await page.context.add_cookies([{'name': 'key', 'value': TOKEN, 'url': server.url}])
         await expect(page.get_by_text('The browser sends the cookie key of this site.')).to_have_count(1)
-        await say(page, 'Think.')
+        await send_message(page, 'Think.')
         await expect(page.get_by_text('It is sunny.')).to_have_count(1)
 
 
-async def test_conversation_continues_after_server_restart(visit: Visit, tmp_path: Path) -> None:
-    gate = Gate()
+async def test_conversation_continues_after_server_restart(visit_url: Visit, tmp_path: Path) -> None:
+    gate = BlockedModel()
     agent = Agent(TestModel(custom_output_text='Both are done.'), name='worker')
 
     @agent.tool_plain
@@ -278,8 +347,8 @@ async def test_conversation_continues_after_server_restart(visit: Visit, tmp_pat
     with reserved_port() as reserved:
         port = port_of(reserved)
         with serve(app(), port=port) as server:
-            page = await visit(f'{server.url}docs', failures=None)
-            await say(page, 'Hello.')
+            page = await visit_url(f'{server.url}docs', failures=None)
+            await send_message(page, 'Hello.')
             assert await asyncio.to_thread(gate.reached.wait, LIMIT)
             await expect(page.get_by_role('button', name='Cancel task')).to_have_count(1)
         await expect(page.get_by_text('Connection lost.')).to_have_count(1)
@@ -290,15 +359,15 @@ async def test_conversation_continues_after_server_restart(visit: Visit, tmp_pat
             await expect(page.get_by_text('Connection lost.')).to_have_count(0)
             await page.reload()
             await expect(answer).to_have_count(1)
-            await say(page, 'And now?')
+            await send_message(page, 'And now?')
             await expect(answer).to_have_count(2)
 
 
-async def test_cancel_button_cancels_running_task(playground: Visit) -> None:
-    gate = Gate()
+async def test_cancel_button_cancels_running_task(open_playground: Visit) -> None:
+    gate = BlockedModel()
     app = to_a2a(gate.agent)
-    page = await playground(app)
-    await say(page, 'Hello.')
+    page = await open_playground(app)
+    await send_message(page, 'Hello.')
     await expect(page.get_by_text('First half,')).to_have_count(1)
     await page.get_by_role('button', name='Cancel task').click()
     await expect(page.get_by_role('article', name='Task').get_by_text('Canceled')).to_have_count(1)
@@ -307,9 +376,9 @@ async def test_cancel_button_cancels_running_task(playground: Visit) -> None:
     assert [task['status']['state'] for task in await app.list_tasks()] == ['canceled']
 
 
-async def test_cancel_button_stops_waiting_task_and_tools(playground: Visit) -> None:
-    page = await playground(to_a2a(keeper(), results=Results(progress=Progress(tools=True))))
-    await say(page, 'Mail.')
+async def test_cancel_button_stops_waiting_task_and_tools(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper(), results=Results(progress=Progress(tools=True))))
+    await send_message(page, 'Mail.')
     step = page.get_by_role('log').get_by_role('group').filter(has_text='newest_mail')
     await expect(step).to_contain_text('waits')
     await page.get_by_role('button', name='Cancel task').click()
@@ -327,11 +396,11 @@ async def test_cancel_button_stops_waiting_task_and_tools(playground: Visit) -> 
     ],
     ids=['bearer', 'header', 'query'],
 )
-async def test_credentials_are_requested_and_not_stored(visit: Visit, auth: Authenticator, label: str) -> None:
-    app = to_a2a(keeper(), auth=auth)
+async def test_credentials_are_requested_and_not_stored(visit_url: Visit, auth: Authenticator, label: str) -> None:
+    app = to_a2a(file_keeper(), auth=auth)
     with serve(app) as server:
-        page = await visit(f'{server.url}docs', failures=2)
-        await say(page, 'Where?')
+        page = await visit_url(f'{server.url}docs', failures=2)
+        await send_message(page, 'Where?')
         await expect(page.get_by_text('The server wants credentials.')).to_have_count(1)
         field = page.get_by_role('form', name='Credentials').get_by_label(label)
         await expect(field).to_be_focused()
@@ -350,15 +419,15 @@ async def test_credentials_are_requested_and_not_stored(visit: Visit, auth: Auth
         assert [task['context_id'] in page.url for task in await app.list_tasks()] == [True]
 
 
-async def test_page_below_prefix_and_tenant_calls_own_agent(visit: Visit) -> None:
-    app = to_a2a(keeper(), access=Access(tenants=['acme']))
+async def test_page_below_prefix_and_tenant_calls_own_agent(visit_url: Visit) -> None:
+    app = to_a2a(file_keeper(), access=Access(tenants=['acme']))
     parent = FastAPI()
     mount(parent, '/agents/keeper', app)
     with serve(parent) as server:
         assert server.docs_url == f'{server.url}agents/keeper/docs'
         for path in ('agents/keeper/docs', 'agents/keeper/acme/docs'):
-            page = await visit(f'{server.url}{path}')
-            await say(page, 'Where?')
+            page = await visit_url(f'{server.url}{path}')
+            await send_message(page, 'Where?')
             await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
             await page.reload()
             await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
@@ -366,30 +435,30 @@ async def test_page_below_prefix_and_tenant_calls_own_agent(visit: Visit) -> Non
     assert len({*owners}) == 2
 
 
-async def test_page_on_public_host_warns_of_anonymous_callers(visit: Visit) -> None:
-    app = to_a2a(keeper(), access=Access(anonymous_list=False))
+async def test_page_on_public_host_warns_of_anonymous_callers(visit_url: Visit) -> None:
+    app = to_a2a(file_keeper(), access=Access(anonymous_list=False))
     with serve(app, allowed_hosts=['agent.test'], anonymous=True) as server:
-        page = await visit(f'{server.url}docs', failures=2)
+        page = await visit_url(f'{server.url}docs', failures=2)
         await expect(page.get_by_text('does not authenticate callers')).to_have_count(0)
-        await say(page, 'Where?')
+        await send_message(page, 'Where?')
         await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
         await page.reload()  # lists are refused, so the page reads the task by its id
         await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
-        page = await visit(f'{server.url}docs'.replace('127.0.0.1', 'agent.test'))
+        page = await visit_url(f'{server.url}docs'.replace('127.0.0.1', 'agent.test'))
         await expect(page.get_by_text('This server does not authenticate callers.')).to_have_count(1)
 
 
-async def test_server_error_is_shown_and_message_is_kept(playground: Visit) -> None:
-    page = await playground(to_a2a(scripted({}), limits=Limits(part=10)), failures=1)
-    await say(page, 'Much too long.')
+async def test_server_error_is_shown_and_message_is_kept(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(scripted({}), limits=Limits(part=10)), failures=1)
+    await send_message(page, 'Much too long.')
     await expect(page.get_by_role('alert').filter(has_text='message.parts[0].text')).to_have_count(1)
     await expect(page.get_by_role('textbox', name='Message', exact=True)).to_have_value('Much too long.')
     await expect(page.get_by_role('article', name='Task')).to_have_count(0)
 
 
-async def test_failed_task_shows_error_with_correlation_id(playground: Visit) -> None:
-    page = await playground(to_a2a(scripted({})))
-    await say(page, 'Hello.')
+async def test_failed_task_shows_error_with_correlation_id(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(scripted({})))
+    await send_message(page, 'Hello.')
     await expect(page.get_by_role('alert').filter(has_text='failed')).to_have_count(1)
     await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('failed')
     await expect(page.get_by_text('Correlation id: ')).to_have_count(1)

@@ -11,7 +11,7 @@ from pydantic_ai import Agent, BinaryContent
 
 from pydantic_ai_a2a import Artifacts, Limits, serve, to_a2a
 
-from .conftest import Visit, say
+from .conftest import Visit, send_message
 
 NAME = '<img src=x onerror=alert(1)>\u202egnp.html'
 """The name ends in `html.png` for a reader, because a character turns the direction of the text."""
@@ -44,10 +44,10 @@ async def attach(page: Page, *paths: Path) -> None:
     await (await chooser.value).set_files(paths)
 
 
-async def test_attached_and_dropped_files_are_sent_within_limit(playground: Visit, tmp_path: Path) -> None:
+async def test_attached_and_dropped_files_are_sent_within_limit(open_playground: Visit, tmp_path: Path) -> None:
     (tmp_path / 'one.txt').write_text('The first.')
     app = to_a2a(Agent('test'), limits=Limits(files=2))
-    page = await playground(app)
+    page = await open_playground(app)
     complaint = page.get_by_role('form', name='Message').get_by_role('alert')
     attached = page.get_by_role('list', name='Attached files')
     await attach(page, tmp_path / 'one.txt')
@@ -55,7 +55,7 @@ async def test_attached_and_dropped_files_are_sent_within_limit(playground: Visi
     await expect(complaint).to_have_text('three.txt: a message may have 2 files.')
     await expect(attached.get_by_role('listitem')).to_contain_text(['one.txt10 bytes', 'two.txt7 bytes'])
     await attached.get_by_role('button', name='Remove one.txt').click()
-    await say(page, 'Read this.')
+    await send_message(page, 'Read this.')
     await expect(attached).to_have_count(0)
     await expect(page.get_by_role('log').get_by_role('button', name='two.txt')).to_have_count(1)
     await expect(page.get_by_text('success (no tool calls)')).to_have_count(1)
@@ -67,10 +67,10 @@ async def test_attached_and_dropped_files_are_sent_within_limit(playground: Visi
     ]
 
 
-async def test_message_above_body_limit_is_not_sent(visit: Visit, tmp_path: Path) -> None:
+async def test_message_above_body_limit_is_not_sent(visit_url: Visit, tmp_path: Path) -> None:
     (tmp_path / 'one.txt').write_text('x' * 5000)
     with serve(to_a2a(Agent('test'), limits=Limits(body=10_000))) as server:
-        page = await visit(f'{server.url}docs')
+        page = await visit_url(f'{server.url}docs')
         await attach(page, tmp_path / 'one.txt')
         complaint = page.get_by_role('form', name='Message').get_by_role('alert')
         await expect(complaint).to_have_text('one.txt: the message would be larger than 10 kB, which the server takes.')
@@ -80,7 +80,7 @@ PNG = b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9
 """An image of one pixel."""
 
 
-async def test_raster_images_are_shown_but_svg_is_not(playground: Visit, tmp_path: Path) -> None:
+async def test_raster_images_are_shown_but_svg_is_not(open_playground: Visit, tmp_path: Path) -> None:
     (tmp_path / 'mine.png').write_bytes(PNG)
 
     def draw(kind: str) -> Artifacts:
@@ -90,10 +90,12 @@ async def test_raster_images_are_shown_but_svg_is_not(playground: Visit, tmp_pat
         )
         return Artifacts(dot=BinaryContent(PNG, media_type='image/png', identifier='dot.png'), drawing=svg)
 
-    page = await playground(to_a2a(Agent('test', output_type=draw), default_input_modes=['text/plain', 'image/png']))
+    page = await open_playground(
+        to_a2a(Agent('test', output_type=draw), default_input_modes=['text/plain', 'image/png'])
+    )
     await attach(page, tmp_path / 'mine.png')
     await expect(page.get_by_role('list', name='Attached files').locator('img')).to_have_count(1)
-    await say(page, 'Draw.')
+    await send_message(page, 'Draw.')
     for _ in range(2):
         images = page.get_by_role('log').get_by_role('img')
         await expect(page.get_by_role('log').get_by_role('button', name='a.svg')).to_have_count(1)
@@ -105,10 +107,10 @@ async def test_raster_images_are_shown_but_svg_is_not(playground: Visit, tmp_pat
         await page.reload()
 
 
-async def test_html_file_is_only_downloaded_and_data_is_table(playground: Visit) -> None:
-    page = await playground(to_a2a(Agent('test', output_type=chart)))
+async def test_html_file_is_only_downloaded_and_data_is_table(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(Agent('test', output_type=chart)))
     await page.evaluate(TYPES)
-    await say(page, 'Draw.')
+    await send_message(page, 'Draw.')
     file = page.get_by_role('log').get_by_role('button', name='html')
     await expect(file).to_have_text('<img src=x onerror=alert(1)>gnp.htmltext/html, 25 bytes')
     async with page.expect_download() as download:

@@ -14,9 +14,9 @@ from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, FunctionMo
 
 from pydantic_ai_a2a import InputRequired, to_a2a
 
-from ..tables import each_case
-from .agents import call, prompt, scripted
-from .conftest import Visit, say
+from ..cases import each_case
+from .agents import prompt, scripted, tool_call
+from .conftest import Visit, send_message
 
 END = '\n\nThe end.'
 ANSWERS: Mapping[str, str] = {
@@ -39,11 +39,11 @@ ANSWERS: Mapping[str, str] = {
 }
 
 
-def whole(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+def full_answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[TextPart(ANSWERS[prompt(messages)] + END)])
 
 
-async def pieces(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+async def streamed_answer(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
     answer = ANSWERS[prompt(messages)] + END
     size = len(answer) // 8
     for start in range(0, len(answer), size):
@@ -51,9 +51,9 @@ async def pieces(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator
 
 
 @each_case('name', [*ANSWERS])
-async def test_extreme_answer_is_shown_completely(playground: Visit, name: str) -> None:
-    page = await playground(to_a2a(Agent(FunctionModel(whole, stream_function=pieces))))
-    await say(page, name)
+async def test_extreme_answer_is_shown_completely(open_playground: Visit, name: str) -> None:
+    page = await open_playground(to_a2a(Agent(FunctionModel(full_answer, stream_function=streamed_answer))))
+    await send_message(page, name)
     log = page.get_by_role('log')
     await expect(log.get_by_text('The end.').last).to_be_attached()
     await expect(page.get_by_role('status').get_by_text('completed')).to_have_count(1)
@@ -66,30 +66,30 @@ DEEP = 80
 NESTED = f'{{"deep": {"[" * DEEP}738529527931269425{"]" * DEEP}, "toString": 1}}'
 
 
-async def test_deep_and_large_data_is_shown(playground: Visit) -> None:
+async def test_deep_and_large_data_is_shown(open_playground: Visit) -> None:
     wide = json.dumps({str(n): n for n in range(3_000)})
     script = {
-        'Deep.': [call('final_result', f'{{"response": {NESTED}}}')],
-        'Wide.': [call('final_result', f'{{"response": {wide}}}')],
+        'Deep.': [tool_call('final_result', f'{{"response": {NESTED}}}')],
+        'Wide.': [tool_call('final_result', f'{{"response": {wide}}}')],
         'Think.': [{0: DeltaThinkingPart(content='>' * 1_000_000)}, 'The end of thinking.'],
-        'Call.': [call('keep', NESTED)],
-        'Approve.': [call('approve', NESTED)],
+        'Call.': [tool_call('keep', NESTED)],
+        'Approve.': [tool_call('approve', NESTED)],
     }
     keep = Tool[None].from_schema(repeat, 'keep', 'Keep it.', {'type': 'object'})
     approve = Tool[None].from_schema(repeat, 'approve', 'Keep it.', {'type': 'object'})
     approve.requires_approval = True
     agent = scripted(script, 'The end of the call.', output_type=[str, dict[str, Any]], tools=[keep, approve])
-    page = await playground(to_a2a(agent, description='# ' * 50_000))
+    page = await open_playground(to_a2a(agent, description='# ' * 50_000))
     log = page.get_by_role('log')
-    await say(page, 'Deep.')
+    await send_message(page, 'Deep.')
     await expect(log.get_by_text('738529527931269425').first).to_be_attached()
-    await say(page, 'Wide.')
+    await send_message(page, 'Wide.')
     await expect(log.get_by_text('"2999": 2999').first).to_be_attached()
-    await say(page, 'Think.')
+    await send_message(page, 'Think.')
     await expect(log.get_by_text('The end of thinking.').first).to_be_attached()
-    await say(page, 'Call.')
+    await send_message(page, 'Call.')
     await expect(log.get_by_text('The end of the call.').first).to_be_attached()
-    await say(page, 'Approve.')
+    await send_message(page, 'Approve.')
     form = page.get_by_role('form', name='Approval: approve')
     await expect(form.get_by_label('deep (JSON)')).to_have_value(re.compile('738529527931269425'))
     await form.get_by_role('button', name='Approve').click()
@@ -115,16 +115,16 @@ SCHEMAS: Mapping[str, Any] = {
 
 
 @each_case('name', [*SCHEMAS])
-async def test_recursive_schema_has_form(playground: Visit, name: str) -> None:
-    agent = scripted({'Ask.': [call('ask')]}, 'The end.')
+async def test_recursive_schema_has_form(open_playground: Visit, name: str) -> None:
+    agent = scripted({'Ask.': [tool_call('ask')]}, 'The end.')
 
     @agent.tool_plain
     def ask() -> str:
         raise InputRequired('Which?', schema=SCHEMAS[name])
 
     assert ask
-    page = await playground(to_a2a(agent))
-    await say(page, 'Ask.')
+    page = await open_playground(to_a2a(agent))
+    await send_message(page, 'Ask.')
     form = page.get_by_role('form', name='Question: ask')
     await expect(form.locator('textarea, button.add').first).to_be_attached()
     assert await form.locator('input, textarea').count() < 500
@@ -132,13 +132,13 @@ async def test_recursive_schema_has_form(playground: Visit, name: str) -> None:
     await expect(page.get_by_text('The end.')).to_have_count(1)
 
 
-async def test_files_with_long_names_are_shown(playground: Visit) -> None:
+async def test_files_with_long_names_are_shown(open_playground: Visit) -> None:
     def draw(count: int) -> list[BinaryContent]:
         """Draw files."""
         name = f'{chr(0x301) * 50_000}.bin'
         return [BinaryContent(b'a', media_type='application/octet-stream', identifier=f'{n}{name}') for n in range(3)]
 
-    page = await playground(to_a2a(Agent('test', output_type=draw)))
-    await say(page, 'Draw.')
+    page = await open_playground(to_a2a(Agent('test', output_type=draw)))
+    await send_message(page, 'Draw.')
     await expect(page.get_by_role('log').get_by_role('button', name='.bin')).to_have_count(3)
     await expect(page.get_by_role('status').get_by_text('completed')).to_have_count(1)

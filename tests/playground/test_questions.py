@@ -6,17 +6,18 @@ import asyncio
 
 from playwright.async_api import Locator, Page, Route, expect
 from pydantic import BaseModel, Field
-from pydantic_ai import Agent, Tool
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai import Agent, TextOutput, Tool
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import A2AClient, BearerAuth, InputRequired, Messages, RemoteAgent, serve, to_a2a
+from pydantic_ai_a2a import A2AClient, AuthRequired, BearerAuth, InputRequired, Messages, RemoteAgent, serve, to_a2a
 
-from ..client.agents.test_places import DONE, confirmation, confirming
-from ..client.canned import Canned, stream
-from ..tables import each_case
-from .agents import call, keeper, scripted
-from .conftest import Visit, say
+from ..agents import scripted_model
+from ..cases import each_case
+from ..client.agents.canned_tasks import DONE, adk_confirmation, task_with_confirmations
+from ..client.canned_agent import CannedAgent, stream_response
+from .agents import file_keeper, scripted, tool_call
+from .conftest import Visit, send_message
 
 
 class Trip(BaseModel):
@@ -24,39 +25,39 @@ class Trip(BaseModel):
     days: int = Field(ge=1)
 
 
-PLACE = "document.getElementById('thread').scrollTop"
+SCROLL_POSITION = "document.getElementById('thread').scrollTop"
 TOKEN = 'a-long-secret-token-of-ada'
 
 
-def approvals(page: Page) -> Locator:
+def approval_forms(page: Page) -> Locator:
     return page.get_by_role('form', name='Approval: delete_file')
 
 
-async def test_approval_form_survives_reload_and_changes_arguments(playground: Visit) -> None:
-    page = await playground(to_a2a(keeper()))
-    await say(page, 'Tidy up.')
-    await expect(approvals(page).get_by_label('path')).to_have_value('old.txt')
+async def test_approval_form_survives_reload_and_changes_arguments(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()))
+    await send_message(page, 'Tidy up.')
+    await expect(approval_forms(page).get_by_label('path')).to_have_value('old.txt')
     await page.reload()
     await expect(page.get_by_text('I found an old file.')).to_have_count(1)
-    await approvals(page).get_by_label('path').fill('older.txt')
-    await approvals(page).get_by_label('force').check()
-    await approvals(page).get_by_role('button', name='Approve').click()
+    await approval_forms(page).get_by_label('path').fill('older.txt')
+    await approval_forms(page).get_by_label('force').check()
+    await approval_forms(page).get_by_role('button', name='Approve').click()
     await expect(page.get_by_text("Results: ['older.txt is deleted (force=True)']")).to_have_count(1)
-    await expect(approvals(page)).to_have_count(0)
+    await expect(approval_forms(page)).to_have_count(0)
     await expect(page.get_by_text('Approved delete_file')).to_have_count(1)
 
 
-async def test_calls_are_approved_and_denied_separately(playground: Visit) -> None:
-    app = to_a2a(keeper())
-    page = await playground(app)
-    await say(page, 'Tidy all.')
-    await expect(approvals(page)).to_have_count(2)
-    await approvals(page).first.get_by_label('Reason').fill('It is needed.')
-    await approvals(page).first.get_by_role('button', name='Deny').click()
-    await expect(approvals(page)).to_have_count(1)
+async def test_calls_are_approved_and_denied_separately(open_playground: Visit) -> None:
+    app = to_a2a(file_keeper())
+    page = await open_playground(app)
+    await send_message(page, 'Tidy all.')
+    await expect(approval_forms(page)).to_have_count(2)
+    await approval_forms(page).first.get_by_label('Reason').fill('It is needed.')
+    await approval_forms(page).first.get_by_role('button', name='Deny').click()
+    await expect(approval_forms(page)).to_have_count(1)
     await expect(page.get_by_text('Denied delete_file: It is needed.')).to_have_count(1)
-    await expect(approvals(page).get_by_label('path')).to_have_value('new.txt')
-    await approvals(page).get_by_role('button', name='Approve').click()
+    await expect(approval_forms(page).get_by_label('path')).to_have_value('new.txt')
+    await approval_forms(page).get_by_role('button', name='Approve').click()
     await expect(page.get_by_text("'new.txt is deleted (force=False)'")).to_have_count(1)
     [task] = await app.list_tasks()
     data = [part['data'] for message in task.get('history', ()) for part in message['parts'] if 'data' in part]
@@ -69,14 +70,14 @@ async def test_calls_are_approved_and_denied_separately(playground: Visit) -> No
 
 
 @each_case('decision', ['Approve', 'Deny'])
-async def test_all_calls_are_decided_together(playground: Visit, decision: str) -> None:
-    app = to_a2a(keeper())
-    page = await playground(app)
-    await say(page, 'Tidy all.')
-    await expect(approvals(page).first).to_contain_text('Delete a file.')
-    await approvals(page).last.get_by_label('path').fill('newer.txt')
+async def test_all_calls_are_decided_together(open_playground: Visit, decision: str) -> None:
+    app = to_a2a(file_keeper())
+    page = await open_playground(app)
+    await send_message(page, 'Tidy all.')
+    await expect(approval_forms(page).first).to_contain_text('Delete a file.')
+    await approval_forms(page).last.get_by_label('path').fill('newer.txt')
     await page.get_by_role('group', name='2 calls').get_by_role('button', name=f'{decision} all 2').click()
-    await expect(approvals(page)).to_have_count(0)
+    await expect(approval_forms(page)).to_have_count(0)
     done = 'Approved delete_file' if decision == 'Approve' else 'Denied delete_file'
     log = page.get_by_role('log')
     await expect(log.get_by_text(done)).to_have_count(2)
@@ -87,22 +88,18 @@ async def test_all_calls_are_decided_together(playground: Visit, decision: str) 
     assert len([part for part in answers if 'callAnswers' in part.get('data', {})]) == 1
 
 
-async def test_stale_form_cannot_decide_newer_call(playground: Visit) -> None:
+async def test_stale_form_cannot_decide_newer_call(open_playground: Visit) -> None:
     """Another client has decided meanwhile, and the model calls the tool again under the same id."""
     paid: list[int] = []
-
-    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        returned = [part for sent in messages for part in sent.parts if isinstance(part, ToolReturnPart)]
-        if len(returned) == 2:
-            return ModelResponse(parts=[TextPart('All is paid.')])
-        return ModelResponse(parts=[ToolCallPart('pay', {'cents': (5, 1_000_000)[len(returned)]}, 'local-1')])
 
     def pay(cents: int) -> str:
         paid.append(cents)
         return 'paid'
 
-    page = await playground(to_a2a(Agent(FunctionModel(answer), tools=[Tool(pay, requires_approval=True)])), failures=2)
-    await say(page, 'Pay.')
+    calls = [ToolCallPart('pay', {'cents': cents}, 'local-1') for cents in (5, 1_000_000)]
+    agent = Agent(scripted_model(*calls, 'All is paid.'), tools=[Tool(pay, requires_approval=True)])
+    page = await open_playground(to_a2a(agent), failures=2)
+    await send_message(page, 'Pay.')
     form = page.get_by_role('form', name='Approval: pay')
     await expect(form.get_by_label('cents')).to_have_value('5')
     async with A2AClient(page.url.partition('docs')[0]) as client:
@@ -124,19 +121,19 @@ async def test_stale_form_cannot_decide_newer_call(playground: Visit) -> None:
     assert paid == [5, 1_000_000]
 
 
-async def test_invalid_argument_in_joint_approval_is_shown(playground: Visit) -> None:
-    page = await playground(to_a2a(keeper()))
-    await say(page, 'Tidy all.')
-    await approvals(page).last.get_by_label('path').fill('')
+async def test_invalid_argument_in_joint_approval_is_shown(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()))
+    await send_message(page, 'Tidy all.')
+    await approval_forms(page).last.get_by_label('path').fill('')
     together = page.get_by_role('group', name='2 calls')
     await together.get_by_role('button', name='Approve all 2').click()
     await expect(together.get_by_role('alert')).to_have_text('path is required')
-    await expect(approvals(page)).to_have_count(2)
+    await expect(approval_forms(page)).to_have_count(2)
 
 
-async def test_form_keeps_invalid_values_and_shows_errors(playground: Visit) -> None:
-    page = await playground(to_a2a(keeper()), failures=2)
-    await say(page, 'Pizza.')
+async def test_form_keeps_invalid_values_and_shows_errors(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()), failures=2)
+    await send_message(page, 'Pizza.')
     form = page.get_by_role('form', name='Question: order')
     await expect(form).to_contain_text('Which pizza?')
     await form.get_by_label('Kind').select_option('Funghi')
@@ -173,7 +170,7 @@ async def test_form_keeps_invalid_values_and_shows_errors(playground: Visit) -> 
     ).to_have_count(1)
 
 
-async def test_dates_lists_and_choices_have_matching_inputs(playground: Visit) -> None:
+async def test_dates_lists_and_choices_have_matching_inputs(open_playground: Visit) -> None:
     trip = {
         'type': 'object',
         'required': ['start', 'city', 'nights'],
@@ -187,15 +184,15 @@ async def test_dates_lists_and_choices_have_matching_inputs(playground: Visit) -
             'flexible': {'anyOf': [{'type': 'boolean'}, {'type': 'null'}]},
         },
     }
-    agent = scripted({'Book.': [call('ask')]})
+    agent = scripted({'Book.': [tool_call('ask')]})
 
     @agent.tool_plain
     def ask() -> str:
         raise InputRequired('When?', schema=trip)
 
     assert ask
-    page = await playground(to_a2a(agent))
-    await say(page, 'Book.')
+    page = await open_playground(to_a2a(agent))
+    await send_message(page, 'Book.')
     form = page.get_by_role('form', name='Question: ask')
     names = ('start', 'wake', 'at', 'mail')
     types = [await form.get_by_label(name, exact=False).first.get_attribute('type') for name in names]
@@ -217,17 +214,48 @@ async def test_dates_lists_and_choices_have_matching_inputs(playground: Visit) -
     await expect(page.get_by_text(answer)).to_have_count(1)
 
 
-async def test_invalid_date_default_is_shown_as_text(playground: Visit) -> None:
+async def test_complaint_about_item_is_at_list_field(open_playground: Visit) -> None:
+    agent = scripted({'Book.': [tool_call('ask')]})
+    pair = {'type': 'array', 'prefixItems': [{'type': 'integer'}, {'type': 'string'}]}
+
+    @agent.tool_plain
+    def ask() -> str:
+        raise InputRequired('Which?', schema={'type': 'object', 'properties': {'pair': pair}, 'required': ['pair']})
+
+    assert ask
+    page = await open_playground(to_a2a(agent), failures=1)
+    await send_message(page, 'Book.')
+    form = page.get_by_role('form', name='Question: ask')
+    await form.get_by_label('pair').fill('["one", "a"]')
+    await form.get_by_role('button', name='Answer').click()
+    await expect(form.locator('.complaint').filter(has_text='must be an integer')).to_have_count(1)
+    assert await form.get_by_label('pair').get_attribute('aria-invalid') == 'true'
+
+
+async def test_message_field_answers_no_sign_in(open_playground: Visit) -> None:
+    def sign_in(text: str) -> AuthRequired:
+        return AuthRequired(text, schemes=['sso'], url='https://sso.example.com/')
+
+    agent = Agent(TestModel(custom_output_text='Please sign in.'), output_type=TextOutput(sign_in), name='keeper')
+    page = await open_playground(to_a2a(agent))
+    await send_message(page, 'Mail.')
+    await expect(page.get_by_role('form', name='Sign-in')).to_have_count(1)
+    await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('auth required')
+    field = page.get_by_role('textbox', name='Message', exact=True)
+    assert await field.get_attribute('placeholder') == 'Send a message'
+
+
+async def test_invalid_date_default_is_shown_as_text(open_playground: Visit) -> None:
     day = {'type': 'string', 'format': 'date', 'default': 'not a date'}
-    agent = scripted({'Book.': [call('ask')]})
+    agent = scripted({'Book.': [tool_call('ask')]})
 
     @agent.tool_plain
     def ask() -> str:
         raise InputRequired('When?', schema={'type': 'object', 'required': ['day'], 'properties': {'day': day}})
 
     assert ask
-    page = await playground(to_a2a(agent))
-    await say(page, 'Book.')
+    page = await open_playground(to_a2a(agent))
+    await send_message(page, 'Book.')
     form = page.get_by_role('form', name='Question: ask')
     await expect(form.get_by_label('day')).to_have_value('not a date')
     await form.get_by_role('button', name='Answer').click()
@@ -237,9 +265,9 @@ async def test_invalid_date_default_is_shown_as_text(playground: Visit) -> None:
     await expect(page.get_by_text("{'day': '2026-05-15'}")).to_have_count(1)
 
 
-async def test_empty_answer_is_not_sent(playground: Visit) -> None:
-    page = await playground(to_a2a(keeper()))
-    await say(page, 'Name it.')
+async def test_empty_answer_is_not_sent(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()))
+    await send_message(page, 'Name it.')
     field = page.get_by_role('form', name='Question: ask_name').get_by_label('Answer')
     await field.press('Enter')
     await expect(field).to_have_accessible_description('is required')
@@ -248,9 +276,9 @@ async def test_empty_answer_is_not_sent(playground: Visit) -> None:
     await expect(page.get_by_text("Results: ['Ada']")).to_have_count(1)
 
 
-async def test_question_can_be_returned_for_change(playground: Visit) -> None:
-    page = await playground(to_a2a(keeper()), failures=1)
-    await say(page, 'Pizza.')
+async def test_question_can_be_returned_for_change(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()), failures=1)
+    await send_message(page, 'Pizza.')
     form = page.get_by_role('form', name='Question: order')
     await form.get_by_role('button', name='Ask again').click()
     await expect(form.get_by_role('alert').filter(has_text='reason')).to_have_count(1)
@@ -259,24 +287,24 @@ async def test_question_can_be_returned_for_change(playground: Visit) -> None:
     await expect(page.get_by_text('Asked again order: Offer pasta.')).to_have_count(1)
 
 
-async def test_new_event_line_does_not_scroll_form(playground: Visit) -> None:
-    page = await playground(to_a2a(keeper()), failures=1)
+async def test_new_event_line_does_not_scroll_form(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()), failures=1)
     await page.get_by_role('button', name='Events').click()
-    await say(page, 'Pizza.')
+    await send_message(page, 'Pizza.')
     await expect(page.get_by_role('log').get_by_role('group').filter(has_text='orderwaits')).to_have_count(1)
     form = page.get_by_role('form', name='Question: order')
     await form.get_by_role('button', name='Ask again').scroll_into_view_if_needed()
-    before = await page.evaluate(PLACE)
+    before = await page.evaluate(SCROLL_POSITION)
     await form.get_by_role('button', name='Ask again').click()
     await expect(form.get_by_role('alert').filter(has_text='reason')).to_have_count(1)
     log = page.get_by_role('complementary', name='Requests and events')
     await expect(log.get_by_text('400 POST ./message:stream')).to_have_count(1)
-    assert await page.evaluate(PLACE) == before
+    assert await page.evaluate(SCROLL_POSITION) == before
 
 
-async def test_task_continues_after_sign_in(playground: Visit) -> None:
-    page = await playground(to_a2a(keeper()))
-    await say(page, 'Mail.')
+async def test_task_continues_after_sign_in(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()))
+    await send_message(page, 'Mail.')
     form = page.get_by_role('form', name='Sign-in: newest_mail')
     way = form.get_by_role('link', name='https://sso.example.com/start')
     await expect(way).to_have_attribute('rel', 'noopener noreferrer')
@@ -284,38 +312,38 @@ async def test_task_continues_after_sign_in(playground: Visit) -> None:
     await expect(page.get_by_text("Results: ['Lunch?']")).to_have_count(1)
 
 
-async def test_task_continues_after_server_gets_credentials(playground: Visit) -> None:
-    app = to_a2a(keeper())
-    page = await playground(app)
-    await say(page, 'Mail.')
+async def test_task_continues_after_server_gets_credentials(open_playground: Visit) -> None:
+    app = to_a2a(file_keeper())
+    page = await open_playground(app)
+    await send_message(page, 'Mail.')
     await expect(page.get_by_role('form', name='Sign-in: newest_mail')).to_have_count(1)
     [task] = await app.list_tasks()
     await app.resume_task(task['id'])
     await expect(page.get_by_text("Results: ['Lunch?']")).to_have_count(1)
 
 
-async def test_question_without_schema_takes_text(playground: Visit) -> None:
-    page = await playground(to_a2a(keeper()))
-    await say(page, 'Name it.')
+async def test_question_without_schema_takes_text(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()))
+    await send_message(page, 'Name it.')
     await page.get_by_role('form', name='Question: ask_name').get_by_label('Answer').fill('Ada')
     await page.keyboard.press('Enter')
     await expect(page.get_by_text("Results: ['Ada']")).to_have_count(1)
 
 
-async def test_message_field_answers_question_of_agent(playground: Visit) -> None:
-    script = {'Hello.': [call('final_result', '{"question": "Which **city**?"}')], 'Paris': ['Paris it is.']}
+async def test_message_field_answers_question_of_agent(open_playground: Visit) -> None:
+    script = {'Hello.': [tool_call('final_result', '{"question": "Which **city**?"}')], 'Paris': ['Paris it is.']}
     app = to_a2a(scripted(script, output_type=[str, InputRequired]))
-    page = await playground(app)
-    await say(page, 'Hello.')
+    page = await open_playground(app)
+    await send_message(page, 'Hello.')
     await expect(page.get_by_placeholder('Answer the question')).to_have_count(1)
     await expect(page.get_by_text('city', exact=True)).to_have_css('font-weight', '700')
-    await say(page, 'Paris')
+    await send_message(page, 'Paris')
     await expect(page.get_by_text('Paris it is.')).to_have_count(1)
     assert len(await app.list_tasks()) == 1
 
 
-async def test_typed_input_has_form(playground: Visit) -> None:
-    page = await playground(to_a2a(Agent('test'), messages=Messages(input_type=Trip)), failures=1)
+async def test_typed_input_has_form(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(Agent('test'), messages=Messages(input_type=Trip)), failures=1)
     form = page.get_by_role('form', name='Data')
     await form.get_by_label('City').fill('Rome')
     await form.get_by_label('Days').fill('0')
@@ -328,7 +356,7 @@ async def test_typed_input_has_form(playground: Visit) -> None:
     await expect(page.get_by_role('log').get_by_role('cell')).to_have_text(['Rome', '3'])
 
 
-async def test_loading_page_does_not_take_focus(visit: Visit) -> None:
+async def test_loading_page_does_not_take_focus(visit_url: Visit) -> None:
     listed = asyncio.Event()
 
     async def hold(route: Route) -> None:
@@ -337,7 +365,7 @@ async def test_loading_page_does_not_take_focus(visit: Visit) -> None:
 
     app = to_a2a(Agent('test'), messages=Messages(input_type=Trip), auth=BearerAuth({TOKEN: 'ada'}))
     with serve(app) as server:
-        page = await visit(f'{server.url}docs#context=unknown', failures=None)
+        page = await visit_url(f'{server.url}docs#context=unknown', failures=None)
         token = page.get_by_role('form', name='Credentials').get_by_label('Bearer token')
         await page.route('**/tasks?*', hold)
         await page.reload()
@@ -348,22 +376,24 @@ async def test_loading_page_does_not_take_focus(visit: Visit) -> None:
         await expect(token).to_have_value(TOKEN)
 
 
-async def test_direct_reply_is_shown_without_task(playground: Visit) -> None:
+async def test_direct_reply_is_shown_without_task(open_playground: Visit) -> None:
     app = to_a2a(Agent('test'), messages=Messages(reply='message'))
-    page = await playground(app)
+    page = await open_playground(app)
     for count in (1, 2):
-        await say(page, 'Hello.')
+        await send_message(page, 'Hello.')
         await expect(page.get_by_text('success (no tool calls)')).to_have_count(count)
     await expect(page.get_by_role('button', name='Cancel task')).to_have_count(0)
     assert '#context=' in page.url
     assert await app.list_tasks() == []
 
 
-async def test_adk_confirmation_shows_draft_and_hint(playground: Visit) -> None:
-    canned = Canned(stream({'task': confirming(confirmation())}), stream({'task': DONE}))
-    page = await playground(to_a2a(RemoteAgent(canned.app)))
-    await say(page, 'Tidy up.')
-    await expect(approvals(page)).to_contain_text('Dear Ann,')
-    await expect(approvals(page)).to_contain_text('It is the only copy.')
-    await approvals(page).get_by_role('button', name='Approve').click()
+async def test_adk_confirmation_shows_draft_and_hint(open_playground: Visit) -> None:
+    canned = CannedAgent(
+        stream_response({'task': task_with_confirmations(adk_confirmation())}), stream_response({'task': DONE})
+    )
+    page = await open_playground(to_a2a(RemoteAgent(canned.app)))
+    await send_message(page, 'Tidy up.')
+    await expect(approval_forms(page)).to_contain_text('Dear Ann,')
+    await expect(approval_forms(page)).to_contain_text('It is the only copy.')
+    await approval_forms(page).get_by_role('button', name='Approve').click()
     await expect(page.get_by_text('Done.', exact=True)).to_have_count(1)

@@ -21,8 +21,8 @@ from pydantic_ai_a2a import Access, BearerAuth, Limits, serve, to_a2a
 from pydantic_ai_a2a.server.http.playground import page
 from pydantic_ai_a2a.server.http.playground.page import FILES
 
+from ..cases import each_case
 from ..docs.blocks import ROOT
-from ..tables import each_case
 from .pictures import IMAGES, MOVING, NAMES
 
 STATIC = Path(page.__file__).with_name('static')

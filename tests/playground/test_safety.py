@@ -10,8 +10,8 @@ from playwright.async_api import Page, expect
 
 from pydantic_ai_a2a import AuthRequired, BearerAuth, InputRequired, Progress, Results, serve, to_a2a
 
-from .agents import call, keeper, scripted
-from .conftest import Visit, say
+from .agents import file_keeper, scripted, tool_call
+from .conftest import Visit, send_message
 
 BAD = '<img src=x onerror="window.pwned = 1"><script>window.pwned = 1</script>'
 HOSTILE = f"""{BAD}
@@ -50,8 +50,8 @@ SCHEMA = {
 }
 
 
-async def test_hostile_text_and_card_run_no_script(playground: Visit) -> None:
-    script = {'Talk.': [HOSTILE], 'Ask.': [call('ask')], 'Sign in.': [call('sign_in')]}
+async def test_hostile_text_and_card_run_no_script(open_playground: Visit) -> None:
+    script = {'Talk.': [HOSTILE], 'Ask.': [tool_call('ask')], 'Sign in.': [tool_call('sign_in')]}
     agent = scripted(script, name=f'evil {BAD}', description=BAD)
 
     @agent.tool_plain
@@ -65,11 +65,11 @@ async def test_hostile_text_and_card_run_no_script(playground: Visit) -> None:
     assert {ask, sign_in}
     skill: Any = {'id': BAD, 'name': BAD, 'description': BAD, 'tags': [BAD], 'examples': [BAD]}
     provider: Any = {'organization': BAD, 'url': 'javascript:window.pwned=1'}
-    page = await playground(to_a2a(agent, skills=[skill], provider=provider, version=BAD))
+    page = await open_playground(to_a2a(agent, skills=[skill], provider=provider, version=BAD))
     await expect(page.get_by_role('heading', level=1)).to_have_text(f'evil {BAD}')
     await page.get_by_role('button', name='<img').click()
     await expect(page.get_by_role('textbox', name='Message', exact=True)).to_have_value(BAD)
-    await say(page, 'Talk.')
+    await send_message(page, 'Talk.')
     prose = page.locator('.prose')
     await expect(prose.get_by_role('heading', name='Heading')).to_have_count(1)
     await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('completed')
@@ -78,7 +78,7 @@ async def test_hostile_text_and_card_run_no_script(playground: Visit) -> None:
     safe = ['_blank', 'noopener noreferrer']
     assert links == [[url, *safe] for url in ('https://evil.test/x.png', 'https://example.com/a?b=1')]
     for text in ('Ask.', 'Sign in.'):
-        await say(page, text)
+        await send_message(page, text)
         await expect(page.get_by_role('form', name='Question' if text == 'Ask.' else 'Sign-in')).to_have_count(1)
     assert (
         await page.locator('[href^="javascript"], body [src], [onerror]').evaluate_all(
@@ -95,22 +95,24 @@ async def test_hostile_text_and_card_run_no_script(playground: Visit) -> None:
 
 @pytest.mark.parametrize('width', [1280, 390])
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
-async def test_axe_finds_no_accessibility_violation(visit: Visit, scheme: Literal['light', 'dark'], width: int) -> None:
+async def test_axe_finds_no_accessibility_violation(
+    visit_url: Visit, scheme: Literal['light', 'dark'], width: int
+) -> None:
     markdown = (
         '# Title\n\nA [link](https://example.com) and `code`.\n\n> quote\n\n```python\n@cache\ndef one(n: int):\n'
         '    """One."""  # a comment\n    return 1\n```\n\n```diff\n- a\n+ b\n```\n\n| a |\n|---|\n| 1 |\n'
     )
-    agent = keeper({'Show.': [markdown]})
+    agent = file_keeper({'Show.': [markdown]})
     app = to_a2a(
         agent,
         auth=BearerAuth({'a-long-secret-token-of-ada': 'ada'}),
         results=Results(progress=Progress(thinking=True, tools=True)),
     )
     with serve(app, allowed_hosts=['agent.test']) as server:
-        page = await visit(
+        page = await visit_url(
             f'{server.url}docs', failures=1, color_scheme=scheme, viewport={'width': width, 'height': 900}
         )
-        await say(page, 'Show.')
+        await send_message(page, 'Show.')
         await expect(page.get_by_text('The server wants credentials.')).to_have_count(1)
         assert await violations(page) == []
         await page.get_by_label('Bearer token').fill('a-long-secret-token-of-ada')
@@ -119,7 +121,7 @@ async def test_axe_finds_no_accessibility_violation(visit: Visit, scheme: Litera
         if width == 390:
             await page.get_by_role('button', name='Agent', exact=True).click()
         for text in ('Show.', 'Where?', 'Think.', 'Mail.', 'Tidy up.', 'Pizza.'):
-            await say(page, text)
+            await send_message(page, text)
             state = {'Mail.': 'auth required', 'Tidy up.': 'input required', 'Pizza.': 'input required'}.get(text)
             await expect(page.get_by_role('article', name='Task').last).to_contain_text(text)
             await expect(page.get_by_role('status').get_by_text(state or 'completed')).to_have_count(1)
@@ -146,8 +148,8 @@ async def focus(page: Page, key: str, name: str) -> None:
     raise AssertionError(f'{key} does not reach {name!r}')
 
 
-async def test_page_works_with_keyboard_only(playground: Visit) -> None:
-    page = await playground(to_a2a(keeper()))
+async def test_page_works_with_keyboard_only(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()))
     keyboard, field = page.keyboard, page.get_by_role('textbox', name='Message', exact=True)
     await expect(field).to_be_focused()
     await keyboard.type('Tidy all.')

@@ -7,7 +7,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
-from time import monotonic
 from typing import Any
 
 import httpx
@@ -33,15 +32,16 @@ from pydantic_ai_a2a.server.agent.playground_steps import Trace
 from pydantic_ai_a2a.server.app.a2a_app import A2AApp
 from pydantic_ai_a2a.wire.extensions.remote_calls import SYSTEM
 
+from ..agents import scripted_model
 from ..app_client import message
-from ..behaviour.asking import answers, approve
+from ..behaviour.pending_calls import answer_message, approve
 from ..bounds import LIMIT
+from ..cases import each_case
 from ..e2e.server import process
-from ..tables import each_case
-from .agents import call, keeper, prompt, scripted
-from .conftest import Visit, say
+from .agents import file_keeper, prompt, scripted, tool_call
+from .conftest import Visit, send_message
 
-JOKER = """
+APP_MODULE = """
 import sys
 from pydantic_ai import Agent
 from pydantic_ai_a2a import run
@@ -53,56 +53,58 @@ if __name__ == '__main__':
 LOCAL = {'Host': '127.0.0.1:8000', 'Origin': 'http://127.0.0.1:8000'}
 
 
-def step(page: Page, text: str) -> Locator:
+def step_block(page: Page, text: str) -> Locator:
     return page.get_by_role('log').get_by_role('group').filter(has_text=text)
 
 
-async def kinds(page: Page) -> list[str]:
+async def block_kinds(page: Page) -> list[str]:
     """The blocks of the conversation. An answer is a message after a reload, and an artifact before."""
     names: list[str] = await page.locator('.block').evaluate_all('(all) => all.map((one) => one.className)')
     return [name.removeprefix('block ').replace('artifact', 'agent') for name in names]
 
 
-async def test_steps_are_shown_by_default_and_after_reload(playground: Visit) -> None:
+async def test_steps_are_shown_by_default_and_after_reload(open_playground: Visit) -> None:
     thinking = {0: DeltaThinkingPart(content='Paris is in France.')}
-    page = await playground(to_a2a(keeper({'Plan.': [thinking, call('look_up', '{"city": "Paris"}')]})))
-    await say(page, 'Plan.')
+    page = await open_playground(to_a2a(file_keeper({'Plan.': [thinking, tool_call('look_up', '{"city": "Paris"}')]})))
+    await send_message(page, 'Plan.')
     for _ in range(2):
-        await expect(step(page, 'look_up')).to_contain_text('look_updone{"city":"Paris"} → It is sunny in Paris.')
-        await expect(step(page, 'Thought')).to_contain_text('Paris is in France.')
-        assert await kinds(page) == ['user', 'thought', 'tool', 'agent']
-        await step(page, 'look_up').get_by_text('look_up').click()
-        await expect(step(page, 'look_up').get_by_role('group', name='Result')).to_have_text('It is sunny in Paris.')
+        await expect(step_block(page, 'look_up')).to_contain_text('look_updone{"city":"Paris"} → It is sunny in Paris.')
+        await expect(step_block(page, 'Thought')).to_contain_text('Paris is in France.')
+        assert await block_kinds(page) == ['user', 'thought', 'tool', 'agent']
+        await step_block(page, 'look_up').get_by_text('look_up').click()
+        await expect(step_block(page, 'look_up').get_by_role('group', name='Result')).to_have_text(
+            'It is sunny in Paris.'
+        )
         await page.reload()
-    await expect(step(page, 'look_up')).to_be_visible()  # The list of tasks has moved the switch by now.
+    await expect(step_block(page, 'look_up')).to_be_visible()  # The list of tasks has moved the switch by now.
     switch = page.get_by_role('switch', name='Show tool calls and thoughts')
     await expect(switch).to_be_checked()
     await expect(switch).to_have_accessible_description(
         re.compile(r'Results\(progress=Progress\(tools=True, thinking=True\)\)')
     )
     await switch.click()
-    await expect(step(page, 'look_up')).to_be_hidden()
+    await expect(step_block(page, 'look_up')).to_be_hidden()
     await page.reload()
     await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
-    await expect(step(page, 'look_up')).to_be_hidden()
+    await expect(step_block(page, 'look_up')).to_be_hidden()
     await switch.click()
-    await expect(step(page, 'look_up')).to_be_visible()
+    await expect(step_block(page, 'look_up')).to_be_visible()
 
 
-async def test_steps_of_each_run_follow_their_message(playground: Visit) -> None:
-    page = await playground(to_a2a(keeper()))
-    await say(page, 'Tidy up.')
-    await expect(step(page, 'delete_file')).to_contain_text('waits')
+async def test_steps_of_each_run_follow_their_message(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()))
+    await send_message(page, 'Tidy up.')
+    await expect(step_block(page, 'delete_file')).to_contain_text('waits')
     await page.get_by_role('button', name='Approve').click()
     await expect(page.get_by_text("Results: ['old.txt is deleted (force=False)']")).to_have_count(1)
     for _ in range(2):
-        await expect(step(page, 'delete_file')).to_contain_text('old.txt is deleted')
-        assert await kinds(page) == ['user', 'agent', 'tool', 'asked', 'user', 'agent']
+        await expect(step_block(page, 'delete_file')).to_contain_text('old.txt is deleted')
+        assert await block_kinds(page) == ['user', 'agent', 'tool', 'asked', 'user', 'agent']
         await page.reload()
 
 
-async def test_steps_survive_task_failure_and_server_restart(visit: Visit, tmp_path: Path) -> None:
-    agent = scripted({'Work.': [call('work')], 'Fail.': [call('fail')]})
+async def test_steps_survive_task_failure_and_server_restart(visit_url: Visit, tmp_path: Path) -> None:
+    agent = scripted({'Work.': [tool_call('work')], 'Fail.': [tool_call('fail')]})
 
     @agent.tool_plain
     def work() -> dict[str, str]:
@@ -118,31 +120,31 @@ async def test_steps_survive_task_failure_and_server_restart(visit: Visit, tmp_p
         return to_a2a(agent, backend=f'sqlite:///{tmp_path}/a2a.db')
 
     with serve(app()) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Work.')
-        await expect(step(page, 'work')).to_contain_text('a bridge')
-        await say(page, 'Fail.')
-        await expect(step(page, 'fail')).to_contain_text('stopped')
+        page = await visit_url(f'{server.url}docs')
+        await send_message(page, 'Work.')
+        await expect(step_block(page, 'work')).to_contain_text('a bridge')
+        await send_message(page, 'Fail.')
+        await expect(step_block(page, 'fail')).to_contain_text('stopped')
         await page.reload()
-        await expect(step(page, 'fail')).to_contain_text('stopped')
+        await expect(step_block(page, 'fail')).to_contain_text('stopped')
         place = page.url.partition('#')[2]
     with serve(app()) as server:
-        page = await visit(f'{server.url}docs#{place}')
-        await expect(step(page, 'work')).to_contain_text('a bridge')
-        await step(page, 'work').get_by_text('work').click()
-        await expect(step(page, 'work').get_by_role('cell')).to_have_text(['a bridge'])
+        page = await visit_url(f'{server.url}docs#{place}')
+        await expect(step_block(page, 'work')).to_contain_text('a bridge')
+        await step_block(page, 'work').get_by_text('work').click()
+        await expect(step_block(page, 'work').get_by_role('cell')).to_have_text(['a bridge'])
 
 
-async def test_hidden_arguments_are_hidden_in_steps(visit: Visit) -> None:
-    broken = {'Wrong.': [call('look_up', '{"town": "Secret"}')]}
-    with serve(to_a2a(keeper(broken), approvals=Approvals(hide_arguments=['look_up']))) as server:
-        page = await visit(f'{server.url}docs')
-        await say(page, 'Where?')
-        await expect(step(page, 'look_up')).to_contain_text(
+async def test_hidden_arguments_are_hidden_in_steps(visit_url: Visit) -> None:
+    broken = {'Wrong.': [tool_call('look_up', '{"town": "Secret"}')]}
+    with serve(to_a2a(file_keeper(broken), approvals=Approvals(hide_arguments=['look_up']))) as server:
+        page = await visit_url(f'{server.url}docs')
+        await send_message(page, 'Where?')
+        await expect(step_block(page, 'look_up')).to_contain_text(
             'look_updoneThe server hides the arguments.The server hides the result.'
         )
-        await say(page, 'Wrong.')
-        await expect(step(page, 'look_up').last).to_contain_text(
+        await send_message(page, 'Wrong.')
+        await expect(step_block(page, 'look_up').last).to_contain_text(
             'look_upretriedThe server hides the arguments.The server hides the result.'
         )
 
@@ -157,26 +159,26 @@ async def test_steps_hide_arguments_by_remote_tool_name() -> None:
     assert hidden == {'kind': 'call', 'id': 'hidden', 'tool': 'question'}
 
 
-async def test_failed_request_for_steps_is_repeated(playground: Visit) -> None:
+async def test_failed_request_for_steps_is_repeated(open_playground: Visit) -> None:
     async def lose(route: Route) -> None:
         await route.abort()
 
-    page = await playground(to_a2a(keeper()))
+    page = await open_playground(to_a2a(file_keeper()))
     await page.route(re.compile(r'/steps\?task='), lose, times=1)
-    await say(page, 'Where?')
-    await expect(step(page, 'look_up')).to_contain_text('It is sunny in Paris.')
+    await send_message(page, 'Where?')
+    await expect(step_block(page, 'look_up')).to_contain_text('It is sunny in Paris.')
 
 
-async def test_button_stays_clickable_while_steps_arrive(playground: Visit) -> None:
+async def test_button_stays_clickable_while_steps_arrive(open_playground: Visit) -> None:
     arrived = asyncio.Event()
 
     async def hold(route: Route) -> None:
         await arrived.wait()
         await route.continue_()
 
-    page = await playground(to_a2a(keeper()))
+    page = await open_playground(to_a2a(file_keeper()))
     await page.route(re.compile(r'/steps\?task='), hold)
-    await say(page, 'Tidy up.')
+    await send_message(page, 'Tidy up.')
     await page.get_by_role('button', name='Approve').hover()
     await page.mouse.down()
     async with page.expect_response(re.compile(r'/steps\?task=')):
@@ -184,11 +186,22 @@ async def test_button_stays_clickable_while_steps_arrive(playground: Visit) -> N
     await page.evaluate('new Promise((done) => setTimeout(done, 200))')  # longer than between two drawings
     await page.mouse.up()
     await expect(page.get_by_text("Results: ['old.txt is deleted (force=False)']")).to_have_count(1)
-    await expect(step(page, 'delete_file')).to_contain_text('done')
+    await expect(step_block(page, 'delete_file')).to_contain_text('done')
 
 
-async def test_running_task_steps_are_polled_at_most_every_second(playground: Visit) -> None:
-    agent, done = scripted({'Work.': [call('work')]}), Event()
+NOTE_TIMES = """() => {
+    const { fetch } = window;
+    window.times = [];
+    window.fetch = (url, ...rest) => {
+        if (`${url}`.includes('/steps?task=')) window.times.push(performance.now());
+        return fetch(url, ...rest);
+    };
+}"""
+"""Keep the times of requests for steps, by the clock of the page: the test may hear of a request later."""
+
+
+async def test_running_task_steps_are_polled_at_most_every_second(open_playground: Visit) -> None:
+    agent, done = scripted({'Work.': [tool_call('work')]}), Event()
 
     @agent.tool_plain
     def work() -> str:
@@ -196,23 +209,23 @@ async def test_running_task_steps_are_polled_at_most_every_second(playground: Vi
         return 'It is done.'
 
     assert work
-    page = await playground(to_a2a(agent))
-    await say(page, 'Work.')
-    await expect(step(page, 'work')).to_contain_text('runs')
-    starts: list[float] = []
+    page = await open_playground(to_a2a(agent))
+    await send_message(page, 'Work.')
+    await expect(step_block(page, 'work')).to_contain_text('runs')
+    await page.evaluate(NOTE_TIMES)
     for _ in range(2):
-        async with page.expect_request(re.compile(r'/steps\?task=')):
+        async with page.expect_response(re.compile(r'/steps\?task=')):
             pass
-        starts.append(monotonic())
+    first, second, *_ = await page.evaluate('times')
     done.set()
-    await expect(step(page, 'work')).to_contain_text('It is done.')
-    assert starts[1] - starts[0] > 1
+    await expect(step_block(page, 'work')).to_contain_text('It is done.')
+    assert second - first > 1000
 
 
-async def test_page_on_public_host_shows_no_steps(visit: Visit) -> None:
-    with serve(to_a2a(keeper()), allowed_hosts=['agent.test'], anonymous=True) as server:
-        page = await visit(f'{server.url}docs'.replace('127.0.0.1', 'agent.test'))
-        await say(page, 'Where?')
+async def test_page_on_public_host_shows_no_steps(visit_url: Visit) -> None:
+    with serve(to_a2a(file_keeper()), allowed_hosts=['agent.test'], anonymous=True) as server:
+        page = await visit_url(f'{server.url}docs'.replace('127.0.0.1', 'agent.test'))
+        await send_message(page, 'Where?')
         await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
         await expect(page.locator('.block.tool')).to_have_count(0)
 
@@ -261,21 +274,21 @@ def test_settings_for_proxy_turn_steps_off(settings: dict[str, Any]) -> None:
         assert 'data-steps="false"' in client.get('/docs', headers=LOCAL).text
 
 
-def steps_of(url: str) -> object:
+def fetch_steps(url: str) -> object:
     """What a page of this machine gets from a server of this machine."""
     return httpx.post(f'{url}docs/steps', headers={'Origin': url.removesuffix('/')}, timeout=LIMIT).json()
 
 
 def test_public_host_names_at_start_turn_steps_off(tmp_path: Path) -> None:
-    (tmp_path / 'joker.py').write_text(JOKER)
+    (tmp_path / 'joker.py').write_text(APP_MODULE)
     names = ['localhost', 'agent.example']
     options = [option for name in names for option in ('--allowed-host', name)]
     with serve(Agent('test'), allowed_hosts=names, anonymous=True) as server:
-        found = [steps_of(server.url)]
+        found = [fetch_steps(server.url)]
     command = ('-m', 'pydantic_ai_a2a', 'serve', 'joker:agent', '--port', '0', '--anonymous', *options)
     for arguments in (('joker.py', *names), command):
         with process(*arguments, cwd=tmp_path) as server:
-            found.append(steps_of(server.url))
+            found.append(fetch_steps(server.url))
     assert found == [None, None, None]
 
 
@@ -284,13 +297,14 @@ def test_public_host_of_sibling_app_turns_steps_off() -> None:
     mount(parent, '/open', to_a2a(Agent('test')))
     mount(parent, '/named', to_a2a(Agent('test'), access=Access(allowed_hosts=['agent.example'])))
     with serve(parent, anonymous=True) as server:
-        found = httpx.post(f'{server.url}open/docs/steps', headers={'Origin': server.url.removesuffix('/')}).json()
+        headers = {'Origin': server.url.removesuffix('/')}
+        found = httpx.post(f'{server.url}open/docs/steps', headers=headers, timeout=LIMIT).json()
     assert found is None
 
 
 def test_local_host_names_at_start_leave_steps_on() -> None:
     with serve(Agent('test'), allowed_hosts=['localhost', '127.0.0.1']) as server:
-        assert steps_of(server.url) == {}
+        assert fetch_steps(server.url) == {}
 
 
 def test_local_host_names_of_app_leave_steps_on() -> None:
@@ -343,10 +357,7 @@ async def test_steps_cut_long_results_and_omit_files() -> None:
 
 
 def test_failed_first_request_keeps_prompt_step() -> None:
-    def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        raise RuntimeError('broken')
-
-    with TestClient(to_a2a(Agent(FunctionModel(fail))), client=('127.0.0.1', 50_000)) as client:
+    with TestClient(to_a2a(Agent(scripted_model(RuntimeError('broken')))), client=('127.0.0.1', 50_000)) as client:
         client.post('/docs/steps', headers=LOCAL)
         message = {'messageId': 'a-message-that-fails', 'role': 'ROLE_USER', 'parts': [{'text': 'Fail.'}]}
         sent = client.post('/message:send', json={'message': message}, headers={'A2A-Version': '1.0'}).json()['task']
@@ -373,17 +384,15 @@ def test_steps_before_first_visit_come_from_conversation() -> None:
 
 
 def test_steps_before_first_visit_include_run_after_approval() -> None:
-    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse([ToolCallPart('pay', {}, 'c1')] if len(messages) == 1 else [TextPart('Paid.')])
-
     def pay() -> str:
         return 'paid'
 
-    app = to_a2a(Agent(FunctionModel(answer), tools=[Tool(pay, requires_approval=True)]))
+    model = scripted_model(ToolCallPart('pay', {}, 'c1'), 'Paid.')
+    app = to_a2a(Agent(model, tools=[Tool(pay, requires_approval=True)]))
     with TestClient(app, client=('127.0.0.1', 50_000)) as client:
         task: dict[str, Any] = {}
         for _ in range(2):
-            sending = answers(task, approve('c1')) if task else message('Pay.')
+            sending = answer_message(task, approve('c1')) if task else message('Pay.')
             sent = client.post('/message:send', json={'message': sending}, headers={'A2A-Version': '1.0'})
             task = sent.json()['task']
         steps = client.post(f'/docs/steps?task={task["id"]}', headers=LOCAL).json()

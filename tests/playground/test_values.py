@@ -15,9 +15,9 @@ from typing_extensions import TypedDict
 
 from pydantic_ai_a2a import Approvals, InputRequired, Messages, a2a, to_a2a
 
-from ..tables import each_case
-from .agents import call, scripted
-from .conftest import Visit, say
+from ..cases import each_case
+from .agents import scripted, tool_call
+from .conftest import Visit, send_message
 
 STRING = {'type': 'string'}
 NUMBER = {'type': 'number'}
@@ -82,16 +82,16 @@ SCHEMAS: Mapping[str, Any] = {
 }
 
 
-def repeat(**args: Any) -> str:
+def return_arguments(**args: Any) -> str:
     return repr(args)
 
 
-def form(page: Page, tool: str) -> Locator:
+def approval_form(page: Page, tool: str) -> Locator:
     return page.get_by_role('form', name=f'Approval: {tool}')
 
 
 @each_case('kind', ['typed', 'open', 'bare'])
-async def test_approval_form_changes_no_untouched_value(playground: Visit, kind: str) -> None:
+async def test_approval_form_changes_no_untouched_value(open_playground: Visit, kind: str) -> None:
     got: list[dict[str, Any]] = []
 
     def keep(**args: Any) -> str:
@@ -100,34 +100,34 @@ async def test_approval_form_changes_no_untouched_value(playground: Visit, kind:
 
     tool = Tool[None].from_schema(keep, 'keep', 'Keep it.', {'type': 'object', **SCHEMAS[kind]})
     tool.requires_approval = True
-    app = to_a2a(scripted({'Keep.': [call('keep', ARGS)]}, tools=[tool]))
-    page = await playground(app)
+    app = to_a2a(scripted({'Keep.': [tool_call('keep', ARGS)]}, tools=[tool]))
+    page = await open_playground(app)
     for note in ('old', 'new'):
-        await say(page, 'Keep.')
-        await expect(form(page, 'keep')).to_be_visible()
-        labels = await form(page, 'keep').locator('label, legend').all_text_contents()
+        await send_message(page, 'Keep.')
+        await expect(approval_form(page, 'keep')).to_be_visible()
+        labels = await approval_form(page, 'keep').locator('label, legend').all_text_contents()
         named = {label.removesuffix(' optional').removesuffix(' (JSON)') for label in labels}
         assert named >= MEMBERS.keys()
         if note == 'new':
-            await form(page, 'keep').get_by_label('note').fill('"new"' if kind == 'bare' else 'new')
-        await form(page, 'keep').get_by_role('button', name='Approve').click()
+            await approval_form(page, 'keep').get_by_label('note').fill('"new"' if kind == 'bare' else 'new')
+        await approval_form(page, 'keep').get_by_role('button', name='Approve').click()
         await expect(page.get_by_text("Results: ['It is kept.']")).to_have_count(1 if note == 'old' else 2)
         assert repr(got[-1]) == repr({**json.loads(ARGS), 'note': note})
     [edited, untouched] = await app.list_tasks()
-    assert ['args' in answer_of(task) for task in (untouched, edited)] == [False, True]
+    assert ['args' in sent_answer(task) for task in (untouched, edited)] == [False, True]
 
 
-def answer_of(task: Any) -> dict[str, Any]:
+def sent_answer(task: Any) -> dict[str, Any]:
     parts = [part for message in task['history'] for part in message['parts'] if 'data' in part]
     [answers] = [part['data']['callAnswers'] for part in parts if 'callAnswers' in part['data']]
     return answers[0]
 
 
-async def test_approval_form_shows_arguments_exactly(playground: Visit) -> None:
-    tool = Tool[None].from_schema(repeat, 'keep', 'Keep it.', {'type': 'object', **SCHEMAS['typed']})
+async def test_approval_form_shows_arguments_exactly(open_playground: Visit) -> None:
+    tool = Tool[None].from_schema(return_arguments, 'keep', 'Keep it.', {'type': 'object', **SCHEMAS['typed']})
     tool.requires_approval = True
-    page = await playground(to_a2a(scripted({'Keep.': [call('keep', ARGS)]}, tools=[tool])))
-    await say(page, 'Keep.')
+    page = await open_playground(to_a2a(scripted({'Keep.': [tool_call('keep', ARGS)]}, tools=[tool])))
+    await send_message(page, 'Keep.')
     shown = {
         'large': '738529527931269425',
         'huge': '123456789012345678901234567890',
@@ -142,12 +142,12 @@ async def test_approval_form_shows_arguments_exactly(playground: Visit) -> None:
         'home (JSON)': 'null',
     }
     for label, value in shown.items():
-        await expect(form(page, 'keep').get_by_label(label).first).to_have_value(value)
+        await expect(approval_form(page, 'keep').get_by_label(label).first).to_have_value(value)
     for name in ('nothing', 'unknown'):
-        await expect(form(page, 'keep').get_by_label(name)).to_have_attribute('placeholder', 'null')
+        await expect(approval_form(page, 'keep').get_by_label(name)).to_have_attribute('placeholder', 'null')
 
 
-async def test_edited_value_keeps_digits_and_members(playground: Visit) -> None:
+async def test_edited_value_keeps_digits_and_members(open_playground: Visit) -> None:
     got: list[dict[str, Any]] = []
 
     def keep(**args: Any) -> None:
@@ -155,8 +155,8 @@ async def test_edited_value_keeps_digits_and_members(playground: Visit) -> None:
 
     tool = Tool[None].from_schema(keep, 'keep', 'Keep it.', {'type': 'object', **SCHEMAS['typed']})
     tool.requires_approval = True
-    page = await playground(to_a2a(scripted({'Keep.': [call('keep', ARGS)]}, tools=[tool])))
-    await say(page, 'Keep.')
+    page = await open_playground(to_a2a(scripted({'Keep.': [tool_call('keep', ARGS)]}, tools=[tool])))
+    await send_message(page, 'Keep.')
     edits = {
         'large': '738529527931269427',
         'whole': '2.00',
@@ -168,13 +168,13 @@ async def test_edited_value_keeps_digits_and_members(playground: Visit) -> None:
         'name optional': 'b\nc',
     }
     for label, value in edits.items():
-        await form(page, 'keep').get_by_label(label, exact=True).first.fill(value)
-    await form(page, 'keep').get_by_role('textbox', name='gaps 2').fill('3')
-    await form(page, 'keep').get_by_role('group', name='gaps').get_by_role('button', name='Add').click()
-    await form(page, 'keep').get_by_role('button', name='Remove names 2').click()
-    await form(page, 'keep').get_by_role('textbox', name='10', exact=True).fill('1.50')
-    await form(page, 'keep').get_by_label('maybe').select_option('No')
-    await form(page, 'keep').get_by_role('button', name='Approve').click()
+        await approval_form(page, 'keep').get_by_label(label, exact=True).first.fill(value)
+    await approval_form(page, 'keep').get_by_role('textbox', name='gaps 2').fill('3')
+    await approval_form(page, 'keep').get_by_role('group', name='gaps').get_by_role('button', name='Add').click()
+    await approval_form(page, 'keep').get_by_role('button', name='Remove names 2').click()
+    await approval_form(page, 'keep').get_by_role('textbox', name='10', exact=True).fill('1.50')
+    await approval_form(page, 'keep').get_by_label('maybe').select_option('No')
+    await approval_form(page, 'keep').get_by_role('button', name='Approve').click()
     await expect(page.get_by_text('Results: [None]')).to_have_count(1)
     args = json.loads(ARGS)
     changed = {
@@ -200,44 +200,54 @@ class Payment(BaseModel):
     model_config = {'populate_by_name': True}
 
 
-async def test_argument_by_field_name_instead_of_alias_is_shown(playground: Visit) -> None:
+async def test_argument_by_field_name_instead_of_alias_is_shown(open_playground: Visit) -> None:
     """The field of the schema's name does not say that the default runs."""
-    agent = scripted({'Pay.': [call('pay', '{"cents": 1000000}')], 'Pay less.': [call('pay', '{"note": "less"}')]})
+    agent = scripted(
+        {'Pay.': [tool_call('pay', '{"cents": 1000000}')], 'Pay less.': [tool_call('pay', '{"note": "less"}')]}
+    )
 
     @agent.tool_plain(requires_approval=True)
     def pay(payment: Payment) -> str:
         return f'{payment.cents} are paid.'
 
     assert pay
-    page = await playground(to_a2a(agent))
-    await say(page, 'Pay.')
-    await expect(form(page, 'pay').get_by_label('cents (JSON)')).to_have_value('1000000')
-    await expect(form(page, 'pay').get_by_label('amountCents')).not_to_have_attribute('placeholder', re.compile('5'))
-    await form(page, 'pay').get_by_role('button', name='Approve').click()
+    page = await open_playground(to_a2a(agent))
+    await send_message(page, 'Pay.')
+    await expect(approval_form(page, 'pay').get_by_label('cents (JSON)')).to_have_value('1000000')
+    await expect(approval_form(page, 'pay').get_by_label('amountCents')).not_to_have_attribute(
+        'placeholder', re.compile('5')
+    )
+    await approval_form(page, 'pay').get_by_role('button', name='Approve').click()
     await expect(page.get_by_text("Results: ['1000000 are paid.']")).to_have_count(1)
-    await say(page, 'Pay less.')
-    await expect(form(page, 'pay').get_by_label('amountCents')).to_have_attribute('placeholder', 'without a value: 5')
+    await send_message(page, 'Pay less.')
+    await expect(approval_form(page, 'pay').get_by_label('amountCents')).to_have_attribute(
+        'placeholder', 'without a value: 5'
+    )
 
 
-async def test_read_only_arguments_are_shown_exactly(playground: Visit) -> None:
+async def test_read_only_arguments_are_shown_exactly(open_playground: Visit) -> None:
     args = r'{"result": {"id": 738529527931269425}, "ratio": 1.0, "lines": "a\nb", "hidden": "a\u202eb", "no": null}'
-    tool = Tool[None].from_schema(repeat, 'keep', 'Keep it.', {'type': 'object'})
+    tool = Tool[None].from_schema(return_arguments, 'keep', 'Keep it.', {'type': 'object'})
     tool.requires_approval = True
-    app = to_a2a(scripted({'Keep.': [call('keep', args)]}, tools=[tool]), approvals=Approvals(change_arguments=False))
-    page = await playground(app)
-    await say(page, 'Keep.')
-    cells = form(page, 'keep').get_by_role('cell')
+    app = to_a2a(
+        scripted({'Keep.': [tool_call('keep', args)]}, tools=[tool]), approvals=Approvals(change_arguments=False)
+    )
+    page = await open_playground(app)
+    await send_message(page, 'Keep.')
+    cells = approval_form(page, 'keep').get_by_role('cell')
     await expect(cells).to_have_text(['{ "id": 738529527931269425 }', '1.0', 'a\nb', r'"a\u202eb"', 'null'])
     assert await cells.nth(2).inner_text() == 'a\nb'
 
 
-async def test_infinite_number_is_shown_and_kept(playground: Visit) -> None:
-    tool = Tool[None].from_schema(repeat, 'keep', 'Keep it.', {'type': 'object', **SCHEMAS['open']})
+async def test_infinite_number_is_shown_and_kept(open_playground: Visit) -> None:
+    tool = Tool[None].from_schema(return_arguments, 'keep', 'Keep it.', {'type': 'object', **SCHEMAS['open']})
     tool.requires_approval = True
-    page = await playground(to_a2a(scripted({'Keep.': [call('keep', '{"most": 1e400, "note": "a"}')]}, tools=[tool])))
-    await say(page, 'Keep.')
-    await expect(form(page, 'keep').get_by_role('cell')).to_have_text(['Infinity', 'a'])
-    await form(page, 'keep').get_by_role('button', name='Approve').click()
+    page = await open_playground(
+        to_a2a(scripted({'Keep.': [tool_call('keep', '{"most": 1e400, "note": "a"}')]}, tools=[tool]))
+    )
+    await send_message(page, 'Keep.')
+    await expect(approval_form(page, 'keep').get_by_role('cell')).to_have_text(['Infinity', 'a'])
+    await approval_form(page, 'keep').get_by_role('button', name='Approve').click()
     await expect(page.get_by_text("'most': inf").last).to_be_attached()
 
 
@@ -250,7 +260,7 @@ class Order(BaseModel):
     note: str | None
 
 
-async def test_typed_input_keeps_time_zone_and_exact_numbers(playground: Visit) -> None:
+async def test_typed_input_keeps_time_zone_and_exact_numbers(open_playground: Visit) -> None:
     agent = Agent('test')
     got: list[Order] = []
 
@@ -260,7 +270,7 @@ async def test_typed_input_keeps_time_zone_and_exact_numbers(playground: Visit) 
         return 'It is kept.'
 
     assert keep
-    page = await playground(to_a2a(agent, messages=Messages(input_type=Order)), failures=1)
+    page = await open_playground(to_a2a(agent, messages=Messages(input_type=Order)), failures=1)
     data = page.get_by_role('form', name='Data')
     await data.get_by_label('At', exact=True).fill('2026-05-15T12:30')
     await data.get_by_label('Number').fill('738529527931269425')
@@ -289,9 +299,13 @@ class Facts(TypedDict):
     none: list[int | None]
 
 
-async def test_agent_data_shows_exact_numbers(playground: Visit) -> None:
+async def test_agent_data_shows_exact_numbers(open_playground: Visit) -> None:
     args = '{"id": 738529527931269425, "ratio": 1.0, "none": [1, null]}'
-    script = {'Tell.': [call('final_result', args)], 'Look.': [call('look', args)], 'Ask.': [call('ask')]}
+    script = {
+        'Tell.': [tool_call('final_result', args)],
+        'Look.': [tool_call('look', args)],
+        'Ask.': [tool_call('ask')],
+    }
     agent = scripted(script, output_type=[str, Facts])
 
     @agent.tool_plain
@@ -304,11 +318,11 @@ async def test_agent_data_shows_exact_numbers(playground: Visit) -> None:
         raise InputRequired('Which?', schema={'type': 'object', 'properties': {'id': choices}, 'required': ['id']})
 
     assert {look, ask}
-    page = await playground(to_a2a(agent))
-    await say(page, 'Tell.')
+    page = await open_playground(to_a2a(agent))
+    await send_message(page, 'Tell.')
     log = page.get_by_role('log')
     await expect(log.get_by_role('cell')).to_have_text(['738529527931269425', '1.0', '1, '])
-    await say(page, 'Look.')
+    await send_message(page, 'Look.')
     await expect(log.locator('.tool .preview')).to_have_text(
         '{"id":738529527931269425,"ratio":1.0,"none":[1,null]} → {"id":738529527931269425,"ratio":1.0}'
     )
@@ -316,7 +330,7 @@ async def test_agent_data_shows_exact_numbers(playground: Visit) -> None:
     await expect(log.locator('.tool').get_by_role('cell')).to_have_text(
         ['738529527931269425', '1.0', '1, null', '738529527931269425', '1.0']
     )
-    await say(page, 'Ask.')
+    await send_message(page, 'Ask.')
     question = page.get_by_role('form', name='Question: ask')
     await question.get_by_label('id').select_option('738529527931269425')
     await question.get_by_role('button', name='Answer').click()

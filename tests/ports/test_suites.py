@@ -11,7 +11,7 @@ from pydantic_ai_a2a import store
 from pydantic_ai_a2a.server.conversion.failures import EXPIRED_ATTEMPTS
 from pydantic_ai_a2a.server.store.ports import DEAD_LETTER
 
-from ..long import size
+from ..sizes import short_or_long
 from ..suites import (
     BackendSuite,
     CheckpointSuite,
@@ -28,8 +28,8 @@ from ..suites.base import MakeBackend
 class TestBackend(BackendSuite, CheckpointSuite):
     """Over all of `BACKENDS`; the one in memory has the statements for checkpoints, too."""
 
-    examples = size(8, BackendSuite.examples)
-    orders = size(5, BackendSuite.orders)
+    examples = short_or_long(8, BackendSuite.examples)
+    orders = short_or_long(5, BackendSuite.orders)
 
     @pytest.mark.long
     def test_list_total_equals_number_of_matching_tasks(self, make_backend: MakeBackend) -> None:

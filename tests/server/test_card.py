@@ -24,10 +24,11 @@ from fasta2a.schema import (
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.server.card.card_facts import CardFacts
-from pydantic_ai_a2a.server.card.template import CardSettings, CardTemplate
+from pydantic_ai_a2a.server.card.card_settings import CardSettings
+from pydantic_ai_a2a.server.card.template import CardTemplate
 from pydantic_ai_a2a.server.http.cached_answers import etag
 
-FACTS = CardFacts(
+AGENT_FACTS = CardFacts(
     name='Weather_Agent 2',
     description='Knows the weather.',
     input_modes=['text/plain', 'image/png'],
@@ -40,12 +41,12 @@ SKILL = Skill(
 )
 
 
-def card(facts: CardFacts = FACTS, **settings: Any) -> dict[str, Any]:
+def rendered_card(facts: CardFacts = AGENT_FACTS, **settings: Any) -> dict[str, Any]:
     return json.loads(CardTemplate(facts, CardSettings(**settings)).render(URL))
 
 
 def test_card_is_derived_from_the_agent() -> None:
-    assert card() == snapshot(
+    assert rendered_card() == snapshot(
         {
             'name': 'Weather_Agent 2',
             'description': 'Knows the weather.',
@@ -90,7 +91,7 @@ def test_card_settings_override_the_agent() -> None:
         security_schemes={'bearer': BEARER},
         security_requirements=[SecurityRequirement(schemes={'bearer': []})],
     )
-    assert json.loads(CardTemplate(FACTS, settings).render(URL)) == snapshot(
+    assert json.loads(CardTemplate(AGENT_FACTS, settings).render(URL)) == snapshot(
         {
             'name': 'Meteo',
             'description': 'Forecasts.',
@@ -149,7 +150,9 @@ def test_card_settings_override_the_agent() -> None:
 
 
 def test_card_of_a_nameless_agent_has_neutral_defaults() -> None:
-    built = card(CardFacts(name=None, description=None, input_modes=['text/plain'], output_modes=['text/plain']))
+    built = rendered_card(
+        CardFacts(name=None, description=None, input_modes=['text/plain'], output_modes=['text/plain'])
+    )
     assert (built['name'], built['description'], built['skills']) == snapshot(
         (
             'agent',
@@ -173,18 +176,18 @@ def test_card_of_a_nameless_agent_has_neutral_defaults() -> None:
     [('Weather Agent', 'weather-agent'), ('my_agent.v2', 'my-agent-v2'), ('天気', '天気'), ('!?', 'agent')],
 )
 def test_default_skill_id_is_the_slugged_agent_name(name: str, slug: str) -> None:
-    assert [skill['id'] for skill in card(name=name)['skills']] == [slug]
+    assert [skill['id'] for skill in rendered_card(name=name)['skills']] == [slug]
 
 
 def test_rendered_cards_differ_only_in_their_url() -> None:
-    template = CardTemplate(FACTS, CardSettings())
+    template = CardTemplate(AGENT_FACTS, CardSettings())
     first, second = template.render('https://a.example/'), template.render('https://b.example/')
     assert first.replace(b'a.example', b'b.example') == second
     assert template.render('https://a.example/') is first
 
 
 def test_last_32_rendered_cards_are_cached() -> None:
-    template = CardTemplate(FACTS, CardSettings())
+    template = CardTemplate(AGENT_FACTS, CardSettings())
     rendered = [template.render(f'https://{n}.example/') for n in range(100)]
     assert [n for n in range(99, -1, -1) if template.render(f'https://{n}.example/') is rendered[n]] == [
         *range(99, 67, -1)
@@ -192,13 +195,13 @@ def test_last_32_rendered_cards_are_cached() -> None:
 
 
 def test_card_etag_is_strong_and_depends_on_content() -> None:
-    template = CardTemplate(FACTS, CardSettings())
+    template = CardTemplate(AGENT_FACTS, CardSettings())
     first, again, other = (etag(template.render(url)) for url in ('https://a/', 'https://a/', 'https://b/'))
     assert first == again != other
     assert re.fullmatch(r'"[0-9a-f]{64}"', first)
 
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
+INVALID_SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({'version': ''}, 'The agent card needs version.'),
     ({'skills': [{**SKILL, 'id': ''}]}, r'skills\[0\] needs id.'),
     ({'skills': [SKILL, {'id': 'x'}]}, r'skills\[1\] needs name.'),
@@ -212,10 +215,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(('settings', 'message'), REFUSED)
+@pytest.mark.parametrize(('settings', 'message'), INVALID_SETTINGS)
 def test_invalid_card_settings_are_refused_at_build(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        card(**settings)
+        rendered_card(**settings)
 
 
 @pytest.mark.parametrize('modes', ['input_modes', 'output_modes'])
@@ -228,7 +231,7 @@ def test_card_without_input_or_output_modes_is_refused(modes: str) -> None:
         modes: [],
     }
     with pytest.raises(ValueError, match=f'The agent card needs default_{modes}'):
-        card(CardFacts(**facts))
+        rendered_card(CardFacts(**facts))
 
 
 # --- security
@@ -253,7 +256,7 @@ def test_security_scheme_has_1_0_and_0_3_fields() -> None:
         ),
         'mtls': SecurityScheme(mtls_security_scheme=MutualTlsSecurityScheme()),
     }
-    assert card(security_schemes=schemes)['securitySchemes'] == snapshot(
+    assert rendered_card(security_schemes=schemes)['securitySchemes'] == snapshot(
         {
             'bearer': {
                 'httpAuthSecurityScheme': {'scheme': 'Bearer', 'bearerFormat': 'JWT', 'description': 'Log in'},
@@ -302,7 +305,7 @@ def test_security_scheme_has_1_0_and_0_3_fields() -> None:
 
 
 def test_oauth_flow_without_scopes_gets_empty_scopes() -> None:
-    built = card(security_schemes={'o': {'oauth2_security_scheme': {'flows': {'authorization_code': FLOW}}}})
+    built = rendered_card(security_schemes={'o': {'oauth2_security_scheme': {'flows': {'authorization_code': FLOW}}}})
     oauth = built['securitySchemes']['o']
     assert (
         oauth['flows']
@@ -320,7 +323,7 @@ def test_oauth_flow_without_scopes_gets_empty_scopes() -> None:
 
 
 def test_security_requirements_have_1_0_and_0_3_keys() -> None:
-    built = card(
+    built = rendered_card(
         security_schemes={
             'key': {'api_key_security_scheme': {'name': 'k', 'location': 'query'}},
             'mtls': {'mtls_security_scheme': {}},
@@ -345,7 +348,7 @@ def test_security_requirements_have_1_0_and_0_3_keys() -> None:
 
 
 def test_card_without_security_has_no_security_fields() -> None:
-    assert [key for key in card() if key.startswith('security')] == []
+    assert [key for key in rendered_card() if key.startswith('security')] == []
 
 
 REFUSED_SCHEMES: list[tuple[dict[str, Any], str]] = [
@@ -370,9 +373,15 @@ REFUSED_SCHEMES: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(('scheme', 'message'), REFUSED_SCHEMES)
 def test_invalid_security_scheme_is_refused(scheme: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        card(security_schemes={'x': scheme})
+        rendered_card(security_schemes={'x': scheme})
 
 
 def test_requirement_of_unknown_security_scheme_is_refused() -> None:
     with pytest.raises(ValueError, match="The security scheme 'a' is required"):
-        card(security_requirements=[{'schemes': {'b': [], 'a': []}}])
+        rendered_card(security_requirements=[{'schemes': {'b': [], 'a': []}}])
+
+
+def test_unknown_security_scheme_of_skill_is_refused() -> None:
+    skill = Skill({**SKILL, 'security_requirements': [{'schemes': {'a': []}}]})
+    with pytest.raises(ValueError, match="The security scheme 'a' is required"):
+        rendered_card(skills=[skill])

@@ -9,7 +9,19 @@ from contextvars import ContextVar
 from pydantic_ai_a2a.server.store.ports import Backend
 
 from .base import PortSuite
-from .values import AT, OWNER, claim_one, ending, message, nothing, run, said, state_of, submit, turn
+from .values import (
+    OWNER,
+    START,
+    claim_and_finish,
+    claim_task,
+    finish_of,
+    ignore,
+    message,
+    model_texts,
+    model_turn,
+    state_of,
+    submit,
+)
 
 __all__ = ('ListenSuite',)
 
@@ -21,12 +33,12 @@ class ListenSuite(PortSuite):
 
     async def test_workers_are_hinted_only_of_runnable_tasks(self, backend: Backend) -> None:
         ready: list[str | None] = []
-        stop = backend.listen(ready.append, nothing)
+        stop = backend.listen(ready.append, ignore)
         await submit(backend, message('hi', new='t'))
         await submit(backend, message('hi', new='t'))  # the same again
-        claimed = await claim_one(backend, 't')
+        claimed = await claim_task(backend, 't')
         await submit(backend, message('more', to='t'))  # its holder runs it
-        await backend.queue.finish(claimed, ending(claimed, 'input-required'))
+        await backend.queue.finish(claimed, finish_of(claimed, 'input-required'))
         await submit(backend, message('still more', to='t'))
         stop()
         await submit(backend, message('hi', new='u'))
@@ -43,7 +55,7 @@ class ListenSuite(PortSuite):
         async def request() -> int:
             _request.set('Ada')
             await submit(backend, message(new='t'))
-            await backend.queue.cancel('t', OWNER, at=AT)
+            await backend.queue.cancel('t', OWNER, at=START)
             return threading.get_ident()
 
         stop = backend.listen(hear, hear)
@@ -57,37 +69,37 @@ class ListenSuite(PortSuite):
         assert not await backend.queued()
         await submit(backend, message(new='t', owner='/bob'))
         assert await backend.queued()
-        claimed = await claim_one(backend, 't')
+        claimed = await claim_task(backend, 't')
         assert not await backend.queued()
-        await backend.queue.finish(claimed, ending(claimed, 'input-required'))
+        await backend.queue.finish(claimed, finish_of(claimed, 'input-required'))
         assert not await backend.queued()
         await submit(backend, message('answer', to='t', owner='/bob'))
         assert await backend.queued()
 
     async def test_resumed_run_reads_old_context_then_own_messages(self, backend: Backend) -> None:
         await submit(backend, message('zero', new='before', context='c'))
-        assert said(await backend.history(await claim_one(backend, 'before'))) == []
-        await backend.queue.cancel('before', OWNER, at=AT, force=True)
+        assert model_texts(await backend.history(await claim_task(backend, 'before'))) == []
+        await backend.queue.cancel('before', OWNER, at=START, force=True)
         await submit(backend, message('one', new='a', context='c'))
-        await run(backend, 'a', messages=turn('one', '1'))
+        await claim_and_finish(backend, 'a', messages=model_turn('one', '1'))
         await submit(backend, message('two', new='t', context='c'))
-        first = await claim_one(backend, 't')
-        assert said(await backend.history(first)) == ['one', '1']
-        await backend.queue.finish(first, ending(first, 'input-required', messages=turn('two', 'which?')))
+        first = await claim_task(backend, 't')
+        assert model_texts(await backend.history(first)) == ['one', '1']
+        await backend.queue.finish(first, finish_of(first, 'input-required', messages=model_turn('two', 'which?')))
         await submit(backend, message('three', new='b', context='c'))
-        await run(backend, 'b', messages=turn('three', '3'))
+        await claim_and_finish(backend, 'b', messages=model_turn('three', '3'))
         await submit(backend, message('this', to='t'))
-        assert said(await backend.history(await claim_one(backend, 't'))) == ['one', '1', 'two', 'which?']
+        assert model_texts(await backend.history(await claim_task(backend, 't'))) == ['one', '1', 'two', 'which?']
 
     async def test_mutating_history_of_run_does_not_change_store(self, backend: Backend) -> None:
         for task_id in 'ab':
             await submit(backend, message(new=task_id, context='c'))
-        await run(backend, 'a', messages=turn('one', '1'))
-        claimed = await claim_one(backend, 'b')
+        await claim_and_finish(backend, 'a', messages=model_turn('one', '1'))
+        claimed = await claim_task(backend, 'b')
         history = await backend.history(claimed)
         assert isinstance(history, list)
-        history += turn('two', '2')
-        assert said(await backend.history(claimed)) == ['one', '1']
+        history += model_turn('two', '2')
+        assert model_texts(await backend.history(claimed)) == ['one', '1']
 
 
 async def request_from_thread(backend: Backend) -> int:

@@ -13,15 +13,15 @@ from pydantic_ai_a2a.types import StoredTask
 
 from .base import PortSuite
 from .values import (
-    AT,
-    LIMIT,
     OWNER,
-    chunk,
-    claim_one,
-    ending,
-    expire,
+    START,
+    WAIT_LIMIT,
+    artifact_chunk,
+    claim_task,
+    expire_lease,
+    finish_and_continue,
+    finish_of,
     message,
-    next_run,
     status_event,
     submit,
 )
@@ -38,59 +38,59 @@ End = Callable[[Backend, Claim], Awaitable[object]]
 
 async def completed(backend: Backend, claimed: Claim) -> None:
     """End the run with a result."""
-    end = ending(claimed, metadata=b'{"usage":1}', **RESULT)
+    end = finish_of(claimed, metadata=b'{"usage":1}', **RESULT)
     assert await backend.queue.finish(claimed, end) is None
 
 
 async def completed_without_result(backend: Backend, claimed: Claim) -> None:
     """End the run without artifacts: the task keeps the streamed artifacts."""
-    await backend.queue.emit(claimed, [chunk(2, 'a', append=False)])
-    await backend.queue.finish(claimed, ending(claimed, after=2))
+    await backend.queue.emit(claimed, [artifact_chunk(2, 'a', append=False)])
+    await backend.queue.finish(claimed, finish_of(claimed, after=2))
 
 
 async def completed_after_a_note(backend: Backend, claimed: Claim) -> None:
     """End the run after a status whose message moves into the history."""
     note = b'{"messageId":"note","parts":[]}'
-    end = ending(claimed, 'working', status_message=note)
+    end = finish_of(claimed, 'working', status_message=note)
     await backend.queue.emit(claimed, [status_event(2, 'working')], end.status)
-    await backend.queue.finish(claimed, ending(claimed, after=2, **RESULT))
+    await backend.queue.finish(claimed, finish_of(claimed, after=2, **RESULT))
 
 
 async def completed_with_a_second_message(backend: Backend, claimed: Claim) -> None:
     """End both runs of a task with two messages."""
     await submit(backend, message('more', to='t'))
-    following = await next_run(backend, claimed, ending(claimed, **RESULT))
-    await backend.queue.finish(following, ending(following))
+    following = await finish_and_continue(backend, claimed, finish_of(claimed, **RESULT))
+    await backend.queue.finish(following, finish_of(following))
 
 
 async def completed_by_another_holder(backend: Backend, claimed: Claim) -> None:
     """End the task by the next holder."""
-    await expire(backend, 't')
-    another = await claim_one(backend, 't', 'another')
-    await backend.queue.finish(another, ending(another, **RESULT))
+    await expire_lease(backend, 't')
+    another = await claim_task(backend, 't', 'another')
+    await backend.queue.finish(another, finish_of(another, **RESULT))
 
 
 async def failed(backend: Backend, claimed: Claim) -> None:
     """End the run with a failure."""
-    await backend.queue.finish(claimed, ending(claimed, 'failed', failure='x', status_message=b'{"parts":[]}'))
+    await backend.queue.finish(claimed, finish_of(claimed, 'failed', failure='x', status_message=b'{"parts":[]}'))
 
 
 async def interrupted(backend: Backend, claimed: Claim) -> None:
     """Let the task wait for the client."""
-    await backend.queue.finish(claimed, ending(claimed, 'input-required', status_message=b'{"parts":[]}'))
+    await backend.queue.finish(claimed, finish_of(claimed, 'input-required', status_message=b'{"parts":[]}'))
 
 
 async def canceled(backend: Backend, claimed: Claim) -> None:
     """Take the task away from the run."""
-    await backend.queue.cancel('t', OWNER, at=AT, force=True)
+    await backend.queue.cancel('t', OWNER, at=START, force=True)
 
 
 async def end_of(backend: Backend, end: End) -> tuple[StoredTask | None, StoredTask | None]:
     """Return the task as given to a waiting caller, and as read after the end."""
     waiting = backend.events.expect('t')
     await submit(backend, message('hi', new='t'))
-    claimed = await claim_one(backend, 't')
-    async with asyncio.timeout(LIMIT):
+    claimed = await claim_task(backend, 't')
+    async with asyncio.timeout(WAIT_LIMIT):
         ended = asyncio.ensure_future(asyncio.sleep(0) if waiting is None else waiting.wait(0))
         await asyncio.sleep(0)
         assert waiting is None or not ended.done()

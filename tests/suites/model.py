@@ -15,9 +15,9 @@ from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, STOPPED, TERMINAL
 from pydantic_ai_a2a.types import TaskEvent, TaskState
 
-from .values import AT, WINDOW, text_of
+from .values import START, WINDOW, text_of_body
 
-__all__ = ('A_DAY', 'CONTEXTS', 'OWNERS', 'SHORT', 'Context', 'Hand', 'Holder', 'Model', 'Task', 'may_move')
+__all__ = ('A_DAY', 'CONTEXTS', 'OWNERS', 'SHORT', 'Context', 'HeldClaim', 'Holder', 'Model', 'Task', 'may_move')
 
 Context = tuple[str, str]
 """Owner and context id."""
@@ -86,7 +86,7 @@ class Task:
 
 
 @dataclass(eq=False)
-class Hand:
+class HeldClaim:
     """A claim that somebody has, valid or not."""
 
     holder: str
@@ -98,8 +98,8 @@ class Hand:
 class Holder:
     name: str
     process: int
-    now: int = AT
-    hands: list[Hand] = field(default_factory=list[Hand])
+    now: int = START
+    hands: list[HeldClaim] = field(default_factory=list[HeldClaim])
 
 
 class Model:
@@ -111,7 +111,7 @@ class Model:
 
     def __init__(self, holders: Sequence[Holder]) -> None:
         self.holders = [*holders]
-        self.frozen: list[Hand] = []
+        self.frozen: list[HeldClaim] = []
         """Claims of processes that were taken for dead."""
         self.tasks: dict[str, Task] = {}
         self.contexts: dict[Context, list[str]] = {context: [] for context in CONTEXTS}
@@ -160,7 +160,7 @@ class Model:
             self.move(task, 'working', sent.at)
             task.queued = True
             self.let_go(task.context)
-        text = text_of(sent.body)
+        text = text_of_body(sent.body)
         task.messages.append(text)
         task.order.insert(task.read if answers else len(task.order), text)
         self.dirty.add(task)
@@ -204,23 +204,23 @@ class Model:
     def holding(self) -> list[Holder]:
         return [holder for holder in self.holders if holder.hands]
 
-    def hands(self) -> list[Hand]:
+    def hands(self) -> list[HeldClaim]:
         return [*self.frozen, *(hand for holder in self.holders for hand in holder.hands)]
 
-    def valid_hands(self) -> list[Hand]:
+    def valid_hands(self) -> list[HeldClaim]:
         found = [(hand, self.tasks.get(hand.claim.header.id)) for hand in self.hands()]
         return [hand for hand, task in found if task is not None and self.valid(hand, task)]
 
-    def hand(self, which: int) -> tuple[Hand, Task | None]:
+    def hand(self, which: int) -> tuple[HeldClaim, Task | None]:
         """One of the claims, most often one that is valid, and its task if that is still there."""
         hands = (which % 3 and self.valid_hands()) or self.hands()
         hand = hands[which % len(hands)]
         return hand, self.tasks.get(hand.claim.header.id)
 
-    def holder_of(self, hand: Hand) -> Holder | None:
+    def holder_of(self, hand: HeldClaim) -> Holder | None:
         return next((holder for holder in self.holders if holder.name == hand.holder), None)
 
-    def valid(self, hand: Hand, task: Task) -> bool:
+    def valid(self, hand: HeldClaim, task: Task) -> bool:
         """Whether a claim may write."""
         return task.state == 'working' and (task.fence, task.holder) == (hand.claim.fence, hand.holder)
 

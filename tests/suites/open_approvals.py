@@ -9,7 +9,7 @@ from pydantic_ai_a2a.server.store.ports import Answer, Backend, OpenApprovals, P
 from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite
-from .values import AT, claim_one, ending, message, run, submit
+from .values import START, claim_and_finish, claim_task, finish_of, message, submit
 
 __all__ = ('OpenApprovalsSuite',)
 
@@ -34,13 +34,13 @@ async def wait(
     task_id: str,
     owner: str = ANN,
     *,
-    at: int = AT,
+    at: int = START,
     calls: bytes | None = ONE,
     state: TaskState = 'input-required',
 ) -> None:
     """Let a new task wait with calls."""
     await submit(backend, message(new=task_id, owner=owner, at=at))
-    await run(backend, task_id, state, at=at, pending=calls)
+    await claim_and_finish(backend, task_id, state, at=at, pending=calls)
 
 
 async def found(backend: Backend, owner: str = BOB, *, limit: int = 100, **options: object) -> list[str]:
@@ -54,7 +54,7 @@ async def answer(backend: Backend, task_id: str, calls: bytes, *, rest: bytes | 
     pause = await backend.reader.pause(task_id, ANN)
     assert pause is not None
     text = f'answer {len(calls)}'
-    submission = message(text, to=task_id, owner=ANN, at=AT + 50)
+    submission = message(text, to=task_id, owner=ANN, at=START + 50)
     answered = Answer(pause=pause, pending=calls, rest=rest)
     await submit(backend, replace(submission, answers_calls=True, answer=answered))
 
@@ -90,9 +90,9 @@ class OpenApprovalsSuite(PortSuite):
         answers = {'one': CallAnswer(decision='deny'), 'two': CallAnswer(decision='approve')}
         await answer(backend, 'a', dump(Pending(calls=two, answers=answers)))
         assert await found(backend) == []
-        claimed = await claim_one(backend, 'a', at=AT + 50)
+        claimed = await claim_task(backend, 'a', at=START + 50)
         assert await found(backend) == []
-        await backend.queue.finish(claimed, ending(claimed, 'input-required', at=AT + 60, pending=ONE))
+        await backend.queue.finish(claimed, finish_of(claimed, 'input-required', at=START + 60, pending=ONE))
         assert await found(backend) == ['a']
 
     async def test_partly_answered_task_with_only_a_question_left_is_no_open_approval(self, backend: Backend) -> None:
@@ -110,8 +110,8 @@ class OpenApprovalsSuite(PortSuite):
     async def test_ended_or_erased_task_has_no_open_approval(self, backend: Backend) -> None:
         for task_id in 'abc':
             await wait(backend, task_id)
-        await backend.queue.cancel('a', ANN, at=AT + 1)
-        await backend.housekeeping.erase_task('b', ANN, at=AT + 1)
+        await backend.queue.cancel('a', ANN, at=START + 1)
+        await backend.housekeeping.erase_task('b', ANN, at=START + 1)
         assert await found(backend) == ['c']
 
     async def test_open_approvals_are_those_of_other_owners_of_the_tenant(self, backend: Backend) -> None:
@@ -124,7 +124,7 @@ class OpenApprovalsSuite(PortSuite):
 
     async def test_pages_of_open_approvals_have_no_gap_or_overlap(self, backend: Backend) -> None:
         for n in range(7):
-            await wait(backend, f't{n}', at=AT + n // 3)
+            await wait(backend, f't{n}', at=START + n // 3)
         newest_first = ['t6', 't5', 't4', 't3', 't2', 't1', 't0']
         assert await found(backend) == newest_first
         pages: list[list[str]] = []
@@ -133,8 +133,8 @@ class OpenApprovalsSuite(PortSuite):
             pages.append([header.id for header, _ in page])
             before = page[-1][0].status_at, page[-1][0].id
         assert pages == [newest_first[:3], newest_first[3:6], newest_first[6:]]
-        assert (await backend.reader.open_approvals(BOB, limit=3, since=AT + 1)).total == 4
-        assert await found(backend, since=AT + 2) == ['t6']
+        assert (await backend.reader.open_approvals(BOB, limit=3, since=START + 1)).total == 4
+        assert await found(backend, since=START + 2) == ['t6']
 
     async def test_page_key_is_random_and_stays(self, backend: Backend) -> None:
         key = await backend.reader.page_key()

@@ -17,9 +17,22 @@ from pydantic_ai_a2a.types import TaskQuery, TaskState
 
 from .base import MakeBackend, PortSuite
 from .credentials import with_sealed
-from .values import AT, LEASE, claim_one, ending, erase, message, run, said, submit, sweep, text_of, turn
+from .values import (
+    LEASE,
+    START,
+    claim_and_finish,
+    claim_task,
+    erase,
+    finish_of,
+    message,
+    model_texts,
+    model_turn,
+    submit,
+    sweep,
+    text_of_body,
+)
 
-__all__ = ('OwnerSuite', 'lived')
+__all__ = ('OwnerSuite', 'run_scenarios')
 
 SECOND = 1000
 MANY = 60
@@ -47,24 +60,24 @@ class _Life:
     async def steps(self) -> AsyncGenerator[int]:
         """Do one step after the other. A number is the time of a sweep, which is for all owners."""
         for n, state in enumerate(('completed', 'completed', 'input-required', 'failed', 'canceled')):
-            await self._run(f't{n}', state, at=AT + n)
+            await self._run(f't{n}', state, at=START + n)
             yield 0
         # Only the second owner still has a task in `d` when the first one's conversation there is due.
         if self._owner == OWNERS[0]:
-            await self._run('ends', 'completed', at=AT + 5, context='d')
-        waiting = self._message('waits for its turn', context='w' if self._owner == OWNERS[0] else 'd', at=AT + 5)
-        await self._store_message(with_sealed(replace(waiting, task_limit=1), until=AT + 10 * SECOND))
+            await self._run('ends', 'completed', at=START + 5, context='d')
+        waiting = self._message('waits for its turn', context='w' if self._owner == OWNERS[0] else 'd', at=START + 5)
+        await self._store_message(with_sealed(replace(waiting, task_limit=1), until=START + 10 * SECOND))
         yield 0
-        running = await self._begin('runs', context='e', at=AT + 6)
+        running = await self._begin('runs', context='e', at=START + 6)
         if self._backend.durable:
             await self._backend.queue.emit(
-                running, [], checkpoint=Checkpoint(run='r', messages=turn('runs', '1'), usage=RunUsage(), first=0)
+                running, [], checkpoint=Checkpoint(run='r', messages=model_turn('runs', '1'), usage=RunUsage(), first=0)
             )
             yield 0
             await self._backend.queue.release(running)
-            running = await claim_one(self._backend, self.task('runs'), at=AT + 7)
+            running = await claim_task(self._backend, self.task('runs'), at=START + 7)
             assert running.checkpoint is not None
-            assert said(running.checkpoint.messages) == ['runs', '1']
+            assert model_texts(running.checkpoint.messages) == ['runs', '1']
         yield 0
         async for at in self._branches():
             yield at
@@ -73,17 +86,17 @@ class _Life:
         record = ConversationRecord(conversation_id='empty', head_id=None)
         left = ConversationEntry(id='left', parent_id=None, message=ModelRequest.user_text_prompt(self._owner))
         await self._store.write_record(record, new_entries=[left], expected_revision=None)
-        yield AT + 20 * SECOND
-        await self._run('after the sweep', 'completed', at=AT + 150 * SECOND)
-        yield AT + 200 * SECOND
-        await self._backend.queue.finish(running, ending(running, at=AT + 210 * SECOND))
-        await run(self._backend, self.task('waits for its turn'), at=AT + 210 * SECOND)
+        yield START + 20 * SECOND
+        await self._run('after the sweep', 'completed', at=START + 150 * SECOND)
+        yield START + 200 * SECOND
+        await self._backend.queue.finish(running, finish_of(running, at=START + 210 * SECOND))
+        await claim_and_finish(self._backend, self.task('waits for its turn'), at=START + 210 * SECOND)
         yield 0
-        self._erased.append(await erase(self._backend, self._owner, 'c', at=AT + 220 * SECOND))
-        yield AT + 230 * SECOND
+        self._erased.append(await erase(self._backend, self._owner, 'c', at=START + 220 * SECOND))
+        yield START + 230 * SECOND
         await self._store.delete('s')
         yield 0
-        self._erased.append(await erase(self._backend, self._owner, at=AT + 240 * SECOND))
+        self._erased.append(await erase(self._backend, self._owner, at=START + 240 * SECOND))
         yield 0
 
     def _message(self, name: str, *, context: str, at: int) -> Submission:
@@ -99,14 +112,14 @@ class _Life:
     async def _begin(self, name: str, *, context: str, at: int) -> Claim:
         """Run a task at once, if no other one is queued."""
         claimed = await self._store_message(self._message(name, context=context, at=at), SLOT)
-        return claimed or await claim_one(self._backend, self.task(name), at=at)
+        return claimed or await claim_task(self._backend, self.task(name), at=at)
 
     async def _run(self, name: str, state: Any, *, at: int, context: str = 'c') -> None:
         claimed = await self._begin(name, context=context, at=at)
-        assert said(await self._backend.history(claimed)) == await self._texts(context)
+        assert model_texts(await self._backend.history(claimed)) == await self._texts(context)
         artifact = b'{"artifactId":"a","parts":[{"text":"the result"}]}'
-        ended = ending(
-            claimed, state, at=at, messages=turn(f'{name} {self._owner}', 'done'), artifacts=[('a', artifact)]
+        ended = finish_of(
+            claimed, state, at=at, messages=model_turn(f'{name} {self._owner}', 'done'), artifacts=[('a', artifact)]
         )
         assert await self._backend.queue.finish(claimed, ended) is None
 
@@ -131,9 +144,9 @@ class _Life:
         yield 0
         await self._write('long', [f'e{n}' for n in range(LONG)])
         yield 0
-        self._erased.append(await self._backend.housekeeping.erase(self._owner, 'long', at=AT))
+        self._erased.append(await self._backend.housekeeping.erase(self._owner, 'long', at=START))
         yield 0
-        self._erased.append(await erase(self._backend, self._owner, 'long', at=AT))
+        self._erased.append(await erase(self._backend, self._owner, 'long', at=START))
         yield 0
 
     async def _write(
@@ -152,7 +165,7 @@ class _Life:
 
     async def _texts(self, name: str) -> list[str]:
         loaded = await self._store.load(name)
-        return [] if loaded is None else said(loaded.messages)
+        return [] if loaded is None else model_texts(loaded.messages)
 
     async def sees(self) -> dict[str, Any]:
         """All that the owner reads."""
@@ -177,7 +190,7 @@ class _Life:
                 one, history = await self._store.read_entry(entry), await self._store.read_history(entry)
             except LookupError:
                 continue
-            seen[f'entry {entry}'] = said([one.message]), said([each.message for each in history])
+            seen[f'entry {entry}'] = model_texts([one.message]), model_texts([each.message for each in history])
         seen['conversations'] = sorted(record.conversation_id for record in await self._store.list_conversations())
         seen['export'] = [_exported(item) async for item in self._backend.housekeeping.export(self._owner)]
         if self._backend.credentials is not None:
@@ -188,11 +201,11 @@ class _Life:
 
 def _exported(item: Any) -> Any:
     if isinstance(item, ExportedTask):
-        return item.task.header.id, [text_of(body) for body in item.task.history or ()]
-    return item.record.conversation_id, said(item.messages), [said(branch) for branch in item.branches]
+        return item.task.header.id, [text_of_body(body) for body in item.task.history or ()]
+    return item.record.conversation_id, model_texts(item.messages), [model_texts(branch) for branch in item.branches]
 
 
-async def lived(*places: tuple[Backend, str]) -> AsyncGenerator[list[dict[str, Any]]]:
+async def run_scenarios(*places: tuple[Backend, str]) -> AsyncGenerator[list[dict[str, Any]]]:
     """Let owners, each of a backend, do step by step in turn. Return what each sees, after each of its steps."""
     lives = [_Life(backend, owner) for backend, owner in places]
     steps = [life.steps() for life in lives]
@@ -221,7 +234,7 @@ class OwnerSuite(PortSuite):
         alone: dict[str, list[Any]] = {}
         for owners in (*((owner,) for owner in OWNERS), OWNERS, OWNERS[::-1]):
             backend = make_backend()
-            seen = [each async for each in lived(*((backend, owner) for owner in owners))]
+            seen = [each async for each in run_scenarios(*((backend, owner) for owner in owners))]
             backend.close()
             for n, owner in enumerate(owners):
                 its = [each[n] for each in seen]

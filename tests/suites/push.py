@@ -26,22 +26,22 @@ from pydantic_ai_a2a.types import TaskEvent
 from pydantic_ai_a2a.wire.protocol import stored
 
 from .base import PortSuite
-from .values import AT, LEASE, OWNER, message, run, submit, sweep
+from .values import LEASE, OWNER, START, claim_and_finish, message, submit, sweep
 
 __all__ = (
     'PushConfigSuite',
     'artifact',
-    'canceled',
+    'artifact_event',
+    'cancel_task_with_webhooks',
+    'complete_task_with_webhook',
     'config',
     'configs_of',
-    'fail',
-    'finished',
-    'in_short',
-    'lease',
+    'deliver_all',
+    'event_summary',
+    'give_up',
+    'lease_deliveries',
     'outbox_of',
-    'piece',
     'register',
-    'told',
     'with_config',
 )
 
@@ -65,24 +65,24 @@ async def register(backend: Backend, *names: str, task_id: str = 't', **fields: 
         await configs_of(backend).create(task_id, OWNER, config(name, **fields), limit=10)
 
 
-async def lease(
+async def lease_deliveries(
     backend: Backend, *, lease: int = LEASE, limit: int = 100, held: Mapping[str, int] | None = None
 ) -> list[Delivery]:
     leased = await outbox_of(backend).lease(lease=lease, limit=limit, held=held or {})
     return [*leased.deliveries]
 
 
-async def told(backend: Backend) -> dict[str, list[str]]:
+async def deliver_all(backend: Backend) -> dict[str, list[str]]:
     """Deliver all due events, and return a short text of the deliveries of each configuration."""
     heard: dict[str, list[str]] = {}
-    while deliveries := await lease(backend):
+    while deliveries := await lease_deliveries(backend):
         for delivery in deliveries:
-            heard.setdefault(delivery.config.id, []).append(in_short(delivery.event))
+            heard.setdefault(delivery.config.id, []).append(event_summary(delivery.event))
             await outbox_of(backend).done(delivery)
     return heard
 
 
-def in_short(event: TaskEvent) -> str:
+def event_summary(event: TaskEvent) -> str:
     if event.state is not None:
         return f'{event.n} {event.state}'
     update = json.loads(event.payload)['artifactUpdate']
@@ -93,7 +93,7 @@ def artifact(text: str) -> bytes:
     return json.dumps({'artifactId': 'a', 'parts': [{'text': text}]}).encode()
 
 
-def piece(n: int, text: str, *, append: bool = False, last: bool = False) -> TaskEvent:
+def artifact_event(n: int, text: str, *, append: bool = False, last: bool = False) -> TaskEvent:
     """An artifact's chunk as it is stored; one that neither appends nor is followed is whole."""
     return TaskEvent(n, None, stored.artifact_update('t', 'context of t', artifact(text), append=append, last=last))
 
@@ -103,23 +103,23 @@ def with_config(submission: Submission, name: str) -> Submission:
     return replace(submission, push=config(name), push_limit=10)
 
 
-async def finished(backend: Backend) -> None:
+async def complete_task_with_webhook(backend: Backend) -> None:
     """Complete a task without any delivery to the configuration."""
     await submit(backend, message(new='t'))
     await register(backend, 'c')
-    await run(backend, 't')
+    await claim_and_finish(backend, 't')
 
 
-async def canceled(backend: Backend, owner: str, *names: str) -> None:
+async def cancel_task_with_webhooks(backend: Backend, owner: str, *names: str) -> None:
     """Cancel a task of an owner without any delivery to the configurations."""
     task_id = f'task of {owner}'
     await submit(backend, message(new=task_id, owner=owner))
     for name in names:
         await configs_of(backend).create(task_id, owner, config(name), limit=len(names))
-    await backend.queue.cancel(task_id, owner, at=AT)
+    await backend.queue.cancel(task_id, owner, at=START)
 
 
-async def fail(backend: Backend, delivery: Delivery, *, at: int = AT) -> None:
+async def give_up(backend: Backend, delivery: Delivery, *, at: int = START) -> None:
     """Give a delivery up."""
     await outbox_of(backend).failed(delivery, at=at, pause=None, error='HTTP 500')
 
@@ -157,12 +157,12 @@ class PushConfigSuite(PortSuite):
         await submit(backend, message(new='t'))
         await register(backend, 'a')
         await register(backend, 'b', takes='statuses')
-        await run(backend, 't', 'failed', failure=DEAD_LETTER)
-        await told(backend)
-        await backend.housekeeping.retry('t', new_id='u', at=AT)
+        await claim_and_finish(backend, 't', 'failed', failure=DEAD_LETTER)
+        await deliver_all(backend)
+        await backend.housekeeping.retry('t', new_id='u', at=START)
         assert list(await configs_of(backend).list('u', OWNER)) == [config('a'), config('b', 'statuses')]
-        await run(backend, 'u')
-        assert await told(backend) == {'a': ['1 working', '2 completed'], 'b': ['1 working', '2 completed']}
+        await claim_and_finish(backend, 'u')
+        assert await deliver_all(backend) == {'a': ['1 working', '2 completed'], 'b': ['1 working', '2 completed']}
 
     @pytest.mark.parametrize(('task_id', 'owner'), [('t', '/bob'), ('no such task', OWNER)])
     async def test_push_configs_of_another_owner_are_not_found(
@@ -185,14 +185,14 @@ class PushConfigSuite(PortSuite):
     async def test_push_configs_and_deliveries_are_deleted_with_task(self, backend: Backend, way: str) -> None:
         await submit(backend, message(new='t'))
         await register(backend, 'c')
-        await run(backend, 't')
+        await claim_and_finish(backend, 't')
         housekeeping = backend.housekeeping
         if way == 'erase_task':
-            await housekeeping.erase_task('t', OWNER, at=AT)
+            await housekeeping.erase_task('t', OWNER, at=START)
         elif way == 'erase':
-            await housekeeping.erase(OWNER, at=AT)
+            await housekeeping.erase(OWNER, at=START)
         else:
-            await sweep(backend, Retention(tasks=timedelta(seconds=1), waiting=timedelta(seconds=1)), at=AT + 1001)
-        assert await lease(backend) == []
+            await sweep(backend, Retention(tasks=timedelta(seconds=1), waiting=timedelta(seconds=1)), at=START + 1001)
+        assert await lease_deliveries(backend) == []
         await submit(backend, message('again', new='t'))
         assert list(await configs_of(backend).list('t', OWNER)) == []

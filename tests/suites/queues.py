@@ -8,20 +8,33 @@ from dataclasses import asdict
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.server.store.ports import DEAD_LETTER, Backend, Claim, Slot
-from pydantic_ai_a2a.server.store.ports.claim import Tried
+from pydantic_ai_a2a.server.store.ports.failed_tries import Tried
 from pydantic_ai_a2a.server.store.ports.housekeeping import QueueCounts
 from pydantic_ai_a2a.settings import Retention
 
 from ..bounds import LIMIT
 from .base import PortSuite
-from .values import AT, LEASE, OVER, claim, claim_one, claim_some, ending, expire, message, run, state_of, submit
+from .values import (
+    EXPIRED,
+    LEASE,
+    START,
+    claim_all,
+    claim_and_finish,
+    claim_task,
+    claim_up_to,
+    expire_lease,
+    finish_of,
+    message,
+    state_of,
+    submit,
+)
 
 __all__ = ('OwnerLimitSuite', 'QueuesSuite')
 
 MINUTE = 60_000
 
 
-async def counts(backend: Backend, at: int = AT) -> dict[str, object]:
+async def nonzero_counts(backend: Backend, at: int = START) -> dict[str, object]:
     """The numbers that are not 0."""
     [found] = await backend.housekeeping.queues(at=at, every=False)
     return {name: value for name, value in asdict(found).items() if value not in (0, None)}
@@ -32,22 +45,22 @@ class QueuesSuite(PortSuite):
 
     async def test_queue_counts_unfinished_tasks_by_state(self, backend: Backend) -> None:
         for n in range(3):
-            await submit(backend, message(new=f'submitted {n}', at=AT + n))
+            await submit(backend, message(new=f'submitted {n}', at=START + n))
         for name in ('answered', 'asks', 'signs'):
             await submit(backend, message(new=name))
-            await run(backend, name, 'auth-required' if name == 'signs' else 'input-required', at=AT)
-        await submit(backend, message('yes', to='answered', at=AT + 5))
+            await claim_and_finish(backend, name, 'auth-required' if name == 'signs' else 'input-required', at=START)
+        await submit(backend, message('yes', to='answered', at=START + 5))
         for name in ('running', 'lost', 'tried'):
             await submit(backend, message(new=name))
-            claimed = await claim_one(backend, name)
+            claimed = await claim_task(backend, name)
             if name == 'lost':
-                await expire(backend, name)
+                await expire_lease(backend, name)
             elif name == 'tried':
                 await backend.queue.release(claimed, Tried(number=1, spent=1, usage=RunUsage()), pause=MINUTE)
         await submit(backend, message(new='dead'))
-        await run(backend, 'dead', 'failed', at=AT, failure=DEAD_LETTER)
+        await claim_and_finish(backend, 'dead', 'failed', at=START, failure=DEAD_LETTER)
         await submit(backend, message(new='behind', context='context of running'))
-        [found] = await backend.housekeeping.queues(at=AT + MINUTE, every=False)
+        [found] = await backend.housekeeping.queues(at=START + MINUTE, every=False)
         assert found == QueueCounts(
             namespace='agent',
             submitted=4,
@@ -56,59 +69,59 @@ class QueuesSuite(PortSuite):
             leases=1,
             waiting=2,
             dead=1,
-            oldest=AT,
+            oldest=START,
             accepted=11,
             ended=1,
             paused_at=None,
         )
-        assert await backend.housekeeping.queues(at=AT + MINUTE, every=True) == [found]
+        assert await backend.housekeeping.queues(at=START + MINUTE, every=True) == [found]
 
     async def test_queue_counts_recent_work_for_five_minutes(self, backend: Backend) -> None:
         for n in range(3):
-            await submit(backend, message(new=f't{n}', at=AT + n * MINUTE))
-            await run(backend, f't{n}', at=AT + n * 2 * MINUTE)
-        found = [await counts(backend, at=AT + n * MINUTE) for n in (5, 6, 7, 8)]
+            await submit(backend, message(new=f't{n}', at=START + n * MINUTE))
+            await claim_and_finish(backend, f't{n}', at=START + n * 2 * MINUTE)
+        found = [await nonzero_counts(backend, at=START + n * MINUTE) for n in (5, 6, 7, 8)]
         assert [(each.get('accepted', 0), each.get('ended', 0)) for each in found] == [(3, 3), (2, 2), (1, 2), (0, 1)]
-        assert await backend.housekeeping.sweep(Retention(), at=AT + 5 * MINUTE)  # files them, and deletes events
-        assert [await counts(backend, at=AT + n * MINUTE) for n in (5, 6, 7, 8)] == found
+        assert await backend.housekeeping.sweep(Retention(), at=START + 5 * MINUTE)  # files them, and deletes events
+        assert [await nonzero_counts(backend, at=START + n * MINUTE) for n in (5, 6, 7, 8)] == found
 
     async def test_empty_queue_has_no_counts(self, backend: Backend) -> None:
-        assert await counts(backend) == {'namespace': 'agent'}
-        assert await backend.housekeeping.queues(at=AT, every=True) == []
+        assert await nonzero_counts(backend) == {'namespace': 'agent'}
+        assert await backend.housekeeping.queues(at=START, every=True) == []
 
     async def test_waiting_time_of_answered_task_starts_at_answer(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
-        await run(backend, 't', 'input-required', at=AT)
-        await submit(backend, message('yes', to='t', at=AT + 7))
-        assert (await counts(backend))['oldest'] == AT + 7
-        await claim_one(backend, 't', lease=OVER)
-        assert 'oldest' not in await counts(backend)
+        await claim_and_finish(backend, 't', 'input-required', at=START)
+        await submit(backend, message('yes', to='t', at=START + 7))
+        assert (await nonzero_counts(backend))['oldest'] == START + 7
+        await claim_task(backend, 't', lease=EXPIRED)
+        assert 'oldest' not in await nonzero_counts(backend)
 
     async def test_paused_queue_accepts_tasks_but_allows_no_claims(self, backend: Backend) -> None:
         await submit(backend, message(new='running'))
-        running = await claim_one(backend, 'running')
+        running = await claim_task(backend, 'running')
         for name in ('lost', 'released'):
             await submit(backend, message(new=name))
-        await claim_one(backend, 'lost', 'lost holder', lease=OVER)
-        await backend.queue.release(await claim_one(backend, 'released'))
+        await claim_task(backend, 'lost', 'lost holder', lease=EXPIRED)
+        await backend.queue.release(await claim_task(backend, 'released'))
         assert not await backend.paused()
-        await backend.housekeeping.pause(AT)
+        await backend.housekeeping.pause(START)
         assert await backend.paused()
-        assert (await counts(backend))['paused_at'] == AT
+        assert (await nonzero_counts(backend))['paused_at'] == START
         accepted = [
             await submit(backend, message(new=f'offered {n}', context='c' if n else None), slot=Slot('holder', LEASE))
             for n in range(2)
         ]
         await submit(backend, message(new='queued'))
         assert [(each.header.queued, each.claim) for each in accepted] == [(True, None)] * 2
-        assert await claim(backend) == []
+        assert await claim_all(backend) == []
         for name in ('queued', 'lost', 'released'):
-            assert await backend.queue.claim(Slot('holder', LEASE), at=AT, limit=1, task_id=name) == []
-        assert await backend.queue.finish(running, ending(running)) is None
+            assert await backend.queue.claim(Slot('holder', LEASE), at=START, limit=1, task_id=name) == []
+        assert await backend.queue.finish(running, finish_of(running)) is None
         assert await state_of(backend, 'running') == 'completed'
         await backend.housekeeping.pause(None)
         assert not await backend.paused()
-        claimed = await claim_some(backend, 5, limit=100)
+        claimed = await claim_up_to(backend, 5, limit=100)
         assert sorted(each.header.id for each in claimed) == ['lost', 'offered 0', 'offered 1', 'queued', 'released']
 
 
@@ -123,7 +136,7 @@ class OwnerLimitSuite(PortSuite):
         first = await claim_limited(backend, 4, limit=4)
         assert sorted(first) == ['/bob 0', '/cid 0', 'ann 0', 'ann 1']
         assert await claim_limited(backend, 0, limit=4) == {}
-        await backend.queue.finish(first['ann 0'], ending(first['ann 0']))
+        await backend.queue.finish(first['ann 0'], finish_of(first['ann 0']))
         await submit(backend, message(new='/bob 1', owner='/bob'))
         assert sorted(await claim_limited(backend, 2, limit=4)) == ['/bob 1', 'ann 2']
 
@@ -131,17 +144,17 @@ class OwnerLimitSuite(PortSuite):
         for n in range(4):
             await submit(backend, message(new=f't{n}'))
         first = await claim_limited(backend, 2, limit=4)
-        await backend.queue.finish(first['t0'], ending(first['t0'], 'input-required'))
-        await backend.queue.release(first['t1'], Tried(number=1, spent=1, usage=RunUsage()), pause=OVER)
+        await backend.queue.finish(first['t0'], finish_of(first['t0'], 'input-required'))
+        await backend.queue.release(first['t1'], Tried(number=1, spent=1, usage=RunUsage()), pause=EXPIRED)
         assert sorted(await claim_limited(backend, 2, limit=4)) in (['t1', 't2'], ['t2', 't3'])
-        await submit(backend, message('yes', to='t0', at=AT + 5))
+        await submit(backend, message('yes', to='t0', at=START + 5))
         assert await claim_limited(backend, 0, limit=4) == {}
 
     async def test_lost_task_keeps_its_place_in_running_limit(self, backend: Backend) -> None:
         for n in range(3):
             await submit(backend, message(new=f't{n}'))
         await claim_limited(backend, 2, limit=2)
-        await expire(backend, 't0')
+        await expire_lease(backend, 't0')
         assert sorted(await claim_limited(backend, 1, limit=4, holder='other')) == ['t0']
 
     async def test_message_of_owner_at_running_limit_is_queued(self, backend: Backend) -> None:
@@ -153,8 +166,8 @@ class OwnerLimitSuite(PortSuite):
         assert (waits.header.queued, waits.claim) == (True, None)
         assert other.header.queued, 'another task is queued, and is looked at first'
         assert sorted(await claim_limited(backend, 1, limit=4, most=1)) == ['b0']
-        assert await backend.queue.claim(Slot('holder', LEASE, 1), at=AT, limit=1, task_id='a1') == []
-        await backend.queue.finish(begun.claim, ending(begun.claim))
+        assert await backend.queue.claim(Slot('holder', LEASE, 1), at=START, limit=1, task_id='a1') == []
+        await backend.queue.finish(begun.claim, finish_of(begun.claim))
         assert sorted(await claim_limited(backend, 1, limit=4, most=1)) == ['a1']
 
     async def test_concurrent_workers_keep_running_limit_of_owner(self, backend: Backend) -> None:
@@ -174,7 +187,7 @@ async def claim_limited(
     async with asyncio.timeout(LIMIT):
         while True:
             rest = limit - len(claims)
-            some = await backend.queue.claim(Slot(holder, LEASE, most), at=AT, limit=rest)
+            some = await backend.queue.claim(Slot(holder, LEASE, most), at=START, limit=rest)
             claims |= {task.header.id: task for task in some}
             if len(claims) >= count:
                 return claims

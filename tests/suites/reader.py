@@ -22,20 +22,20 @@ from pydantic_ai_a2a.types import TaskQuery, TaskState
 
 from .base import MakeBackend, PortSuite
 from .values import (
-    AT,
     LEASE,
     OWNER,
-    chunk,
-    claim_one,
-    ending,
+    START,
+    artifact_chunk,
+    claim_and_finish,
+    claim_task,
+    finish_and_continue,
+    finish_of,
     load,
     message,
-    next_run,
-    run,
+    model_turn,
     status_event,
     submit,
-    text_of,
-    turn,
+    text_of_body,
 )
 
 __all__ = (
@@ -45,17 +45,17 @@ __all__ = (
 
 
 def texts(bodies: Sequence[bytes] | None) -> list[str] | None:
-    return None if bodies is None else [text_of(body) for body in bodies]
+    return None if bodies is None else [text_of_body(body) for body in bodies]
 
 
-async def some(backend: Backend) -> None:
+async def five_tasks(backend: Backend) -> None:
     """Tasks `a` to `e`, each with a newer status than the one before; only `d` is Bob's, only `e` runs."""
     for n, task_id in enumerate('abcde'):
         owner = '/bob' if task_id == 'd' else OWNER
-        await submit(backend, message(new=task_id, context='odd' if n % 2 else 'even', owner=owner, at=AT + n))
+        await submit(backend, message(new=task_id, context='odd' if n % 2 else 'even', owner=owner, at=START + n))
     for n, task_id in enumerate('abcd'):
-        await run(backend, task_id, at=AT + n)
-    await claim_one(backend, 'e', at=AT + 4)
+        await claim_and_finish(backend, task_id, at=START + n)
+    await claim_task(backend, 'e', at=START + 4)
 
 
 class TaskReaderSuite(PortSuite):
@@ -85,7 +85,7 @@ class TaskReaderSuite(PortSuite):
         self, backend: Backend, size: int | None, pages: list[str]
     ) -> None:
         for n, task_id in enumerate('abc'):
-            await submit(backend, message(task_id * 4000, new=task_id, at=AT + n))
+            await submit(backend, message(task_id * 4000, new=task_id, at=START + n))
         ids: list[str] = []
         query = TaskQuery(owner=OWNER, max_bytes=size)
         while True:
@@ -102,50 +102,52 @@ class TaskReaderSuite(PortSuite):
         body = b'{"artifactId":"a","parts":[{"text":"%s"}]}' % (b'x' * 1000)
         for task_id in 'ab':
             await submit(backend, message(new=task_id))
-            claimed = await claim_one(backend, task_id)
-            await backend.queue.finish(claimed, ending(claimed, artifacts=[('a', body)]))
+            claimed = await claim_task(backend, task_id)
+            await backend.queue.finish(claimed, finish_of(claimed, artifacts=[('a', body)]))
         query = TaskQuery(owner=OWNER, max_bytes=1500, include_artifacts=artifacts)
         assert len((await backend.reader.list(query)).tasks) == (1 if artifacts else 2)
 
     async def test_artifacts_of_running_task_are_read_as_streamed(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
-        claimed = await claim_one(backend, 't')
+        claimed = await claim_task(backend, 't')
         assert texts((await load(backend)).artifacts) == []
-        await backend.queue.emit(claimed, [chunk(2, 'Hel', append=False), chunk(3, 'lo')])
-        await backend.queue.emit(claimed, [status_event(4, 'working')], Status('working', AT, None))
+        await backend.queue.emit(claimed, [artifact_chunk(2, 'Hel', append=False), artifact_chunk(3, 'lo')])
+        await backend.queue.emit(claimed, [status_event(4, 'working')], Status('working', START, None))
         assert texts((await load(backend)).artifacts) == ['Hello']
-        await backend.queue.emit(claimed, [chunk(5, 'anew', append=False)])
+        await backend.queue.emit(claimed, [artifact_chunk(5, 'anew', append=False)])
         assert texts((await load(backend)).artifacts) == ['anew']
         assert (await load(backend, artifacts=False)).artifacts is None
         final = b'{"artifactId":"a","parts":[{"text":"final"}]}'
-        await backend.queue.finish(claimed, ending(claimed, after=5, artifacts=[('a', final)]))
+        await backend.queue.finish(claimed, finish_of(claimed, after=5, artifacts=[('a', final)]))
         assert (await load(backend)).artifacts == [final]
 
     async def test_next_turn_adds_artifacts_and_replaces_same_ids(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t'))
         await submit(backend, message('two', to='t'))
-        first = await claim_one(backend, 't')
+        first = await claim_task(backend, 't')
 
         def artifact(name: str, text: str) -> tuple[str, bytes]:
             return name, b'{"artifactId":"%s","parts":[{"text":"%s"}]}' % (name.encode(), text.encode())
 
         results = [artifact('a', 'first'), artifact('b', 'other')]
-        second = await next_run(backend, first, ending(first, artifacts=results))
+        second = await finish_and_continue(backend, first, finish_of(first, artifacts=results))
         assert texts((await load(backend)).artifacts) == ['first', 'other']
-        await backend.queue.emit(second, [chunk(2, 'second', append=False)])
+        await backend.queue.emit(second, [artifact_chunk(2, 'second', append=False)])
         assert texts((await load(backend)).artifacts) == ['second', 'other']
         results = [artifact('a', 'the second'), artifact('c', 'third')]
-        await backend.queue.finish(second, ending(second, after=2, artifacts=results))
+        await backend.queue.finish(second, finish_of(second, after=2, artifacts=results))
         assert texts((await load(backend)).artifacts) == ['other', 'the second', 'third']
 
     async def test_failed_turn_keeps_streamed_artifacts_when_task_continues(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t'))
         await submit(backend, message('two', to='t'))
-        first = await claim_one(backend, 't')
-        await backend.queue.emit(first, [chunk(2, 'streamed', append=False)])
-        second = await next_run(backend, first, ending(first, 'failed', after=2))
+        first = await claim_task(backend, 't')
+        await backend.queue.emit(first, [artifact_chunk(2, 'streamed', append=False)])
+        second = await finish_and_continue(backend, first, finish_of(first, 'failed', after=2))
         assert texts((await load(backend)).artifacts) == ['streamed']
-        await backend.queue.finish(second, ending(second, after=3, artifacts=[('b', b'{"artifactId":"b","parts":[]}')]))
+        await backend.queue.finish(
+            second, finish_of(second, after=3, artifacts=[('b', b'{"artifactId":"b","parts":[]}')])
+        )
         assert texts((await load(backend)).artifacts) == ['streamed', '']
 
     @pytest.mark.parametrize(
@@ -159,27 +161,27 @@ class TaskReaderSuite(PortSuite):
             (TaskQuery(owner=OWNER, state='completed'), 'cba'),
             (TaskQuery(owner=OWNER, state='working', context_id='even'), 'e'),
             (TaskQuery(owner=OWNER, state='failed'), ''),
-            (TaskQuery(owner=OWNER, since=AT + 2), 'ec'),
-            (TaskQuery(owner=OWNER, since=AT + 5), ''),
+            (TaskQuery(owner=OWNER, since=START + 2), 'ec'),
+            (TaskQuery(owner=OWNER, since=START + 5), ''),
         ],
     )
     async def test_list_returns_matching_tasks_newest_first(
         self, backend: Backend, query: TaskQuery, expected: str
     ) -> None:
-        await some(backend)
+        await five_tasks(backend)
         page = await backend.reader.list(query)
         assert ''.join(task.header.id for task in page.tasks) == expected
         assert (page.next, page.total) == (None, len(expected))
 
     async def test_context_filter_lists_only_tasks_of_owner(self, backend: Backend) -> None:
-        await some(backend)
+        await five_tasks(backend)
         for owner, expected in ((OWNER, 'b'), ('/bob', 'd'), ('/carol', '')):
             page = await backend.reader.list(TaskQuery(owner=owner, context_id='odd'))
             assert (''.join(task.header.id for task in page.tasks), page.total) == (expected, len(expected))
 
     @pytest.mark.parametrize('size', [1, 2, 3, 4, 5])
     async def test_list_pages_have_no_gap_or_overlap(self, backend: Backend, size: int) -> None:
-        await some(backend)
+        await five_tasks(backend)
         pages: list[str] = []
         query = TaskQuery(owner=None, page_size=size)
         while True:
@@ -202,7 +204,9 @@ class TaskReaderSuite(PortSuite):
     async def test_list_includes_requested_history_and_artifacts(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t'))
         answer = ('', b'{"parts":[{"text":"two"}]}')
-        await run(backend, 't', history=[answer], artifacts=[('a', b'{"artifactId":"a","parts":[{"text":"it"}]}')])
+        await claim_and_finish(
+            backend, 't', history=[answer], artifacts=[('a', b'{"artifactId":"a","parts":[{"text":"it"}]}')]
+        )
 
         async def listed(**options: Any) -> tuple[list[str] | None, list[str] | None]:
             [task] = (await backend.reader.list(TaskQuery(owner=OWNER, **options))).tasks
@@ -236,13 +240,13 @@ class _Tasks:
             if step == 'begin':
                 await self._begin(OWNERS[number % 2], f'context {number % 3}')
             elif step == 'claim':
-                self._claims += await self._backend.queue.claim(Slot('holder', LEASE), at=AT, limit=1 + number % 3)
+                self._claims += await self._backend.queue.claim(Slot('holder', LEASE), at=START, limit=1 + number % 3)
             elif step == 'finish' and self._claims:
                 await self._finish(ENDS[number % len(ENDS)])
             elif step == 'sweep':
                 await self._sweep(number)
             elif step == 'erase':
-                await self._backend.housekeeping.erase(OWNERS[number % 2], at=AT)
+                await self._backend.housekeeping.erase(OWNERS[number % 2], at=START)
             elif self._tasks:
                 await self._change(step, *self._tasks[number % len(self._tasks)], force=number % 2 == 0)
 
@@ -256,7 +260,9 @@ class _Tasks:
         failure = 'attempts' if state == 'failed' else None
         task = await self._backend.reader.load(claim.header.id, None)
         if task is not None and task.header.state == 'working':
-            end = ending(claim, state, after=task.header.last_event, messages=turn('hi', 'hello'), failure=failure)
+            end = finish_of(
+                claim, state, after=task.header.last_event, messages=model_turn('hi', 'hello'), failure=failure
+            )
             if (following := await self._backend.queue.finish(claim, end)) is not None:
                 self._claims.append(following)
 
@@ -264,17 +270,17 @@ class _Tasks:
         span = timedelta(seconds=5 if number % 2 else 3600)
         retention = Retention(tasks=span, events=span, waiting=span, max_tasks=1 + number % 3)
         for _ in range(1 + number % 3):
-            await self._backend.housekeeping.sweep(retention, at=AT + 10_000)
+            await self._backend.housekeeping.sweep(retention, at=START + 10_000)
 
     async def _change(self, step: str, owner: str, task_id: str, *, force: bool) -> None:
         if step == 'answer':
             await submit(self._backend, message(f'message {self._steps}', to=task_id, owner=owner))
         elif step == 'cancel':
-            await self._backend.queue.cancel(task_id, owner, at=AT, force=force)
+            await self._backend.queue.cancel(task_id, owner, at=START, force=force)
         elif step == 'erase a task':
-            await self._backend.housekeeping.erase_task(task_id, owner, at=AT)
+            await self._backend.housekeeping.erase_task(task_id, owner, at=START)
         else:
-            await self._backend.housekeeping.retry(task_id, new_id=f'task {self._steps}', at=AT)
+            await self._backend.housekeeping.retry(task_id, new_id=f'task {self._steps}', at=START)
 
     async def check(self) -> None:
         """Compare the total of each kind of list with the number of tasks in it."""

@@ -8,7 +8,20 @@ from pydantic_ai_a2a.errors import LeaseLost, TaskNotCancelableError
 from pydantic_ai_a2a.server.store.ports import Backend, Marks, Slot, WrappedQueue
 
 from .base import PortSuite
-from .values import AT, LEASE, OWNER, chunk, claim, claim_one, ending, events, message, run, state_of, submit
+from .values import (
+    LEASE,
+    OWNER,
+    START,
+    artifact_chunk,
+    claim_all,
+    claim_and_finish,
+    claim_task,
+    events,
+    finish_of,
+    message,
+    state_of,
+    submit,
+)
 
 __all__ = ('RehearsalSuite',)
 
@@ -32,32 +45,32 @@ class RehearsalSuite(PortSuite):
     async def test_rehearsed_cancel_leaves_task_unchanged(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         rehearsal = WrappedQueue(backend.queue).rehearsal()
-        assert (await rehearsal.cancel('t', OWNER, at=AT)).state == 'canceled'
+        assert (await rehearsal.cancel('t', OWNER, at=START)).state == 'canceled'
         assert await state_of(backend, 't') == 'submitted'
-        await run(backend, 't')
+        await claim_and_finish(backend, 't')
         with pytest.raises(TaskNotCancelableError):
-            await rehearsal.cancel('t', OWNER, at=AT)
+            await rehearsal.cancel('t', OWNER, at=START)
 
     async def test_rehearsed_claim_leaves_tasks_queued(self, backend: Backend) -> None:
         for task_id in 'ab':
             await submit(backend, message(new=task_id))
         rehearsal = backend.queue.rehearsal()
         for _ in range(2):
-            claims = await rehearsal.claim(Slot('other', LEASE), at=AT, limit=9)
+            claims = await rehearsal.claim(Slot('other', LEASE), at=START, limit=9)
             assert [each.header.id for each in claims] == ['a', 'b']
-        assert [each.attempt for each in await claim(backend)] == [1, 1]
+        assert [each.attempt for each in await claim_all(backend)] == [1, 1]
 
     async def test_rehearsed_writes_leave_run_unchanged(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
-        claimed = await claim_one(backend, 't')
+        claimed = await claim_task(backend, 't')
         rehearsal = backend.queue.rehearsal()
-        await rehearsal.emit(claimed, [chunk(2, 'hello')])
-        assert await rehearsal.finish(claimed, ending(claimed)) is None
+        await rehearsal.emit(claimed, [artifact_chunk(2, 'hello')])
+        assert await rehearsal.finish(claimed, finish_of(claimed)) is None
         assert await rehearsal.renew('holder', ['t'], lease=-1) == Marks([], [])
         await rehearsal.release(claimed)
         assert await state_of(backend, 't') == 'working'
         assert [event.n for event in await events(backend, 't')] == [1]
-        assert await backend.queue.claim(Slot('other', LEASE), at=AT, limit=1) == []
-        await backend.queue.finish(claimed, ending(claimed))
+        assert await backend.queue.claim(Slot('other', LEASE), at=START, limit=1) == []
+        await backend.queue.finish(claimed, finish_of(claimed))
         with pytest.raises(LeaseLost):
-            await rehearsal.emit(claimed, [chunk(3, 'hello')])
+            await rehearsal.emit(claimed, [artifact_chunk(3, 'hello')])

@@ -11,43 +11,43 @@ import pytest
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import LeaseLost
-from pydantic_ai_a2a.server.store.ports import Backend, Status
+from pydantic_ai_a2a.server.store.ports import Backend, Checkpoint, Status
 from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskHeader
 from pydantic_ai_a2a.wire.protocol import stored
 
 from .base import PortSuite
 from .values import (
-    AT,
-    OVER,
+    EXPIRED,
     OWNER,
-    chunk,
-    claim,
-    claim_one,
-    conversation,
-    ending,
+    START,
+    artifact_chunk,
+    claim_all,
+    claim_and_finish,
+    claim_task,
+    conversation_texts,
     events,
-    history,
+    finish_and_continue,
+    finish_of,
+    history_texts,
     load,
     message,
-    next_run,
+    model_texts,
+    model_turn,
     record_of,
-    run,
-    said,
     state_of,
     status_event,
     submit,
-    text_of,
-    turn,
+    text_of_body,
 )
 
 __all__ = ('RunSuite',)
 
 
-class BrokenOff(Exception):
+class WriteFailed(Exception):
     """Comes in the middle of a write."""
 
 
-class BreaksOff(Sequence[Any]):
+class FailingSequence(Sequence[Any]):
     """Values that cannot be read to their end."""
 
     def __init__(self, *values: Any) -> None:
@@ -58,7 +58,7 @@ class BreaksOff(Sequence[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         if index == len(self._values):
-            raise BrokenOff
+            raise WriteFailed
         return self._values[index]
 
 
@@ -67,15 +67,15 @@ class RunSuite(PortSuite):
 
     async def test_finished_run_stores_state_events_artifacts_and_conversation(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t'))
-        claimed = await claim_one(backend, 't')
-        finish = ending(
+        claimed = await claim_task(backend, 't')
+        finish = finish_of(
             claimed,
             after=2,
-            at=AT + 5,
-            events=[chunk(2, 'all of it', append=False)],
+            at=START + 5,
+            events=[artifact_chunk(2, 'all of it', append=False)],
             history=[('m', b'{"answer":1}')],
             artifacts=[('a', b'{"artifactId":"a"}'), ('b', b'{"artifactId":"b"}')],
-            messages=turn('hi', 'all of it'),
+            messages=model_turn('hi', 'all of it'),
             usage=RunUsage(requests=1, input_tokens=10),
             metadata=b'{"cost":1}',
         )
@@ -87,7 +87,7 @@ class RunSuite(PortSuite):
                 context_id='context of t',
                 owner=OWNER,
                 state='completed',
-                status_at=AT + 5,
+                status_at=START + 5,
                 status_message=None,
                 metadata=b'{"cost":1}',
                 last_event=3,
@@ -99,155 +99,174 @@ class RunSuite(PortSuite):
         record = await backend.conversations(OWNER).read_record('context of t')
         assert record is not None
         assert record.usage == RunUsage(requests=1, input_tokens=10)
-        assert await conversation(backend, 'context of t') == ['hi', 'all of it']
+        assert await conversation_texts(backend, 'context of t') == ['hi', 'all of it']
 
     async def test_next_task_of_context_continues_its_conversation(self, backend: Backend) -> None:
         await submit(backend, message('one', new='a', context='c'))
         await submit(backend, message('two', new='b', context='c'))
-        await run(backend, 'a', messages=turn('one', '1'), usage=RunUsage(requests=1))
-        claimed = await claim_one(backend, 'b')
+        await claim_and_finish(backend, 'a', messages=model_turn('one', '1'), usage=RunUsage(requests=1))
+        claimed = await claim_task(backend, 'b')
         entries = await backend.conversations(OWNER).read_history(claimed.head)
-        assert said([entry.message for entry in entries]) == ['one', '1']
-        await backend.queue.finish(claimed, ending(claimed, messages=turn('two', '2'), usage=RunUsage(requests=2)))
-        assert await conversation(backend, 'c') == ['one', '1', 'two', '2']
+        assert model_texts([entry.message for entry in entries]) == ['one', '1']
+        await backend.queue.finish(
+            claimed, finish_of(claimed, messages=model_turn('two', '2'), usage=RunUsage(requests=2))
+        )
+        assert await conversation_texts(backend, 'c') == ['one', '1', 'two', '2']
         record = await record_of(backend.conversations(OWNER), 'c')
         assert record.usage == RunUsage(requests=3)
 
     async def test_emitted_events_update_task_and_reach_subscribers(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
-        claimed = await claim_one(backend, 't')
+        claimed = await claim_task(backend, 't')
         subscription = backend.events.subscribe('t', lambda: None)
         subscription.start(1)
-        await backend.queue.emit(claimed, [chunk(2, 'Hel', append=False), chunk(3, 'lo')])
+        await backend.queue.emit(claimed, [artifact_chunk(2, 'Hel', append=False), artifact_chunk(3, 'lo')])
         task = await load(backend, 't')
         assert task.header.last_event == 3
-        assert [text_of(body) for body in task.artifacts or ()] == ['Hello']
+        assert [text_of_body(body) for body in task.artifacts or ()] == ['Hello']
         assert [event.n for event in await subscription.next()] == [2, 3]
         subscription.close()
 
     async def test_new_status_moves_previous_status_message_to_history(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t'))
-        claimed = await claim_one(backend, 't')
+        claimed = await claim_task(backend, 't')
         for n, note in enumerate((b'{"parts":[{"text":"first"}]}', b'{"parts":[{"text":"second"}]}'), 2):
-            await backend.queue.emit(claimed, [status_event(n, 'working')], Status('working', AT + n, note))
+            await backend.queue.emit(claimed, [status_event(n, 'working')], Status('working', START + n, note))
         task = await load(backend, 't')
         assert task.header.status_message == b'{"parts":[{"text":"second"}]}'
-        assert (task.header.state, task.header.status_at) == ('working', AT + 3)
-        assert await history(backend, 't') == ['hi', 'first']
-        await backend.queue.finish(claimed, ending(claimed, after=3, history=[('', b'{"parts":[{"text":"done"}]}')]))
-        assert await history(backend, 't') == ['hi', 'first', 'second', 'done']
+        assert (task.header.state, task.header.status_at) == ('working', START + 3)
+        assert await history_texts(backend, 't') == ['hi', 'first']
+        await backend.queue.finish(claimed, finish_of(claimed, after=3, history=[('', b'{"parts":[{"text":"done"}]}')]))
+        assert await history_texts(backend, 't') == ['hi', 'first', 'second', 'done']
 
     async def test_live_note_goes_only_to_history(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t'))
-        claimed = await claim_one(backend, 't')
+        claimed = await claim_task(backend, 't')
         told, body = b'{"parts":[{"text":"told"}]}', b'{"parts":[{"text":"note"}]}'
-        await backend.queue.emit(claimed, [status_event(2, 'working')], Status('working', AT + 2, told))
-        note = TaskEvent(3, 'working', stored.note('t', 'context of t', stored.status('working', AT + 3, body)))
-        await backend.queue.emit(claimed, [note], Status('working', AT + 3, body))
+        await backend.queue.emit(claimed, [status_event(2, 'working')], Status('working', START + 2, told))
+        note = TaskEvent(3, 'working', stored.note('t', 'context of t', stored.status('working', START + 3, body)))
+        await backend.queue.emit(claimed, [note], Status('working', START + 3, body))
         task = await load(backend, 't')
-        assert (task.header.status_message, task.header.status_at) == (told, AT + 2)
-        assert await history(backend, 't') == ['hi', 'note']
+        assert (task.header.status_message, task.header.status_at) == (told, START + 2)
+        assert await history_texts(backend, 't') == ['hi', 'note']
         assert await events(backend, 't', after=2) == [note]
-        await backend.queue.finish(claimed, ending(claimed, after=3))
-        assert await history(backend, 't') == ['hi', 'note', 'told']
+        await backend.queue.finish(claimed, finish_of(claimed, after=3))
+        assert await history_texts(backend, 't') == ['hi', 'note', 'told']
 
-    async def test_stale_claim_writes_nothing(self, backend: Backend) -> None:
+    @pytest.mark.parametrize('holder', ['another', 'same'])
+    async def test_stale_claim_writes_nothing(self, backend: Backend, holder: str) -> None:
         await submit(backend, message(new='t'))
-        stale = await claim_one(backend, 't', 'lost', lease=OVER)
-        [valid] = await claim(backend, 'other')
+        stale = await claim_task(backend, 't', 'same', lease=EXPIRED)
+        if holder == 'same':  # nobody takes over an expired task of its own
+            await backend.queue.release(stale)
+        [valid] = await claim_all(backend, holder)
+        step = Checkpoint(run='t.1', messages=model_turn('hi', 'late'), usage=RunUsage(), first=0)
         before = await backend.reader.load('t', OWNER)
         with pytest.raises(LeaseLost):
-            await backend.queue.emit(stale, [chunk(2, 'late')], Status('working', AT, b'{}'))
+            await backend.queue.emit(stale, [artifact_chunk(2, 'late')], Status('working', START, b'{}'))
         with pytest.raises(LeaseLost):
-            await backend.queue.finish(stale, ending(stale, artifacts=[('a', b'{}')], messages=turn('hi', 'late')))
+            await backend.queue.emit(stale, [], None, step)
+        with pytest.raises(LeaseLost):
+            await backend.queue.finish(
+                stale, finish_of(stale, artifacts=[('a', b'{}')], messages=model_turn('hi', 'late'))
+            )
+        await backend.queue.release(stale)
         assert await backend.reader.load('t', OWNER) == before
-        assert await conversation(backend, 'context of t') == []
-        await backend.queue.finish(valid, ending(valid))
+        assert await conversation_texts(backend, 'context of t') == []
+        await backend.queue.finish(valid, finish_of(valid))
 
     async def test_run_cannot_end_twice(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
-        claimed = await run(backend, 't', messages=turn('hi', 'once'))
+        claimed = await claim_and_finish(backend, 't', messages=model_turn('hi', 'once'))
         for state in ('completed', 'failed'):
             with pytest.raises(LeaseLost):
-                await backend.queue.finish(claimed, ending(claimed, state, after=2, messages=turn('hi', 'twice')))
+                await backend.queue.finish(
+                    claimed, finish_of(claimed, state, after=2, messages=model_turn('hi', 'twice'))
+                )
         with pytest.raises(LeaseLost):
-            await backend.queue.emit(claimed, [chunk(3, 'late')])
+            await backend.queue.emit(claimed, [artifact_chunk(3, 'late')])
         assert [event.n for event in await events(backend, 't')] == [1, 2]
-        assert await conversation(backend, 'context of t') == ['hi', 'once']
+        assert await conversation_texts(backend, 'context of t') == ['hi', 'once']
 
     async def test_repeated_write_of_run_is_stored_once(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t', context='c'))
-        first = await claim_one(backend, 't')
+        first = await claim_task(backend, 't')
         for _ in range(2):
-            await backend.queue.emit(first, [chunk(2, '1', append=False), chunk(3, '2')], Status('working', AT, b'{}'))
+            await backend.queue.emit(
+                first, [artifact_chunk(2, '1', append=False), artifact_chunk(3, '2')], Status('working', START, b'{}')
+            )
         await submit(backend, message('two', to='t'))
-        ended = ending(first, after=3, messages=turn('one', '1'))
+        ended = finish_of(first, after=3, messages=model_turn('one', '1'))
         second, again = [await backend.queue.finish(first, ended) for _ in range(2)]
         assert second is not None
         assert again == second
-        ended = ending(second, messages=turn('two', '2'))
+        ended = finish_of(second, messages=model_turn('two', '2'))
         assert [await backend.queue.finish(second, ended) for _ in range(2)] == [None, None]
         assert [event.n for event in await events(backend, 't')] == [1, 2, 3, 4]
-        assert await conversation(backend, 'c') == ['one', '1', 'two', '2']
+        assert await conversation_texts(backend, 'c') == ['one', '1', 'two', '2']
 
     async def test_only_identical_end_of_run_counts_as_repetition(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t', context='c'))
-        first = await claim_one(backend, 't')
+        first = await claim_task(backend, 't')
         await submit(backend, message('two', to='t'))
-        completed = ending(first, after=2, events=[chunk(2, '1', append=False)], messages=turn('one', '1'))
+        completed = finish_of(
+            first, after=2, events=[artifact_chunk(2, '1', append=False)], messages=model_turn('one', '1')
+        )
         second = await backend.queue.finish(first, completed)
         others = (
-            ending(first, 'failed', status_message=b'{"parts":[{"text":"no"}]}'),
-            ending(first, after=2, events=[chunk(2, '2', append=False)], messages=turn('one', '2')),
-            ending(first, 'input-required'),
-            ending(first, 'canceled'),
+            finish_of(first, 'failed', status_message=b'{"parts":[{"text":"no"}]}'),
+            finish_of(first, after=2, events=[artifact_chunk(2, '2', append=False)], messages=model_turn('one', '2')),
+            finish_of(first, 'input-required'),
+            finish_of(first, 'canceled'),
         )
         for other in others:
             with pytest.raises(LeaseLost):
                 await backend.queue.finish(first, other)
         assert await backend.queue.finish(first, completed) == second
         assert [event.n for event in await events(backend, 't')] == [1, 2]
-        assert await conversation(backend, 'c') == ['one', '1']
+        assert await conversation_texts(backend, 'c') == ['one', '1']
 
     async def test_completed_run_continues_with_message_received_meanwhile(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t', context='c'))
-        first = await claim_one(backend, 't')
+        first = await claim_task(backend, 't')
         await submit(backend, message('two', to='t'))
-        finish = ending(
+        finish = finish_of(
             first,
             after=2,
-            events=[chunk(2, '1', append=False)],
+            events=[artifact_chunk(2, '1', append=False)],
             history=[('', b'{"parts":[{"text":"1"}]}')],
-            messages=turn('one', '1'),
+            messages=model_turn('one', '1'),
         )
-        second = await next_run(backend, first, finish)
+        second = await finish_and_continue(backend, first, finish)
         assert (second.holder, second.fence, second.attempt, second.run) == (first.holder, first.fence, 1, 2)
-        assert text_of(second.message) == 'two'
+        assert text_of_body(second.message) == 'two'
         assert (second.header.state, second.header.last_event) == ('working', 2)  # the first run has no end event
-        assert said([entry.message for entry in await backend.conversations(OWNER).read_history(second.head)]) == [
+        assert model_texts(
+            [entry.message for entry in await backend.conversations(OWNER).read_history(second.head)]
+        ) == [
             'one',
             '1',
         ]
-        assert await backend.queue.finish(second, ending(second, messages=turn('two', '2'))) is None
+        assert await backend.queue.finish(second, finish_of(second, messages=model_turn('two', '2'))) is None
         assert [(event.n, event.state) for event in await events(backend, 't')] == [
             (1, 'working'),
             (2, None),
             (3, 'completed'),
         ]
-        assert await history(backend, 't') == ['one', 'two', '1']
-        assert await conversation(backend, 'c') == ['one', '1', 'two', '2']
+        assert await history_texts(backend, 't') == ['one', 'two', '1']
+        assert await conversation_texts(backend, 'c') == ['one', '1', 'two', '2']
 
     async def test_each_run_gets_request_of_its_message(self, backend: Backend) -> None:
         await submit(backend, replace(message('one', new='t'), request=b'{"n":1}'))
         await submit(backend, replace(message('two', to='t'), request=b'{"n":2}'))
         await submit(backend, message('three', to='t'))
-        first = await claim_one(backend, 't')
-        second = await next_run(backend, first, ending(first))
-        third = await backend.queue.finish(second, ending(second, 'input-required'))
+        first = await claim_task(backend, 't')
+        second = await finish_and_continue(backend, first, finish_of(first))
+        third = await backend.queue.finish(second, finish_of(second, 'input-required'))
         assert third is None
         await submit(backend, replace(message('answer', to='t'), request=b'{"n":4}'))
-        answered = await claim_one(backend, 't')
-        third = await next_run(backend, answered, ending(answered))
+        answered = await claim_task(backend, 't')
+        third = await finish_and_continue(backend, answered, finish_of(answered))
         assert [task.request for task in (first, second, answered, third)] == [
             b'{"n":1}',
             b'{"n":2}',
@@ -259,11 +278,11 @@ class RunSuite(PortSuite):
         await submit(backend, message('one', new='t'))
         await submit(backend, message('two', to='t'))
         await submit(backend, message('three', to='t'))
-        running = await claim_one(backend, 't')
-        prompts = [text_of(running.message)]
-        while following := await backend.queue.finish(running, ending(running)):
+        running = await claim_task(backend, 't')
+        prompts = [text_of_body(running.message)]
+        while following := await backend.queue.finish(running, finish_of(running)):
             running = following
-            prompts.append(text_of(running.message))
+            prompts.append(text_of_body(running.message))
         assert prompts == ['one', 'two', 'three']
         assert await state_of(backend, 't') == 'completed'
 
@@ -271,10 +290,10 @@ class RunSuite(PortSuite):
     async def test_failed_run_leaves_conversation_unchanged(self, backend: Backend, state: Any) -> None:
         await submit(backend, message('one', new='a', context='c'))
         await submit(backend, message('two', new='b', context='c'))
-        await run(backend, 'a', messages=turn('one', '1'))
+        await claim_and_finish(backend, 'a', messages=model_turn('one', '1'))
         before = await backend.conversations(OWNER).read_record('c')
-        await run(
-            backend, 'b', state, messages=turn('two', 'never'), status_message=b'{"parts":[]}', failure='internal'
+        await claim_and_finish(
+            backend, 'b', state, messages=model_turn('two', 'never'), status_message=b'{"parts":[]}', failure='internal'
         )
         assert await backend.conversations(OWNER).read_record('c') == before
         task = await load(backend, 'b')
@@ -282,70 +301,70 @@ class RunSuite(PortSuite):
 
     async def test_canceled_run_keeps_its_messages_in_conversation(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t', context='c'))
-        await run(backend, 't', 'canceled', messages=turn('one', 'half of'))
-        assert await conversation(backend, 'c') == ['one', 'half of']
+        await claim_and_finish(backend, 't', 'canceled', messages=model_turn('one', 'half of'))
+        assert await conversation_texts(backend, 'c') == ['one', 'half of']
 
     async def test_interrupted_task_joins_conversation_at_its_end(self, backend: Backend) -> None:
         await submit(backend, message('zero', new='before', context='c'))
-        await run(backend, 'before', messages=turn('zero', '0'))
+        await claim_and_finish(backend, 'before', messages=model_turn('zero', '0'))
         await submit(backend, message('one', new='a', context='c'))
-        await run(backend, 'a', 'input-required', messages=turn('one', 'which?'))
+        await claim_and_finish(backend, 'a', 'input-required', messages=model_turn('one', 'which?'))
         await submit(backend, message('two', new='b', context='c'))
-        between = await run(backend, 'b', messages=turn('two', '2'))
+        between = await claim_and_finish(backend, 'b', messages=model_turn('two', '2'))
         store = backend.conversations(OWNER)
-        assert said([entry.message for entry in await store.read_history(between.head)]) == ['zero', '0']
+        assert model_texts([entry.message for entry in await store.read_history(between.head)]) == ['zero', '0']
         await submit(backend, message('this', to='a'))
-        resumed = await claim_one(backend, 'a')
+        resumed = await claim_task(backend, 'a')
         assert resumed.run == 2
-        assert said([entry.message for entry in await store.read_history(resumed.head)]) == ['zero', '0']
-        assert said(resumed.own_messages or ()) == ['one', 'which?']
-        await backend.queue.finish(resumed, ending(resumed, 'auth-required', messages=turn('this', 'sign in')))
+        assert model_texts([entry.message for entry in await store.read_history(resumed.head)]) == ['zero', '0']
+        assert model_texts(resumed.own_messages or ()) == ['one', 'which?']
+        await backend.queue.finish(resumed, finish_of(resumed, 'auth-required', messages=model_turn('this', 'sign in')))
         await submit(backend, message('signed in', to='a'))
-        again = await claim_one(backend, 'a')
-        assert said(again.own_messages or ()) == ['one', 'which?', 'this', 'sign in']
+        again = await claim_task(backend, 'a')
+        assert model_texts(again.own_messages or ()) == ['one', 'which?', 'this', 'sign in']
         assert again.head == resumed.head
-        await backend.queue.finish(again, ending(again, messages=turn('signed in', 'thanks')))
-        assert await conversation(backend, 'c') == [
+        await backend.queue.finish(again, finish_of(again, messages=model_turn('signed in', 'thanks')))
+        assert await conversation_texts(backend, 'c') == [
             *('zero', '0', 'two', '2', 'one', 'which?', 'this', 'sign in', 'signed in', 'thanks')
         ]
 
     async def test_message_sent_before_interruption_runs_after_answer(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t'))
-        claimed = await claim_one(backend, 't')
+        claimed = await claim_task(backend, 't')
         await submit(backend, message('two', to='t'))
-        await backend.queue.finish(claimed, ending(claimed, 'input-required'))
+        await backend.queue.finish(claimed, finish_of(claimed, 'input-required'))
         await submit(backend, message('three', to='t'))
-        resumed = await claim_one(backend, 't')
-        assert text_of(resumed.message) == 'three'
-        following = await next_run(backend, resumed, ending(resumed))
-        assert text_of(following.message) == 'two'
+        resumed = await claim_task(backend, 't')
+        assert text_of_body(resumed.message) == 'three'
+        following = await finish_and_continue(backend, resumed, finish_of(resumed))
+        assert text_of_body(following.message) == 'two'
         assert following.own_messages is None
-        await backend.queue.finish(following, ending(following))
+        await backend.queue.finish(following, finish_of(following))
         assert await state_of(backend, 't') == 'completed'
 
     async def test_lost_resumed_run_restarts_with_answer(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t', context='c'))
-        await run(backend, 't', 'input-required', messages=turn('one', 'which?'))
+        await claim_and_finish(backend, 't', 'input-required', messages=model_turn('one', 'which?'))
         await submit(backend, message('this', to='t'))
-        await claim_one(backend, 't', 'lost', lease=OVER)
-        [again] = await claim(backend, 'other')
-        assert (text_of(again.message), again.run, again.attempt) == ('this', 2, 2)
-        assert said(again.own_messages or ()) == ['one', 'which?']
+        await claim_task(backend, 't', 'lost', lease=EXPIRED)
+        [again] = await claim_all(backend, 'other')
+        assert (text_of_body(again.message), again.run, again.attempt) == ('this', 2, 2)
+        assert model_texts(again.own_messages or ()) == ['one', 'which?']
 
     @pytest.mark.parametrize('state', ['failed', 'canceled', 'input-required'])
     async def test_run_without_result_keeps_streamed_artifacts(self, backend: Backend, state: Any) -> None:
         await submit(backend, message(new='t'))
-        claimed = await claim_one(backend, 't')
-        await backend.queue.emit(claimed, [chunk(2, 'Hel', append=False), chunk(3, 'lo')])
-        await backend.queue.finish(claimed, ending(claimed, state, after=3))
+        claimed = await claim_task(backend, 't')
+        await backend.queue.emit(claimed, [artifact_chunk(2, 'Hel', append=False), artifact_chunk(3, 'lo')])
+        await backend.queue.finish(claimed, finish_of(claimed, state, after=3))
         task = await load(backend, 't')
-        assert [text_of(body) for body in task.artifacts or ()] == ['Hello']
+        assert [text_of_body(body) for body in task.artifacts or ()] == ['Hello']
 
     async def test_task_metadata_stays_until_replaced(self, backend: Backend) -> None:
         seen: list[bytes | None] = []
         await submit(backend, message(new='t'))
         for metadata in (None, b'{"cost":1}', None, b'{"cost":2}'):
-            await run(backend, 't', 'input-required', metadata=metadata)
+            await claim_and_finish(backend, 't', 'input-required', metadata=metadata)
             task = await load(backend, 't')
             seen.append(task.header.metadata)
             await submit(backend, message(f'answer {len(seen)}', to='t'))
@@ -353,19 +372,21 @@ class RunSuite(PortSuite):
 
     async def test_next_run_gets_metadata_of_previous_run(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
-        claimed = await claim_one(backend, 't')
+        claimed = await claim_task(backend, 't')
         for n, (metadata, kept) in enumerate([(b'{"cost":1}', b'{"cost":1}'), (None, b'{"cost":1}')]):
             await submit(backend, message(f'message {n}', to='t'))
-            following = await next_run(backend, claimed, ending(claimed, metadata=metadata))
+            following = await finish_and_continue(backend, claimed, finish_of(claimed, metadata=metadata))
             assert following.header.metadata == kept
             claimed = following
 
     async def test_mutating_values_after_write_does_not_change_store(self, backend: Backend) -> None:
         await submit(backend, message(new='t', context='c'))
-        claimed = await claim_one(backend, 't')
-        events = [chunk(2, 'it', append=False)]
-        messages, usage = turn('hi', 'hello'), RunUsage(requests=1)
-        end = ending(claimed, after=2, events=events, messages=messages, usage=usage, history=[('', b'{"parts":[]}')])
+        claimed = await claim_task(backend, 't')
+        events = [artifact_chunk(2, 'it', append=False)]
+        messages, usage = model_turn('hi', 'hello'), RunUsage(requests=1)
+        end = finish_of(
+            claimed, after=2, events=events, messages=messages, usage=usage, history=[('', b'{"parts":[]}')]
+        )
         before = deepcopy(end)
         await backend.queue.finish(claimed, end)
         assert end == before
@@ -373,22 +394,22 @@ class RunSuite(PortSuite):
         messages.clear()
         usage.requests = 9
         events.clear()
-        assert await conversation(backend, 'c') == ['hi', 'hello']
+        assert await conversation_texts(backend, 'c') == ['hi', 'hello']
         record = await record_of(backend.conversations(OWNER), 'c')
         assert record.usage == RunUsage(requests=1)
 
     async def test_failing_write_is_rolled_back(self, backend: Backend) -> None:
         await submit(backend, message(new='t', context='c'))
-        claimed = await claim_one(backend, 't')
+        claimed = await claim_task(backend, 't')
         before = await backend.reader.load('t', OWNER)
-        broken = BreaksOff(chunk(2, 'half', append=False))
-        with pytest.raises(BrokenOff):
-            await backend.queue.emit(claimed, broken, Status('working', AT, b'{"parts":[]}'))
-        half = ending(claimed, messages=turn('hi', 'half'))
-        for end in (replace(half, events=broken), replace(half, history=BreaksOff(('', b'{"parts":[]}')))):
-            with pytest.raises(BrokenOff):
+        broken = FailingSequence(artifact_chunk(2, 'half', append=False))
+        with pytest.raises(WriteFailed):
+            await backend.queue.emit(claimed, broken, Status('working', START, b'{"parts":[]}'))
+        half = finish_of(claimed, messages=model_turn('hi', 'half'))
+        for end in (replace(half, events=broken), replace(half, history=FailingSequence(('', b'{"parts":[]}')))):
+            with pytest.raises(WriteFailed):
                 await backend.queue.finish(claimed, end)
         assert await backend.reader.load('t', OWNER) == before
-        assert await conversation(backend, 'c') == []
-        await backend.queue.emit(claimed, [chunk(2, 'whole', append=False)])
-        assert await backend.queue.finish(claimed, ending(claimed, after=2)) is None
+        assert await conversation_texts(backend, 'c') == []
+        await backend.queue.emit(claimed, [artifact_chunk(2, 'whole', append=False)])
+        assert await backend.queue.finish(claimed, finish_of(claimed, after=2)) is None

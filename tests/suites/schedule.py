@@ -30,22 +30,22 @@ from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, TERMINAL
 from pydantic_ai_a2a.types import TaskEvent, TaskQuery, TaskState
 
 from .base import MakeBackend, PortSuite
-from .model import A_DAY, CONTEXTS, OWNERS, SHORT, Context, Hand, Holder, Model, Task
+from .model import A_DAY, CONTEXTS, OWNERS, SHORT, Context, HeldClaim, Holder, Model, Task
 from .values import (
+    EXPIRED,
     LEASE,
-    LIMIT,
-    OVER,
-    chunk,
-    claim_some,
-    conversation,
-    ending,
+    WAIT_LIMIT,
+    artifact_chunk,
+    claim_up_to,
+    conversation_texts,
     erase,
+    finish_of,
+    ignore,
     message,
-    nothing,
-    said,
+    model_texts,
+    model_turn,
     submit,
-    text_of,
-    turn,
+    text_of_body,
 )
 
 __all__ = ('Schedule', 'ScheduleSuite')
@@ -102,7 +102,7 @@ class Schedule(RuleBasedStateMachine, Model):
         self.loop.close()
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(asyncio.wait_for(work, LIMIT))
+        return self.loop.run_until_complete(asyncio.wait_for(work, WAIT_LIMIT))
 
     @property
     def process(self) -> Backend:
@@ -236,7 +236,7 @@ class Schedule(RuleBasedStateMachine, Model):
         assert self.do(self.process.events.has(task.id, after)) == there
         assert not self.do(self.process.events.has(task.id, len(task.log) + 1))
         if there and not task.swept:
-            place = self.in_loop(lambda: self.process.events.subscribe(task.id, nothing))
+            place = self.in_loop(lambda: self.process.events.subscribe(task.id, ignore))
             place.start(after)
             self.readers.append(Reader(task, place, after))
 
@@ -311,7 +311,7 @@ class Schedule(RuleBasedStateMachine, Model):
         expected = free[:limit]
         count = len(expected) if self.skips else 0
         claims = self.do(
-            claim_some(
+            claim_up_to(
                 self.processes[holder.process],
                 count,
                 holder.name,
@@ -332,7 +332,7 @@ class Schedule(RuleBasedStateMachine, Model):
                 self.move(task, 'working', holder.now)
             if task.own is None:
                 task.base = [*self.contexts[task.context]]
-            self.hand_out(task, Hand(holder.name, holder.process, each), holder)
+            self.hand_out(task, HeldClaim(holder.name, holder.process, each), holder)
 
     def beat(self, task: Task, *, but: int | None = None) -> None:
         """Let the processes find that they do not hold a task any longer, as their next heartbeats do."""
@@ -340,13 +340,13 @@ class Schedule(RuleBasedStateMachine, Model):
             if n != but:
                 self.do(process.queue.renew('nobody', [task.id], lease=LEASE))
 
-    def hand_out(self, task: Task, hand: Hand, holder: Holder | None) -> None:
+    def hand_out(self, task: Task, hand: HeldClaim, holder: Holder | None) -> None:
         claimed = hand.claim
         assert (claimed.attempt, claimed.run, claimed.turn) == (task.attempt, task.run, task.turn)
         assert claimed.header.last_event == len(task.log)
-        assert text_of(claimed.message) == task.order[task.read]
-        assert said(self.do(self.processes[hand.process].history(claimed))) == [*task.base, *(task.own or ())]
-        assert (None if claimed.checkpoint is None else said(claimed.checkpoint.messages)) == task.come
+        assert text_of_body(claimed.message) == task.order[task.read]
+        assert model_texts(self.do(self.processes[hand.process].history(claimed))) == [*task.base, *(task.own or ())]
+        assert (None if claimed.checkpoint is None else model_texts(claimed.checkpoint.messages)) == task.come
         (self.frozen if holder is None else holder.hands).append(hand)
 
     @precondition(lambda self: self.holding())
@@ -355,7 +355,7 @@ class Schedule(RuleBasedStateMachine, Model):
         holder = self.holding()[which % len(self.holding())]
         ids = list(dict.fromkeys(hand.claim.header.id for hand in holder.hands))
         marks = self.do(
-            self.processes[holder.process].queue.renew(holder.name, ids, lease=OVER if expired else LEASE),
+            self.processes[holder.process].queue.renew(holder.name, ids, lease=EXPIRED if expired else LEASE),
         )
         held = [self.tasks[each] for each in ids if each in self.tasks and self.tasks[each].holder == holder.name]
         for task in held:
@@ -375,8 +375,8 @@ class Schedule(RuleBasedStateMachine, Model):
             count = max(count, 1)
         else:
             come = [*come[:first], f'question {self.steps}', f'step of {hand.holder}']
-            step = Checkpoint(run='run', messages=turn(*come[-2:]), usage=RunUsage(), first=len(come) - 2)
-        written = [chunk(len(log) + n, f'{n} of {hand.holder}') for n in range(1, count + 1)]
+            step = Checkpoint(run='run', messages=model_turn(*come[-2:]), usage=RunUsage(), first=len(come) - 2)
+        written = [artifact_chunk(len(log) + n, f'{n} of {hand.holder}') for n in range(1, count + 1)]
         emitting = process.queue.emit(hand.claim, written, checkpoint=step)
         if task is None or not self.valid(hand, task):
             with pytest.raises(LeaseLost):
@@ -392,11 +392,11 @@ class Schedule(RuleBasedStateMachine, Model):
     def finish(self, which: int, state: TaskState) -> None:
         self.finish_with(*self.hand(which), state)
 
-    def finish_with(self, hand: Hand, task: Task | None, state: TaskState) -> None:
+    def finish_with(self, hand: HeldClaim, task: Task | None, state: TaskState) -> None:
         now, claimed = self.now, hand.claim
         answer = f'answer {len(self.completed)} of {hand.holder}'
-        prompt = text_of(claimed.message)
-        end = ending(claimed, state, after=len(task.log) if task else 0, at=now, messages=turn(prompt, answer))
+        prompt = text_of_body(claimed.message)
+        end = finish_of(claimed, state, after=len(task.log) if task else 0, at=now, messages=model_turn(prompt, answer))
         finishing = self.processes[hand.process].queue.finish(claimed, end)
         goes_on = state in GOES_ON
         if task is not None and self.valid(hand, task) and goes_on and claimed.run + 1 == task.run:
@@ -420,7 +420,7 @@ class Schedule(RuleBasedStateMachine, Model):
             assert following.fence == claimed.fence
             task.run, task.turn, task.come = task.run + 1, task.turn + 1, None
             task.base = [*self.contexts[task.context]]
-            self.hand_out(task, Hand(hand.holder, hand.process, following), self.holder_of(hand))
+            self.hand_out(task, HeldClaim(hand.holder, hand.process, following), self.holder_of(hand))
         else:
             assert following is None
             self.end(task, state, now, end.final)
@@ -450,7 +450,7 @@ class Schedule(RuleBasedStateMachine, Model):
     def expire_leases(self, holder: str) -> None:
         """Nobody has renewed the leases of a holder for long."""
         held = [task for task in self.tasks.values() if task.holder == holder]
-        assert not self.do(self.process.queue.renew(holder, [task.id for task in held], lease=OVER)).lost
+        assert not self.do(self.process.queue.renew(holder, [task.id for task in held], lease=EXPIRED)).lost
         for task in held:
             task.expired = True
 
@@ -510,11 +510,11 @@ class Schedule(RuleBasedStateMachine, Model):
         if self.dirty or self.steps % 10 == 0:
             self.dirty.clear()
             for context, texts in self.contexts.items():
-                assert self.do(conversation(self.process, context[1], context[0])) == texts
+                assert self.do(conversation_texts(self.process, context[1], context[0])) == texts
 
     async def log_of(self, task: Task) -> list[TaskEvent]:
         """The events of a task, as a new reader gets them: what another process has written may come later."""
-        reader = self.process.events.subscribe(task.id, nothing)
+        reader = self.process.events.subscribe(task.id, ignore)
         reader.start(0)
         got: list[TaskEvent] = []
         while len(got) < len(task.log):
@@ -534,7 +534,7 @@ class Schedule(RuleBasedStateMachine, Model):
         loaded = self.do(self.process.reader.load(task.id, task.context[0]))
         assert loaded is not None
         assert loaded.history is not None
-        assert [text_of(body) for body in loaded.history] == task.messages
+        assert [text_of_body(body) for body in loaded.history] == task.messages
         if task.state == 'completed':
             assert [self.completed[task.id, n] for n in range(len(task.messages))] == [1] * len(task.messages)
 

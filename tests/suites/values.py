@@ -16,55 +16,55 @@ from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskQuery, TaskState
 
 __all__ = (
-    'AT',
+    'EXPIRED',
     'LEASE',
-    'LIMIT',
-    'OVER',
     'OWNER',
     'QUEUE_LIMIT',
     'READER_LAG',
+    'START',
+    'WAIT_LIMIT',
     'WINDOW',
-    'chunk',
-    'claim',
-    'claim_one',
-    'claim_some',
-    'conversation',
-    'ending',
+    'artifact_chunk',
+    'claim_all',
+    'claim_and_finish',
+    'claim_task',
+    'claim_up_to',
+    'conversation_texts',
     'entries_of',
     'erase',
     'events',
-    'expire',
-    'history',
+    'expire_lease',
+    'finish_and_continue',
+    'finish_of',
+    'history_texts',
+    'ignore',
     'load',
     'message',
-    'next_run',
-    'nothing',
+    'model_texts',
+    'model_turn',
     'record_of',
-    'run',
-    'said',
     'state_of',
     'status_event',
     'submit',
     'sweep',
     'task_ids',
-    'text_of',
-    'turn',
+    'text_of_body',
 )
 
-AT = 1_700_000_000_000
+START = 1_700_000_000_000
 """The start time of the tests (ms)."""
 WINDOW = 600_000
 """Milliseconds of recognition of a repeated message without an owner."""
 QUEUE_LIMIT = 100
 LEASE = 3_600_000
 """Validity of a claim in milliseconds: longer than any test takes."""
-OVER = -1
+EXPIRED = -1
 """Length of a lease with immediate expiry."""
 READER_LAG = 10_000
 """Allowed backlog of the readers of the backend under test, in bytes."""
 OWNER = '/ada'
-LIMIT = 1200.0
-"""Seconds of waiting before a test fails. The limit ends hanging tests."""
+WAIT_LIMIT = 86_400.0
+"""Seconds of waiting before a test fails: a day, because clocks go on while a machine is stopped."""
 
 
 def message(
@@ -75,7 +75,7 @@ def message(
     context: str | None = None,
     owner: str = OWNER,
     message_id: str | None = None,
-    at: int = AT,
+    at: int = START,
 ) -> Submission:
     """A message for the new task `new` or the task `to`. The default context of a new task has the name of the task."""
     task_id = new or to
@@ -95,7 +95,7 @@ def message(
     )
 
 
-def nothing(*_: object) -> None:
+def ignore(*_: object) -> None:
     """A callback that does nothing. A process must have one before hints reach its listeners and readers."""
 
 
@@ -106,26 +106,26 @@ async def submit(
     return await backend.queue.submit(submission, queue_limit=queue_limit, idempotency_window=WINDOW, slot=slot)
 
 
-async def claim(
-    backend: Backend, holder: str = 'holder', *, at: int = AT, lease: int = LEASE, limit: int = 100
+async def claim_all(
+    backend: Backend, holder: str = 'holder', *, at: int = START, lease: int = LEASE, limit: int = 100
 ) -> list[Claim]:
     """Claim all runnable tasks."""
     return await backend.queue.claim(Slot(holder, lease), at=at, limit=limit)
 
 
-async def claim_some(
+async def claim_up_to(
     backend: Backend,
     count: int,
     holder: str = 'holder',
     *,
     limit: int,
-    at: int = AT,
+    at: int = START,
     lease: int = LEASE,
     task_id: str | None = None,
 ) -> list[Claim]:
     """Claim once, and again until there are `count` tasks. A claim skips a task with a lock of the database."""
     claims: list[Claim] = []
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(WAIT_LIMIT):
         while True:
             rest = limit - len(claims)
             claims += await backend.queue.claim(Slot(holder, lease), at=at, limit=rest, task_id=task_id)
@@ -134,17 +134,17 @@ async def claim_some(
             await asyncio.sleep(0)  # a backend in memory never waits, and the timeout could not end the loop
 
 
-async def claim_one(
-    backend: Backend, task_id: str, holder: str = 'holder', *, at: int = AT, lease: int = LEASE
+async def claim_task(
+    backend: Backend, task_id: str, holder: str = 'holder', *, at: int = START, lease: int = LEASE
 ) -> Claim:
     """Claim a runnable task."""
-    [claimed] = await claim_some(backend, 1, holder, limit=1, at=at, lease=lease, task_id=task_id)
+    [claimed] = await claim_up_to(backend, 1, holder, limit=1, at=at, lease=lease, task_id=task_id)
     return claimed
 
 
-async def expire(backend: Backend, task_id: str, holder: str = 'holder') -> None:
+async def expire_lease(backend: Backend, task_id: str, holder: str = 'holder') -> None:
     """Let the lease of a holder expire, as if it had not been renewed for long."""
-    marks = await backend.queue.renew(holder, [task_id], lease=OVER)
+    marks = await backend.queue.renew(holder, [task_id], lease=EXPIRED)
     assert not marks.lost, f'{holder} does not hold {task_id}'
 
 
@@ -153,18 +153,18 @@ def status_event(n: int, state: TaskState) -> TaskEvent:
     return TaskEvent(n, state, json.dumps({'statusUpdate': {'n': n, 'state': state}}).encode())
 
 
-def chunk(n: int, text: str, *, append: bool = True) -> TaskEvent:
+def artifact_chunk(n: int, text: str, *, append: bool = True) -> TaskEvent:
     """An event with a piece of the artifact `a`."""
     update = {'artifact': {'artifactId': 'a', 'parts': [{'text': text}]}, 'append': append}
     return TaskEvent(n, None, json.dumps({'artifactUpdate': update}).encode())
 
 
-def ending(
+def finish_of(
     claimed: Claim,
     state: TaskState = 'completed',
     *,
     after: int | None = None,
-    at: int = AT,
+    at: int = START,
     status_message: bytes | None = None,
     **rest: Any,
 ) -> Finish:
@@ -173,26 +173,28 @@ def ending(
     return Finish(status=Status(state, at, status_message), final=status_event(n, state), **rest)
 
 
-async def run(backend: Backend, task_id: str, state: TaskState = 'completed', *, at: int = AT, **rest: Any) -> Claim:
+async def claim_and_finish(
+    backend: Backend, task_id: str, state: TaskState = 'completed', *, at: int = START, **rest: Any
+) -> Claim:
     """Claim a task and end the run at once."""
-    claimed = await claim_one(backend, task_id, at=at)
-    assert await backend.queue.finish(claimed, ending(claimed, state, at=at, **rest)) is None
+    claimed = await claim_task(backend, task_id, at=at)
+    assert await backend.queue.finish(claimed, finish_of(claimed, state, at=at, **rest)) is None
     return claimed
 
 
-async def next_run(backend: Backend, claimed: Claim, end: Finish) -> Claim:
+async def finish_and_continue(backend: Backend, claimed: Claim, end: Finish) -> Claim:
     """End a run of a task that goes on with the next message, and return the claim of the next run."""
     following = await backend.queue.finish(claimed, end)
     assert following is not None
     return following
 
 
-def turn(prompt: str, answer: str) -> list[ModelMessage]:
+def model_turn(prompt: str, answer: str) -> list[ModelMessage]:
     """The model messages of a run."""
     return [ModelRequest(parts=[UserPromptPart(prompt)]), ModelResponse(parts=[TextPart(answer)])]
 
 
-def said(messages: Sequence[ModelMessage]) -> list[str]:
+def model_texts(messages: Sequence[ModelMessage]) -> list[str]:
     """The texts of model messages."""
     return [
         str(part.content)
@@ -202,7 +204,7 @@ def said(messages: Sequence[ModelMessage]) -> list[str]:
     ]
 
 
-def text_of(body: bytes) -> str:
+def text_of_body(body: bytes) -> str:
     """The text of a stored message or artifact."""
     return ' '.join(part['text'] for part in json.loads(body)['parts'])
 
@@ -219,11 +221,11 @@ async def state_of(backend: Backend, task_id: str) -> TaskState:
     return (await load(backend, task_id, None)).header.state
 
 
-async def history(backend: Backend, task_id: str) -> list[str]:
+async def history_texts(backend: Backend, task_id: str) -> list[str]:
     """The texts of a task's messages."""
     task = await load(backend, task_id, None)
     assert task.history is not None
-    return [text_of(body) for body in task.history]
+    return [text_of_body(body) for body in task.history]
 
 
 async def record_of(store: ConversationStore, context_id: str) -> ConversationRecord:
@@ -240,10 +242,10 @@ async def entries_of(store: ConversationStore, context_id: str) -> list[Conversa
     return entries
 
 
-async def conversation(backend: Backend, context_id: str, owner: str = OWNER) -> list[str]:
+async def conversation_texts(backend: Backend, context_id: str, owner: str = OWNER) -> list[str]:
     """The texts of a context's model messages."""
     loaded = await backend.conversations(owner).load(context_id)
-    return [] if loaded is None else said(loaded.messages)
+    return [] if loaded is None else model_texts(loaded.messages)
 
 
 async def events(backend: Backend, task_id: str, after: int = 0) -> list[TaskEvent]:
@@ -251,7 +253,7 @@ async def events(backend: Backend, task_id: str, after: int = 0) -> list[TaskEve
     subscription = backend.events.subscribe(task_id, lambda: None)
     try:
         subscription.start(after)
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(WAIT_LIMIT):
             return list(await subscription.next())
     finally:
         subscription.close()
@@ -263,14 +265,14 @@ async def task_ids(backend: Backend, owner: str | None = None) -> list[str]:
     return sorted(task.header.id for task in page.tasks)
 
 
-async def sweep(backend: Backend, retention: Retention, *, at: int = AT) -> None:
+async def sweep(backend: Backend, retention: Retention, *, at: int = START) -> None:
     """Sweep until no row is due."""
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(WAIT_LIMIT):
         while await backend.housekeeping.sweep(retention, at=at):
             pass
 
 
-async def erase(backend: Backend, owner: str = OWNER, context: str | None = None, *, at: int = AT) -> Erased:
+async def erase(backend: Backend, owner: str = OWNER, context: str | None = None, *, at: int = START) -> Erased:
     """Erase batch by batch, and return the deleted rows."""
     erased = Erased()
     while batch := await backend.housekeeping.erase(owner, context, at=at):

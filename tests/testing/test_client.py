@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from functools import partial
 from itertools import groupby, repeat
 from typing import Any, cast
@@ -12,8 +13,8 @@ from fasta2a.schema import Task
 from inline_snapshot import snapshot
 from pydantic_ai import Agent, FunctionToolset, ToolApproved, ToolDenied
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import A2AClient, AuthRequired, InputRequired, Messages, catalogue, to_a2a
@@ -21,23 +22,15 @@ from pydantic_ai_a2a.client.questions import PendingRemoteCall
 from pydantic_ai_a2a.errors import InternalError
 from pydantic_ai_a2a.testing import A2ATestClient, Answers, ClientFactory, ServerFactory, dump, record
 
-from ..client.agents.agents import pizzeria
+from ..agents import model_that_calls, scripted_model
+from ..bounds import LIMIT
+from ..client.agents.sample_agents import asking_agent
+from ..client.canned_agent import TASK, CannedAgent, stream_response
 
 
-def caller(*calls: tuple[str, dict[str, Any]]) -> FunctionModel:
-    """Call the tools at once, and then answer with their results."""
-
-    def call(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        returns = [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
-        if returns or not calls:
-            return ModelResponse(parts=[TextPart(', '.join(returns) or 'Ha!')])
-        return ModelResponse(parts=[ToolCallPart(name, arguments, f'call-{name}') for name, arguments in calls])
-
-    return FunctionModel(call)
-
-
-def clerk(*calls: tuple[str, dict[str, Any]]) -> Agent:
-    agent = Agent(caller(*calls), name='clerk')
+def clerk_agent(*calls: tuple[str, dict[str, Any]]) -> Agent:
+    parts = [ToolCallPart(name, arguments, f'call-{name}') for name, arguments in calls]
+    agent = Agent(model_that_calls(parts), name='clerk')
 
     @agent.tool_plain(requires_approval=True)
     def delete_file(path: str) -> str:
@@ -65,7 +58,7 @@ ASK = 'ask', {'what': 'pizza'}
 
 @pytest.mark.parametrize('binding', ['JSONRPC', 'HTTP+JSON'])
 async def test_scripted_answers_cover_all_pending_calls(a2a_client: ClientFactory, binding: str) -> None:
-    client = await a2a_client(clerk(DELETE, ASK), binding=binding)
+    client = await a2a_client(clerk_agent(DELETE, ASK), binding=binding)
     result = await client.send('Go.', answers=Answers({'delete_file': True, 'ask': 'salami'}))
     assert result.text == 'a.txt is deleted, salami'
 
@@ -85,22 +78,34 @@ def is_harmless(call: PendingRemoteCall) -> bool:
     ids=['false', 'reason', 'other arguments', 'function'],
 )
 async def test_scripted_answer_decides_approval(a2a_client: ClientFactory, answer: Any, outcome: str) -> None:
-    client = await a2a_client(clerk(DELETE))
+    client = await a2a_client(clerk_agent(DELETE))
     assert (await client.send('Go.', answers=Answers({'delete_file': answer}))).text == outcome
 
 
 async def test_scripted_sign_in_is_named_by_tool(a2a_client: ClientFactory) -> None:
-    client = await a2a_client(clerk(('mail', {})))
+    client = await a2a_client(clerk_agent(('mail', {})))
     assert (await client.send('Go.', answers=Answers({'mail': True}))).text == 'Lunch?'
 
 
+async def test_script_with_refused_sign_in_fails(a2a_client: ClientFactory) -> None:
+    def sign_in() -> str:
+        raise AuthRequired('Please sign in.')
+
+    agent = Agent(model_that_calls([ToolCallPart('mail', {}), ToolCallPart('calendar', {})]))
+    for name in ('mail', 'calendar'):
+        agent.tool_plain(name=name)(sign_in)
+    client = await a2a_client(agent)
+    with pytest.raises(AssertionError, match='False is no answer to'):
+        await client.send('Go.', answers=Answers({'mail': True, 'calendar': False}))
+
+
 async def test_question_without_tool_is_answered_by_script(a2a_client: ClientFactory) -> None:
-    client = await a2a_client(pizzeria())
+    client = await a2a_client(asking_agent())
     assert (await client.send('Go.', answers=Answers(question='Salami'))).text == 'With salami.'
 
 
 async def test_stream_continues_after_scripted_answer(a2a_client: ClientFactory) -> None:
-    client = await a2a_client(clerk(DELETE))
+    client = await a2a_client(clerk_agent(DELETE))
     states = [
         update.task['status']['state']
         async for update in client.stream('Go.', answers=Answers({'delete_file': True}))
@@ -119,24 +124,24 @@ async def test_stream_continues_after_scripted_answer(a2a_client: ClientFactory)
     ('agent', 'answers', 'error'),
     [
         (
-            clerk(DELETE, ASK),
+            clerk_agent(DELETE, ASK),
             Answers({'delete_file': True}),
             "No answer to the question 'ask' with the arguments {'what': 'pizza'}. Add 'ask' to Answers.",
         ),
         (
-            clerk(ASK),
+            clerk_agent(ASK),
             Answers({'aks': 'salami'}),
             "No answer to the question 'ask' with the arguments {'what': 'pizza'}. Add 'ask' to Answers. "
             "Not used so far: ['aks'].",
         ),
         (
-            clerk(ASK),
+            clerk_agent(ASK),
             Answers({'delete_file': True, 'ask': 'salami'}),
             'The agent has not asked about delete_file. The task is completed.',
         ),
-        (pizzeria(), Answers(), "No answer to the question 'Which pizza?'. Add `question=` to Answers."),
+        (asking_agent(), Answers(), "No answer to the question 'Which pizza?'. Add `question=` to Answers."),
         (
-            pizzeria(),
+            asking_agent(),
             Answers(question=False),
             "False is no answer to 'Which pizza?'. Cancel the task with `cancel`.",
         ),
@@ -182,14 +187,14 @@ async def test_endless_questions_fail_after_100_answers(a2a_client: ClientFactor
 
 
 async def test_waiting_task_without_answers_is_returned(a2a_client: ClientFactory) -> None:
-    client = await a2a_client(clerk(DELETE))
+    client = await a2a_client(clerk_agent(DELETE))
     task = cast('Task', (await client.send('Go.')).task)
     assert task['status']['state'] == 'input-required'
     unanswered = await client.send('Go.', return_immediately=True, answers=Answers({'delete_file': True}))
     assert unanswered.state == 'submitted'
 
 
-def held(release: asyncio.Event) -> Agent:
+def blocked_agent(release: asyncio.Event) -> Agent:
     """An agent that works until the release."""
     agent = Agent(TestModel())
 
@@ -203,7 +208,7 @@ def held(release: asyncio.Event) -> Agent:
 
 async def test_until_waits_for_task_state(a2a_client: ClientFactory) -> None:
     release = asyncio.Event()
-    client = await a2a_client(held(release))
+    client = await a2a_client(blocked_agent(release))
     task = cast('Task', (await client.send('Go.', return_immediately=True)).task)
     assert (await client.until(task['id'], 'working')).state == 'working'
     release.set()
@@ -211,7 +216,7 @@ async def test_until_waits_for_task_state(a2a_client: ClientFactory) -> None:
 
 
 async def test_until_fails_after_task_end_or_timeout(a2a_client: ClientFactory) -> None:
-    client = await a2a_client(held(asyncio.Event()))
+    client = await a2a_client(blocked_agent(asyncio.Event()))
     task = cast('Task', (await client.send('Go.', return_immediately=True)).task)
     with pytest.raises(AssertionError, match=r'not become input-required\. .*\. 0\.2 seconds are over\.'):
         await client.until(task['id'], 'input-required', max_wait=0.2)
@@ -222,8 +227,18 @@ async def test_until_fails_after_task_end_or_timeout(a2a_client: ClientFactory) 
         await client.until(task['id'], 'completed', 'failed')
 
 
+async def test_recording_leaves_out_unfinished_event(a2a_client: ClientFactory) -> None:
+    event = {'jsonrpc': '2.0', 'id': 1, 'result': {'task': TASK}}
+    canned = CannedAgent(stream_response(f'data: {json.dumps(event)}\n\ndata: {{"jsonrpc"'))
+    client = await a2a_client(canned.app)
+    recording = record(client)
+    async with asyncio.timeout(LIMIT):
+        async for _ in client.stream('Go.'):
+            assert recording.exchanges[-1].answer == [event]
+
+
 async def test_recording_has_events_and_json(a2a_client: ClientFactory) -> None:
-    client = await a2a_client(Agent(caller()), binding='HTTP+JSON')
+    client = await a2a_client(Agent(scripted_model('Ha!')), binding='HTTP+JSON')
     await client.send('Before.')
     recording = record(client)
     updates = [update async for update in client.stream('Tell me a joke.', context_id='jokes')]
@@ -362,7 +377,7 @@ def test_dump_replaces_generated_ids_and_times() -> None:
 
 
 async def test_client_works_as_context_manager_without_pytest() -> None:
-    async with A2ATestClient(clerk(ASK)) as client:
+    async with A2ATestClient(clerk_agent(ASK)) as client:
         assert (await client.send('Go.', answers=Answers({'ask': 'salami'}))).text == 'salami'
 
 

@@ -27,7 +27,7 @@ from pydantic_ai.tools import RunContext
 from ...arguments import checked
 from ...errors import A2AError, RemoteError
 from ...task_states import INTERRUPTED
-from ...types import AgentCard, Message
+from ...types.a2a_objects import AgentCard, Message
 from ...wire.extensions.client_schema import CLIENT_SCHEMA_URI, with_client_schema
 from ...wire.extensions.client_tools import CLIENT_TOOLS_URI
 from ...wire.extensions.own_extensions import RUN_METADATA_URI

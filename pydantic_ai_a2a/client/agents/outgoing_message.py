@@ -25,7 +25,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolApproved, ToolDefinition, ToolDenied
 from pydantic_core import to_json, to_jsonable_python
 
-from ...types import Part
+from ...types.a2a_objects import Part
 from ...wire.extensions.client_schema import usable_schema
 from ...wire.extensions.remote_calls import CONTINUE, SYSTEM
 from ..answer_content import as_text

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from pydantic_ai.tools import ToolDefinition
 
 from ...errors import CardRefused
-from ...types import AgentCard, Part, Skill
+from ...types.a2a_objects import AgentCard, Part, Skill
 from ...wire.extensions.card_schemas import CardSchemas
 from ...wire.schemas.foreign_schemas import warn_ignored
 from ..message_content import digest_id

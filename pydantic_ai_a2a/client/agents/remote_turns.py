@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.usage import RequestUsage
 
 from ...task_states import INTERRUPTED
-from ...types import Message, Task
+from ...types.a2a_objects import Message, Task
 from ...wire.extensions.remote_calls import SYSTEM, sign_in
 from ..conversation_place import Place
 from ..questions import question_of_task

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 
 from pydantic.alias_generators import to_camel
 
-from ...types import Task, as_object, count_of
+from ...json_values import as_object
+from ...reported_numbers import count_of
+from ...types.a2a_objects import Task
 from ...wire.extensions.own_extensions import RUN_METADATA_URI
 from ...wire.extensions.run_metadata import USAGE_COUNTS
 

@@ -11,7 +11,7 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_core import from_json
 
 from ...task_states import INTERRUPTED
-from ...types import Message, Part, Task
+from ...types.a2a_objects import Message, Part, Task
 from ...wire.extensions.remote_calls import SYSTEM
 from ...wire.schemas.value_validation import problem
 from ..answer_content import FAILED, answer_parts, as_lines, as_text, content_items, ending_of, named

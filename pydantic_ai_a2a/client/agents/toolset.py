@@ -23,16 +23,18 @@ from typing_extensions import TypedDict, Unpack
 
 from ...arguments import checked
 from ...errors import A2AError, InvalidParamsError, RemoteError
+from ...json_values import as_object, dump_json
 from ...task_states import INTERRUPTED
-from ...types import AgentCard, Message, Task, as_object, dump_json
+from ...types.a2a_objects import AgentCard, Message, Task
 from ...wire.extensions.own_extensions import RUN_METADATA_URI
 from ...wire.extensions.remote_calls import ANSWER, WAITING, CallsRemoteAgent
 from ..agent_finder import Target
-from ..answer_content import content_of, output_problem, status_message
+from ..answer_content import content_of, status_message
 from ..client import A2AClient
 from ..http_connections import Auth
 from ..interfaces import extensions_of
 from ..message_content import digest_id
+from ..output_validation import output_problem
 from ..question_answers import RemoteAnswer, approval_of
 from ..questions import PendingRemoteCall, RemoteQuestion, question_of_task
 from ..send_options import SendOptions

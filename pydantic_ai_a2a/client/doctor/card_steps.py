@@ -9,7 +9,7 @@ import httpx2
 
 from ...errors import A2AError, CardRefused, RemoteError
 from ...public_hosts import is_local
-from ...types import AgentCard, AgentInterface
+from ...types.a2a_objects import AgentCard, AgentInterface
 from ..cards import WELL_KNOWN
 from ..interfaces import Interface, choose, spoken
 from ..remote_urls import shown_url

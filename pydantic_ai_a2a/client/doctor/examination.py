@@ -7,7 +7,8 @@ from contextlib import aclosing
 from uuid import uuid4
 
 from ...errors import A2AError, RemoteError
-from ...types import AgentCard, GetParams
+from ...types.a2a_objects import AgentCard
+from ...types.operation_params import GetParams
 from ..cards import RemoteCards
 from ..http_connections import HttpConnections
 from ..interfaces import Interface

@@ -7,8 +7,10 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
+from ...json_values import as_object
 from ...task_states import TERMINAL
-from ...types import AgentCard, CancelParams, Message, Part, SendParams, StreamResponse, Task, as_object
+from ...types.a2a_objects import AgentCard, Message, Part, StreamResponse, Task
+from ...types.operation_params import CancelParams, SendParams
 from ...wire.protocol.lenient_reading import AnswerUnreadable
 from ...wire.protocol.received_tasks import read_event
 from ..updates import START

@@ -7,7 +7,8 @@ from dataclasses import replace
 from uuid import uuid4
 
 from ...errors import MethodNotFoundError, TaskNotFoundError
-from ...types import AgentCard, GetParams
+from ...types.a2a_objects import AgentCard
+from ...types.operation_params import GetParams
 from .findings import ExaminationStep, Finding
 from .message_steps import harmless_message
 from .probe import HttpAnswer, Probe

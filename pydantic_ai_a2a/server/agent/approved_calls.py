@@ -12,7 +12,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 from pydantic_core import from_json
 
-from ...types import dump_json
+from ...json_values import dump_json
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
-from ...types import ANONYMOUS, Caller, Note, ToolArtifact
+from ...types.callers import ANONYMOUS, Caller
+from ...types.run_events import Note, ToolArtifact
 from ..conversion.artifacts import Artifacts
 from ..conversion.chosen_states import NoCredential
 from ..conversion.output_mapper import OutputMapper

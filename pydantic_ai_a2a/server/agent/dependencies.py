@@ -18,7 +18,8 @@ from pydantic_core import from_json
 
 from ...arguments import seconds
 from ...base_exceptions import is_cancelled
-from ...types import Caller, Message, SecurityScheme, dump_caller, load_caller, sender_of
+from ...types.a2a_objects import Message, SecurityScheme
+from ...types.callers import Caller, dump_caller, load_caller, sender_of
 from ...wire.protocol import stored_values
 from ..conversion.typed_input import ValidatedInput, input_of
 from ..store.ports import Claim

@@ -19,7 +19,8 @@ from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 
 from ...base_exceptions import ends_task
-from ...types import Caller, frozen
+from ...types.callers import Caller
+from ...types.frozen_values import frozen
 from .pydantic_ai_internals import wrap_toolset
 from .system_exits import contained, contained_call
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from pydantic_ai.messages import UserContent
 
 from ...errors import A2AError
-from ...types import Message, Part
+from ...types.a2a_objects import Message, Part
 from ...wire.protocol import stored_values
 from ..conversion.accepted_content import Accepts
 from ..conversion.user_prompts import user_prompt

@@ -10,7 +10,8 @@ from pydantic_ai.messages import ModelMessage, UserContent
 from pydantic_ai.tools import DeferredToolResults, ToolDefinition
 from pydantic_ai.usage import RunUsage
 
-from ...types import Note, Step, TextDelta, frozen
+from ...types.frozen_values import frozen
+from ...types.run_events import Note, Step, TextDelta
 from ..conversion.client_output import ClientOutput
 from ..quotas import Left
 from .partial_outputs import PartialOutputs

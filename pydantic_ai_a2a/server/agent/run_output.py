@@ -21,7 +21,7 @@ from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage
 
-from ...types import Artifact
+from ...types.a2a_objects import Artifact
 from ..conversion.chosen_states import State
 from .added_messages import AddedMessages
 from .approved_calls import schema_of

@@ -19,14 +19,14 @@ time:
 5. After a response, prepare its tools, and show its thoughts and calls if the response was not streamed. The text of a
    response that calls tools becomes a note (`AnswerStream`).
 6. Store the step with its note in one write (`Turn`), or only emit the note if there is nothing to store. A final text
-   is stored with the end of the task, unless code of the user gets the text before.
+   is stored with the end of the task (`server.runs.recorder`), unless code of the user gets the text before.
 
 If the process dies, the next attempt resumes after the last stored step, and runs the later nodes again. If another
 worker has taken the task, the next write of the run raises `LeaseLost`.
 
 A run ends in one of three ways: with a result, which may be a question or a refusal (`Drive.output`); with a state of
 the task, raised by a tool, an output function or a toolset (`run_output.stopped`); or with another exception, whose
-meaning `server.runs.outcomes` tells.
+meaning `server.runs.exception_outcomes` tells.
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ from pydantic_graph import End
 
 from ...arguments import seconds
 from ...errors import NoModel
-from ...settings import Limits, Progress
-from ...types import Note, frozen
+from ...settings.limits import Limits
+from ...settings.progress import Progress
+from ...types.frozen_values import frozen
+from ...types.run_events import Note
 from ..conversion.answer_stream import AnswerStream
 from ..conversion.chosen_states import STATES
 from ..conversion.forwarded_questions import question_of
@@ -197,8 +199,15 @@ class Runner:
 
         Raises:
             RunCancelled: The token was cancelled, or (RunTimedOut) the run's `timeout` passed.
+            LeaseLost: Another worker has the task, or the task was ended.
             NoModel: The agent has no model.
+            UserError: Pydantic AI refuses the agent, its options or the messages.
             ToolConflict: The agent has a tool with the name of a tool of the client.
+            Exited: Code of the user raised `SystemExit` or `GeneratorExit`.
+            Stalled: The run repeats a step for ever, because code of the user raised `StopAsyncIteration`.
+            InputRequired: The agent asks the client, and `RunArguments.may_wait` is False; also `AuthRequired` and
+                `Rejected`. If `may_wait` is True, the output has the state.
+            Exception: The model, a tool, or other code of the user failed.
         """
         if not self.connections.kept:
             return self._run(arguments, options)
@@ -425,7 +434,8 @@ class Drive:
         """Store a step of the run with its note. Return False if the step was not stored.
 
         A final text is stored only if code of the user receives the text before the run ends, or if an enqueued message
-        lets the run go on. Otherwise the end of the task follows at once, and stores the text.
+        lets the run go on. Otherwise the end of the task follows at once, and stores the text (`Recorder.complete` in
+        `server.runs.recorder`).
         """
         run, steering = self.run, self._arguments.steering
         if Agent.is_model_request_node(done) and done.is_resuming_without_prompt:

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
 from pydantic_ai.usage import RunUsage
 
-from ...types import Note
+from ...types.run_events import Note
 from ..store.ports import Checkpoint
 from .enqueued_messages import enqueued_after, with_enqueued, without_enqueued
 

@@ -15,8 +15,12 @@ from pydantic_ai.conversation_store import ConversationStore
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ...correlation_ids import new_correlation_id
 from ...errors import TaskNotFoundError, UnsupportedOperationError
-from ...types import ANONYMOUS, Call, Caller, TaskQuery, TaskState, new_correlation_id
+from ...types.a2a_objects import TaskState
+from ...types.callers import ANONYMOUS, Caller
+from ...types.service_calls import Call
+from ...types.task_queries import TaskQuery
 from ...wire.protocol import stored_values
 from ..audit import audit
 from ..card.template import CardTemplate

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic_ai.agent import AbstractAgent
 
 from ...errors import needs_extra
-from ...settings import Push, Settings
+from ...settings.app_settings import Settings
+from ...settings.push import Push
 from ...wire.protocol.versions import Versions
 from ...wire.signing.push_signatures import SignPush
 from ..agent.agent_inspection import NO_DEPS, NO_ENGINE, NO_MODEL, durability

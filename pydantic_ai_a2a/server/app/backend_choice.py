@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import needs_extra
-from ...settings import Limits
+from ...settings.limits import Limits
 from ..fasta2a.user_parts import OwnParts
 from ..store.ports import Backend
 from ..store.postgres.settings import Postgres

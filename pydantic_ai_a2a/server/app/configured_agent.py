@@ -14,8 +14,9 @@ from typing import Any
 from pydantic_ai.agent import AbstractAgent
 
 from ...errors import UnsupportedOperationError
-from ...settings import Approvals, Settings
-from ...types import Message
+from ...settings.app_settings import Settings
+from ...settings.approvals import Approvals
+from ...types.a2a_objects import Message
 from ...wire.extensions import client_schema
 from ...wire.extensions.card_schemas import CardSchemas
 from ...wire.extensions.client_tools import ClientTools

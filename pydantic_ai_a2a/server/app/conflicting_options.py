@@ -11,8 +11,12 @@ from fasta2a.broker import Broker
 from fasta2a.storage import Storage
 from pydantic_ai.agent import AbstractAgent
 
-from ...errors import AgentUnnamed
-from ...settings import HTTPS_ONLY, Access, Approvals, Messages, Push, Quotas, Settings, Workers
+from ...settings.access import Access
+from ...settings.app_settings import Settings
+from ...settings.approvals import Approvals
+from ...settings.messages import HTTPS_ONLY, Messages
+from ...settings.quotas import Quotas
+from ...settings.workers import Workers
 from ..agent.dependencies import DepsFactory
 from ..agent.hooks import Hooks
 from ..agent.run_options import RunOptions
@@ -41,7 +45,7 @@ def check_auth(
         raise TypeError(f'to_a2a(): auth takes an Authenticator, not the class {auth.__name__}.')
     is_anonymous = auth is None
     enforces = isinstance(auth, Authenticator | Sequence)
-    _refuse(
+    refuse_options(
         (
             enforces and card_security,
             'With auth=, the card gets its security_schemes and security_requirements from auth=. Remove both'
@@ -71,27 +75,6 @@ def check_auth(
     )
 
 
-def check_signing(access: Access, push: Push | None, url: str | None) -> None:
-    """Check the options of signatures.
-
-    Raises:
-        TypeError: The options do not go together.
-    """
-    signs = bool(access.signing)
-    _refuse(
-        (
-            signs and url is None,
-            'Access.signing needs url=: a signed card has the URL of the agent, and the URL of a request may be of a'
-            ' proxy or an attacker.',
-        ),
-        (
-            push is not None and bool(push.signing) and url is None,
-            'Push.signing needs url=: receivers find the keys of the agent by its URL.',
-        ),
-        (signs and '1.0' not in access.versions, "Access.signing needs '1.0' among Access.versions."),
-    )
-
-
 def check_backend(
     agent: AbstractAgent[Any, Any],
     settings: Settings,
@@ -110,7 +93,7 @@ def check_backend(
     is_foreign = worker is not None and foreign_worker(worker) is not None
     is_own = not storage is broker is worker is None
     budgets = settings.limits.quotas is not None and bool(settings.limits.quotas.budgets)
-    _refuse(
+    refuse_options(
         (
             is_backend and settings.retention.namespace is not None,
             'Retention.namespace cannot be combined with a Backend, which has its own namespace. Pass the'
@@ -168,25 +151,6 @@ def check_backend(
             raise ValueError(f'The worker and to_a2a() have a different {" and ".join(different)}. Give both the same.')
 
 
-def check_namespace(namespace: str | None, card_name: str, backend: object) -> None:
-    """Refuse to derive the name of stored tasks from a variable or a module, which a refactoring changes.
-
-    Args:
-        namespace: The name that the user has given to the agent, the app or the stored tasks, if any.
-        card_name: The name on the card.
-        backend: The backend; a `Backend` has its own namespace, and the tasks in memory end with the process.
-
-    Raises:
-        AgentUnnamed: There is no such name.
-    """
-    if not namespace and backend != 'memory' and not isinstance(backend, Backend):
-        raise AgentUnnamed(
-            'The agent has no name, under which its tasks would be stored: write'
-            f' Agent(…, name={card_name!r}), to_a2a(name={card_name!r}) or Retention(namespace={card_name!r}).'
-            " Tasks that were stored without a name are under 'agent', and Retention(namespace='agent') keeps them."
-        )
-
-
 def check_run(settings: Settings, deps_factory: DepsFactory | None, hooks: Hooks, options: RunOptions) -> None:
     """Check the options of runs, which conflict with each other or with a worker of the user's own.
 
@@ -201,7 +165,7 @@ def check_run(settings: Settings, deps_factory: DepsFactory | None, hooks: Hooks
     }
     names = [name for name, value in options.items() if value is not None]
     names = sorted([*names, *hooks.given, *(name for name, is_there in others.items() if is_there)])
-    _refuse(
+    refuse_options(
         (
             settings.workers.worker is not None and bool(names),
             f'With Workers.worker, to_a2a() takes no {", ".join(names)}: set the options of runs on the worker itself.',
@@ -241,7 +205,7 @@ def check_engine(
     partial_data = bool(settings.results.progress.partial_data)
     retries = workers.retries != Workers().retries or workers.retry_on is not None
     attempts = not engine.in_server and workers.attempts != Workers().attempts
-    _refuse(
+    refuse_options(
         (
             not durable,
             'engine= needs tasks that outlive the process, and no storage=, broker= or Workers.worker of your own: use'
@@ -265,7 +229,7 @@ def check_engine(
     return replace(settings, workers=replace(workers, retries=0, attempts=starts))
 
 
-def _refuse(*rules: tuple[bool, str]) -> None:
+def refuse_options(*rules: tuple[bool, str]) -> None:
     """Raise the first of some errors whose condition is true."""
     for is_wrong, text in rules:
         if is_wrong:

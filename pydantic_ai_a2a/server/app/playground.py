@@ -9,8 +9,8 @@ from itertools import chain
 from starlette.routing import BaseRoute, Match, Mount
 from starlette.types import ASGIApp, Scope
 
-from ...settings import Limits
-from ..card.template import CardSettings
+from ...settings.limits import Limits
+from ..card.card_settings import CardSettings
 from ..http.app_urls import quoted
 from ..http.playground.page import Playground
 from ..http.playground.steps_endpoint import Steps

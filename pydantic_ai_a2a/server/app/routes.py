@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import ExceptionHandler, Scope
 
-from ...settings import TenantRule
+from ...settings.access import TenantRule
 from ..auth.tenants import Tenants, is_name
 from ..http import http_json
 from ..http.cached_answers import CachedAnswer

@@ -13,7 +13,7 @@ from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
 from ...arguments import checked, suggestion
-from ...settings import TLS
+from ...settings.tls import TLS
 from ..http.allowed_hosts import AllowedHosts
 from .anonymous_callers import check_anonymous
 from .garbage_collection import frozen_objects

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from ...arguments import checked
 from ...errors import CannotListen, needs_extra
-from ...settings import TLS
+from ...settings.tls import TLS
 from ...wire.extensions import own_extensions
 from .a2a_app import A2AApp
 from .anonymous_callers import check_anonymous

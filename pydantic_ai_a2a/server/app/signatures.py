@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...errors import needs_extra
-from ...settings import Access, Push
-from ...types import Key, frozen
+from ...settings.access import Access
+from ...settings.push import Push
+from ...types.frozen_values import frozen
+from ...types.signing_keys import Key
 from ...wire.signing.push_signatures import SignPush
 from ..http.app_urls import check_reachable_url
 from ..http.cached_answers import CachedAnswer
 from ..http.card_and_keys import KEYS_PATH, key_set
-from .conflicting_options import check_signing
+from .conflicting_options import refuse_options
 
 if TYPE_CHECKING:
     from ...wire.signing.app_signer import AppSigner
@@ -34,11 +36,11 @@ def signatures(access: Access, push: Push | None, url: str | None) -> Signatures
     """Return the signatures of the settings.
 
     Raises:
-        TypeError: See `check_signing`.
+        TypeError: The options of signatures do not go together.
         ValueError: A key cannot be used, or two keys have the same id.
         ImportError: There are keys, and the extra `jwt` is not installed.
     """
-    check_signing(access, push, url)
+    _check_signing(access, push, url)
     pushes = () if push is None else push.signing
     cards, notifications = _signer(access.signing, 'Access.signing', url), _signer(pushes, 'Push.signing', url)
     pairs = [pair for signer in (cards, notifications) if signer is not None for pair in signer.keys]
@@ -64,3 +66,24 @@ def _signer(keys: Sequence[Key], setting: str, url: str | None) -> AppSigner | N
     except ImportError as error:
         raise ImportError(needs_extra(setting, 'jwt')) from error
     return AppSigner(keys, setting, url, url.removesuffix('/') + KEYS_PATH)
+
+
+def _check_signing(access: Access, push: Push | None, url: str | None) -> None:
+    """Check the options of signatures.
+
+    Raises:
+        TypeError: The options do not go together.
+    """
+    signs = bool(access.signing)
+    refuse_options(
+        (
+            signs and url is None,
+            'Access.signing needs url=: a signed card has the URL of the agent, and the URL of a request may be of a'
+            ' proxy or an attacker.',
+        ),
+        (
+            push is not None and bool(push.signing) and url is None,
+            'Push.signing needs url=: receivers find the keys of the agent by its URL.',
+        ),
+        (signs and '1.0' not in access.versions, "Access.signing needs '1.0' among Access.versions."),
+    )

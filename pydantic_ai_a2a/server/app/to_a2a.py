@@ -19,7 +19,15 @@ from typing_extensions import Unpack
 
 from ...arguments import checked
 from ...public_hosts import is_loopback
-from ...settings import Access, Approvals, Limits, Messages, Push, Results, Retention, Settings, Workers
+from ...settings.access import Access
+from ...settings.app_settings import Settings
+from ...settings.approvals import Approvals
+from ...settings.limits import Limits
+from ...settings.messages import Messages
+from ...settings.push import Push
+from ...settings.results import Results
+from ...settings.retention import Retention
+from ...settings.workers import Workers
 from ...wire.extensions import own_extensions
 from ...wire.extensions.client_schema import CLIENT_SCHEMA
 from ...wire.extensions.client_tools import CLIENT_TOOLS
@@ -30,7 +38,8 @@ from ..agent.dependencies import DepsFactory, dependencies
 from ..agent.hooks import Hooks, OnCancel, OnComplete, OnFailure, OnToolCall, OnToolResult
 from ..agent.run_options import RunOptions
 from ..auth.guard import Auth, guard
-from ..card.template import CardSettings, CardTemplate
+from ..card.card_settings import CardSettings
+from ..card.template import CardTemplate
 from ..fasta2a.user_parts import OwnParts, own_parts
 from ..http import http_json
 from ..http.allowed_hosts import AllowedHosts
@@ -44,11 +53,11 @@ from ..service.extended_card import ExtendedCard
 from ..store.ports import Backend
 from ..store.postgres.settings import Postgres
 from .a2a_app import A2AApp
-from .agent_names import inferred_name
+from .agent_names import check_namespace, inferred_name
 from .assembly import Assembly
 from .backend_choice import choose_backend
 from .configured_agent import ConfiguredAgent
-from .conflicting_options import check_auth, check_backend, check_engine, check_namespace, check_run
+from .conflicting_options import check_auth, check_backend, check_engine, check_run
 from .playground import check_docs_url, playground
 from .routes import app_routes, exact_routes, fallback, tenants_of
 from .signatures import signatures

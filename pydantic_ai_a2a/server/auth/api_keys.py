@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...arguments import HTTP_NAME, checked
-from ...types import ApiKeySecurityScheme, Caller, SecurityScheme
+from ...types.a2a_objects import ApiKeySecurityScheme, SecurityScheme
+from ...types.callers import Caller
 from .authenticator import Authenticator
 from .hashed_secrets import HashedSecrets
 from .redaction import redacted

@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 from starlette.requests import Request
 
 from ...arguments import checked
-from ...types import Caller, SecurityScheme
+from ...types.a2a_objects import SecurityScheme
+from ...types.callers import Caller
 from .operator_functions import refuse_value
 from .request_info import RequestInfo
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping
 
 from ...arguments import checked
-from ...types import Caller, HttpSecurityScheme, SecurityScheme
+from ...types.a2a_objects import HttpSecurityScheme, SecurityScheme
+from ...types.callers import Caller
 from .authenticator import Authenticator
 from .hashed_secrets import MAX_SECRET, HashedSecrets
 from .invalid_credentials import InvalidCredentials

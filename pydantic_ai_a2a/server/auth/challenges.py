@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from ...types import SecurityScheme
+from ...types.a2a_objects import SecurityScheme
 
 _REALM = 'realm="a2a"'
 _UNQUOTABLE = re.compile(r'[^ !#-\[\]-~]')

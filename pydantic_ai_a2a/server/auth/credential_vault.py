@@ -13,8 +13,8 @@ from pydantic_core import from_json, to_json
 
 from ...base_exceptions import ends_task
 from ...errors import InternalError, OverloadedError
-from ...settings import Credential, Credentials
-from ...types import Caller
+from ...settings.credentials import Credential, Credentials
+from ...types.callers import Caller
 from ...wire.protocol import new_ids
 from ..encryption import Encryption, Unreadable
 from ..store.ports import Claim, CredentialStore, SealedCredential

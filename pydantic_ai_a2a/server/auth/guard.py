@@ -11,8 +11,9 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
 from ...errors import InvalidParamsError, OverloadedError, PermissionDeniedError, UnauthenticatedError
-from ...settings import Access
-from ...types import ANONYMOUS, Caller, SecurityRequirement, SecurityScheme
+from ...settings.access import Access
+from ...types.a2a_objects import SecurityRequirement, SecurityScheme
+from ...types.callers import ANONYMOUS, Caller
 from ...wire.protocol.request_fields import MAX_ID
 from ..audit import Event, Fact, audit
 from .authenticator import AllOf, Authenticate, Authenticator, CallableAuth, find_caller

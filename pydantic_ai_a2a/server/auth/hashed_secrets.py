@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hashlib import blake2b, sha256
 from os import urandom
 
-from ...types import Caller
+from ...types.callers import Caller
 from .invalid_credentials import InvalidCredentials
 
 MAX_SECRET = 8192

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 from ...arguments import checked, seconds
 from ...errors import needs_extra
 from ...issuer_requests import openid_url
-from ...types import (
-    Caller,
+from ...types.a2a_objects import (
     HttpSecurityScheme,
     OAuth2SecurityScheme,
     OAuthFlows,
     OpenIdConnectSecurityScheme,
     SecurityScheme,
 )
+from ...types.callers import Caller
 from .authenticator import Authenticator
 from .bearer_tokens import bearer_token
 from .caller_claims import are_claims

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import unquote_plus
 
-from ...types import SecurityScheme
+from ...types.a2a_objects import SecurityScheme
 
 _TOKEN = re.compile(r'eyJ[\w-]*\.[\w-]*\.[\w-]*')
 """A JSON Web Token."""

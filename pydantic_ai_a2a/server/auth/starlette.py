@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...arguments import checked
-from ...types import Caller, SecurityScheme
+from ...types.a2a_objects import SecurityScheme
+from ...types.callers import Caller
 from .authenticator import Authenticator
 from .request_info import RequestInfo
 

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import cast
 
-from ...settings import TenantRule
-from ...types import Caller
+from ...settings.access import TenantRule
+from ...types.callers import Caller
 from ...wire.protocol.request_fields import MAX_ID
 from .operator_functions import allows
 

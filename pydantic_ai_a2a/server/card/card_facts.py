@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 
-from ...types import frozen
+from ...types.frozen_values import frozen
 from ...wire.extensions.card_schemas import CardSchemas
 
 
 @frozen
 class CardFacts:
-    """Facts about the agent, without its instructions or system prompts."""
+    """Facts about the agent, without its instructions or system prompts. `app.assembly` collects them."""
 
     name: str | None
     description: str | None

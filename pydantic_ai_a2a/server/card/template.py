@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import field
 from functools import lru_cache
 from itertools import chain
 from typing import Any, cast
@@ -17,21 +16,19 @@ from urllib.parse import quote
 
 from pydantic_core import to_json
 
-from ...types import (
+from ...types.a2a_objects import (
     AgentCapabilities,
     AgentCard,
     AgentExtension,
     AgentInterface,
-    AgentProvider,
     SecurityRequirement,
-    SecurityScheme,
     Skill,
     agent_card_ta,
-    frozen,
 )
 from ...wire.extensions.card_schemas import with_skills
 from ...wire.protocol.security_schemes import check_schemes, dump_requirements, dump_scheme
 from .card_facts import CardFacts
+from .card_settings import CardSettings
 
 _BINDING = 'JSONRPC'
 _HTTP = 'HTTP+JSON'
@@ -44,33 +41,6 @@ _URLS = 32
 """Size of the cache of rendered cards, one for each URL of the server and each tenant."""
 _OWN = ('supported_interfaces', 'capabilities', 'security_schemes', 'security_requirements', 'signatures')
 """Fields that describe the server: an extended card cannot change them."""
-
-
-@frozen
-class CardSettings:
-    """The user's settings of the card. They take precedence over the agent's facts."""
-
-    name: str | None = None
-    description: str | None = None
-    version: str = '1.0.0'
-    """The agent's own version."""
-    provider: AgentProvider | None = None
-    skills: Sequence[Skill] = ()
-    """Skills of the agent; if empty, the card has one skill: the agent as a whole."""
-    extensions: Sequence[AgentExtension] = ()
-    streaming: bool = True
-    """True if clients may stream."""
-    push_notifications: bool = False
-    """True if clients may register webhooks."""
-    security_schemes: Mapping[str, SecurityScheme] = field(default_factory=dict[str, SecurityScheme])
-    security_requirements: Sequence[SecurityRequirement] = ()
-    """Alternatives, as in FastA2A: each maps names of `security_schemes` to the scopes needed."""
-    http_json: bool = True
-    """True if the HTTP+JSON binding is served besides JSON-RPC."""
-    versions: Sequence[str] = ('1.0', '0.3')
-    """Protocol versions that the card declares."""
-    extended: bool = False
-    """True if authenticated callers can get an extended card."""
 
 
 class CardTemplate:

@@ -6,8 +6,8 @@ from typing import get_args
 
 from pydantic_ai.messages import BinaryContent, DocumentMediaType, ImageMediaType
 
-from ...settings import HTTPS_ONLY
-from ...types import frozen
+from ...settings.messages import HTTPS_ONLY
+from ...types.frozen_values import frozen
 from ...wire.parts.media_types import in_ranges, is_text
 
 DOCUMENTS: frozenset[DocumentMediaType] = frozenset(get_args(DocumentMediaType))

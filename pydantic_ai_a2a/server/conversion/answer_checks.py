@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import InvalidParamsError
-from ...settings import Approvals
+from ...settings.approvals import Approvals
 from ...wire.schemas.value_validation import Problem, problem
 from .answers_in_words import from_words, is_closed, verdict
 from .pending_calls import CallAnswer, Pending, PendingCall

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ...settings import Approvals
+from ...settings.approvals import Approvals
 from .answers_in_words import takes_words
 from .call_decisions import DECISIONS, REASON, may_change_arguments
 from .pending_calls import PendingCall

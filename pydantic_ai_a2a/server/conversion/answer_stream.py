@@ -16,7 +16,7 @@ from pydantic_ai.messages import (
     TextPartDelta,
 )
 
-from ...types import Note, TextDelta
+from ...types.run_events import Note, TextDelta
 from ...wire.extensions.remote_calls import SYSTEM
 
 

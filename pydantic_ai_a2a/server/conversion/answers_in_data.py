@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ...errors import InvalidParamsError
-from ...settings import Approvals
-from ...types import Part
+from ...settings.approvals import Approvals
+from ...types.a2a_objects import Part
 from ...wire.extensions.pending_calls_extension import KEY
 from .answer_checks import check_value, check_words, refuse
 from .answers_in_words import typed

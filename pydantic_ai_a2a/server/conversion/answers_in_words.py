@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import isfinite
 from typing import Any, Literal
 
 from pydantic_core import from_json
 
-from ...settings import Approvals
+from ...settings.approvals import Approvals
 from ...wire.schemas.value_validation import problem
 
 _YES = frozenset({'yes', 'y', 'ok', 'okay', 'approve', 'approved'})
@@ -85,6 +86,16 @@ def instruction(kind: str, tool: str, schema: Mapping[str, Any] | None, rules: A
         f'{who}Write "no" or "no: reason" to deny the call. Plain words cannot approve it; approving takes'
         ' data that fits "messageSchema" beside this text.'
     )
+
+
+def rules_of(rules: Approvals, *, first: bool) -> Approvals:
+    """Return the rules for a pause: with approvers, words approve only in the first pause of a task.
+
+    Words have no id. The words of an approver may be about an earlier call, which another approver has decided.
+    """
+    if first or rules.approvers is None or rules.plain_text_answers == 'none':
+        return rules
+    return replace(rules, plain_text_answers='deny')
 
 
 def _of_question(schema: Mapping[str, Any] | None) -> str:

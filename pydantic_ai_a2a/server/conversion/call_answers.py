@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ...errors import InvalidParamsError
-from ...settings import Approvals
-from ...types import Message
+from ...settings.approvals import Approvals
+from ...types.a2a_objects import Message
 from ...wire.extensions.pending_calls_extension import KEY
 from .answer_checks import Unclear, refused
 from .answers_in_data import data_answers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ...settings import Approvals
+from ...settings.approvals import Approvals
 from .pending_calls import PendingCall
 
 

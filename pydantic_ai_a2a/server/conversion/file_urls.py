@@ -10,7 +10,7 @@ from pydantic_ai.messages import VideoUrl
 
 from ...errors import InvalidParamsError, PrivateAddressError
 from ...public_hosts import is_public_host
-from ...types import Part
+from ...types.a2a_objects import Part
 
 _BAD_IN_URL = re.compile(r'[\x00-\x20\x7f\\]')
 """Characters that URL parsers disagree about."""

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic_core import to_json
 
 from ...errors import InvalidParamsError
-from ...settings import Limits
-from ...types import Message, Part
+from ...settings.limits import Limits
+from ...types.a2a_objects import Message, Part
 from ...wire.schemas.json_depth import is_deep
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic_ai.messages import FilePart, ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 from pydantic_core import to_json
 
-from ...types import Message, Part
+from ...types.a2a_objects import Message, Part
 from ...wire.parts.media_types import OCTET_STREAM, MediaType
 from .accepted_content import Accepts
 from .detected_media_types import detect_media_type

@@ -9,7 +9,7 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
 
-from ...settings import HTTPS_ONLY
+from ...settings.messages import HTTPS_ONLY
 from .accepted_content import DOCUMENTS, WAV_AND_MP3, Accepts
 
 

@@ -17,8 +17,10 @@ from pydantic_ai.output import OutputSpec
 from pydantic_core import from_json
 
 from ...errors import ContentTypeNotSupportedError
+from ...json_values import dump_json
 from ...type_names import type_name
-from ...types import PARTIAL, Artifact, Part, dump_json
+from ...types.a2a_objects import Artifact, Part
+from ...types.run_events import PARTIAL
 from ...wire.parts.file_parts import File, file_part
 from ...wire.parts.media_types import OCTET_STREAM
 from ...wire.schemas.json_depth import MOST_LEVELS, is_deep

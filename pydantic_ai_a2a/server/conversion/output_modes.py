@@ -21,7 +21,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_core import to_json
 
-from ...types import Part
+from ...types.a2a_objects import Part
 from ...wire.parts.file_parts import File
 from ...wire.parts.media_types import OCTET_STREAM, in_ranges, media_range
 

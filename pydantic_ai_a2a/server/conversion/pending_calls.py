@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter
 
-from ...types import dump_json, frozen
+from ...json_values import dump_json
+from ...types.frozen_values import frozen
 
 Kind: TypeAlias = Literal['approval', 'question', 'external', 'authorization']
 """Kind of answer that a pending call needs."""

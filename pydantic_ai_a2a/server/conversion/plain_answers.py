@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...settings import Approvals
-from ...types import Part
+from ...settings.approvals import Approvals
+from ...types.a2a_objects import Part
 from .answer_checks import Unclear, check_value, check_words, refused
 from .answers_in_words import from_words, takes_words, typed, verdict
 from .pending_calls import CallAnswer, Pending, PendingCall

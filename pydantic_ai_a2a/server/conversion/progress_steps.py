@@ -21,8 +21,9 @@ from pydantic_ai.messages import (
     ThinkingPart,
 )
 
-from ...settings import Progress
-from ...types import Part, Step
+from ...settings.progress import Progress
+from ...types.a2a_objects import Part
+from ...types.run_events import Step
 from ...wire.extensions.remote_calls import remote_tool
 from ...wire.schemas.json_depth import MOST_LEVELS, deeper_than
 

@@ -7,7 +7,7 @@ import re
 from pydantic_ai.messages import BinaryContent, BinaryImage
 
 from ...errors import InvalidParamsError
-from ...types import Part
+from ...types.a2a_objects import Part
 from ...wire.parts.media_types import OCTET_STREAM, MediaType, parse_media_type
 from .accepted_content import Accepts
 from .base64_text import decode_base64

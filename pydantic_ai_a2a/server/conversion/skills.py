@@ -1,4 +1,7 @@
-"""An agent's tools as skills of its card. No tool is run and no server is connected."""
+"""An agent's tools as skills of its card: `tool_skills` for users. No tool is run and no server is connected.
+
+The one skill of an agent without skills is made in `card.template`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any, cast
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.tools import ToolDefinition
 
-from ...types import Skill
+from ...types.a2a_objects import Skill
 from ...wire.schemas.foreign_schemas import is_small
 from .agent_tools import known_tools
 

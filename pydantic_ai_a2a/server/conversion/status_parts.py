@@ -8,8 +8,9 @@ from typing import Any
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_core import from_json
 
-from ...settings import Approvals
-from ...types import Part, dump_json
+from ...json_values import dump_json
+from ...settings.approvals import Approvals
+from ...types.a2a_objects import Part
 from ...wire.extensions.pending_calls_extension import MEDIA_TYPE
 from ...wire.extensions.remote_calls import PRIVATE
 from ...wire.schemas.json_depth import MOST_LEVELS, deeper_than

@@ -8,8 +8,9 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
 from ...errors import FieldViolation, InvalidParamsError
+from ...json_values import faults_of
 from ...type_names import type_name
-from ...types import Message, Part, faults_of
+from ...types.a2a_objects import Message, Part
 from ...wire.schemas.validation_paths import place_of
 
 _SHOWN = 20

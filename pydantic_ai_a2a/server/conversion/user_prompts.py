@@ -8,7 +8,7 @@ from __future__ import annotations
 from pydantic_ai.messages import StructuredContent, UserContent, VideoUrl
 
 from ...errors import ContentTypeNotSupportedError, InvalidParamsError
-from ...types import Message, Part
+from ...types.a2a_objects import Message, Part
 from ...wire.parts.file_parts import url_kind
 from ...wire.parts.media_types import MediaType, is_text
 from .accepted_content import Accepts

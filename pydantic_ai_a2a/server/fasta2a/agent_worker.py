@@ -28,9 +28,9 @@ from typing_extensions import Unpack
 
 from ...clock import STOP_TIME
 from ...errors import A2AError, StoreFailed
-from ...settings import HTTPS_ONLY
+from ...settings.messages import HTTPS_ONLY
 from ...task_states import TERMINAL
-from ...types import Note, Step, TextDelta
+from ...types.run_events import Note, Step, TextDelta
 from ...wire.protocol import new_ids
 from ..agent.agent_inspection import models_of
 from ..agent.run_arguments import RunArguments
@@ -45,7 +45,7 @@ from ..conversion.model_profiles import accepts, resolve_audio_types, resolve_pr
 from ..conversion.output_mapper import text_of
 from ..conversion.output_modes import OutputModes
 from ..conversion.user_prompts import user_prompt
-from ..runs.outcomes import Outcome, outcome_of
+from ..runs.exception_outcomes import Outcome, outcome_of
 from ..store.conversation_turns import closed_turn
 from .worker_outputs import WorkerOutputs, in_fasta2as_form
 

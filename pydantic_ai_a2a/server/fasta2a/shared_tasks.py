@@ -6,7 +6,8 @@ import sys
 
 from ...errors import TaskNotFoundError, UnsupportedOperationError
 from ...task_states import STOPPED
-from ...types import StoredTask, TaskEvent
+from ...types.stored_events import TaskEvent
+from ...types.stored_tasks import StoredTask
 from ...wire.protocol import stored, stored_values
 from ..store.ports import Claim, Finish, Slot, Status, Submission
 from ..store.status_events import status_event

@@ -20,9 +20,11 @@ from fasta2a.storage import Storage
 from pydantic_ai.messages import ModelMessage
 
 from ...errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
-from ...settings import Retention
+from ...settings.retention import Retention
 from ...task_states import INTERRUPTED, TERMINAL, check_cancel, check_message
-from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
+from ...types.stored_events import TaskEvent
+from ...types.stored_tasks import StoredTask, TaskHeader
+from ...types.task_queries import Page, TaskQuery
 from ...wire.protocol import stored, stored_values
 from ..store.conversation_turns import closed_turn
 from ..store.ports import (

@@ -14,7 +14,8 @@ from datetime import datetime
 from fasta2a.schema import Artifact, Message, Task
 from pydantic_core import to_json
 
-from ...types import ANONYMOUS, StoredTask, TaskHeader
+from ...types.callers import ANONYMOUS
+from ...types.stored_tasks import StoredTask, TaskHeader
 from ...wire.protocol import stored_values
 
 _SCOPED = 'pydantic_ai_a2a:'

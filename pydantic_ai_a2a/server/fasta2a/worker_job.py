@@ -22,6 +22,7 @@ from ..agent.hooks import Hooks
 from ..agent.system_exits import contained
 from ..runs.recorder import Recorder
 from ..store.ports import Claim
+from .stop_request import Stop
 from .storage_tasks import context_key
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -46,22 +47,6 @@ def task_params(claim: Claim) -> TaskSendParams:
     if metadata:
         params['metadata'] = metadata
     return params
-
-
-class Stop:
-    """A request to stop one task, from any thread."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._asked = asyncio.Event()
-
-    def cancel(self) -> None:
-        """Request the stop."""
-        self._loop.call_soon_threadsafe(self._asked.set)
-
-    async def wait(self) -> None:
-        """Wait for the request."""
-        await self._asked.wait()
 
 
 class WorkerJob:

@@ -13,16 +13,18 @@ from typing import Any, ClassVar
 from grpc import aio
 
 from ...base_exceptions import is_cancelled, is_for_the_process
+from ...correlation_ids import new_correlation_id
 from ...errors import ClientGone, InvalidRequestError, OverloadedError
-from ...settings import LONG
-from ...types import StoredTask, TaskEvent, new_correlation_id
+from ...settings.limits import LONG
+from ...types.stored_events import TaskEvent
+from ...types.stored_tasks import StoredTask
 from ...wire.protobuf.method_messages import MethodMessages
 from ...wire.protocol.codec import HttpCodec
 from ...wire.protocol.operations import Operation
 from ...wire.protocol.versions import HTTP, CodecChoice
 from ..auth.request_info import header
 from ..service.answer_size import stored_size
-from ..service.dispatch import DirectMessage
+from ..service.direct_messages import DirectMessage
 from ..service.event_streams import EventStream
 from ..service.request_flow import DecodedRequest, RequestFlow, Serving
 from ..service.unsent_answers import UnsentAnswer

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from ...settings import TLS
+from ...settings.tls import TLS
 from ...wire.protobuf.method_messages import SERVICE, MethodMessages, methods
 from ...wire.protocol.operations import OPERATIONS, Operation
 from ..service.request_flow import Serving

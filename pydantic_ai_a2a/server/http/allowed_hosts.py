@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ...correlation_ids import new_correlation_id
 from ...errors import MisdirectedRequestError
 from ...public_hosts import is_loopback
-from ...types import new_correlation_id
 from ...wire.protocol.versions import HTTP, Versions
 from ..auth.request_info import header
 from ..service.refusals import audit_refused

@@ -12,14 +12,16 @@ from typing import Any, ClassVar
 from starlette.types import Receive, Scope, Send
 
 from ...base_exceptions import ends_task
+from ...correlation_ids import new_correlation_id
 from ...errors import A2AError, ClientGone, OverloadedError, PayloadTooLargeError
-from ...types import StoredTask, TaskEvent, new_correlation_id
+from ...types.stored_events import TaskEvent
+from ...types.stored_tasks import StoredTask
 from ...wire.protocol.codec import Codec
 from ...wire.protocol.operations import Operation
 from ...wire.protocol.versions import CodecChoice, in_dialect_of
 from ..auth.request_info import header
 from ..service.answer_size import stored_size
-from ..service.dispatch import DirectMessage
+from ..service.direct_messages import DirectMessage
 from ..service.event_streams import EventStream
 from ..service.request_flow import RequestFlow, Serving
 from ..service.unsent_answers import CHUNK, AnswerUnread, UnsentAnswer

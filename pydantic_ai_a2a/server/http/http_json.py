@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
+from ...correlation_ids import new_correlation_id
 from ...errors import A2AError, MethodNotAllowedError, NotFoundError, UnsupportedMediaTypeError
-from ...types import new_correlation_id
 from ...wire.protocol.operations import OPERATIONS, Operation
 from ...wire.protocol.value_count import check_values
 from ...wire.protocol.versions import HTTP, CodecChoice, Versions

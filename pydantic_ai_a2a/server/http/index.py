@@ -9,8 +9,8 @@ from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse
 from starlette.types import Receive, Scope, Send
 
+from ...correlation_ids import new_correlation_id
 from ...errors import A2AError, MethodNotAllowedError, NotFoundError
-from ...types import new_correlation_id
 from ...wire.protocol.versions import HTTP
 from ..card.template import CardTemplate
 from .app_urls import base_url, quoted

@@ -10,8 +10,9 @@ from dataclasses import replace
 from hashlib import sha256
 
 from ...errors import InternalError, InvalidParamsError, PrivateAddressError, TaskNotFoundError
-from ...settings import Push
-from ...types import Caller, PushTarget, Registered
+from ...settings.push import Push
+from ...types.callers import Caller
+from ...types.webhook_targets import PushTarget, Registered
 from ...wire.protocol.page_tokens import config_after, config_token
 from ...wire.protocol.versions import codec_of
 from ..store.ports import PushConfig, PushConfigs, Takes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic_core import from_json, to_json
 
-from ...types import PushTarget
+from ...types.webhook_targets import PushTarget
 from .. import encryption
 
 _SEALED = b'fernet:'

@@ -15,7 +15,7 @@ from contextvars import Context
 
 from ...backoff import backoff_after, spread
 from ...bounded_wait import bounded_wait
-from ...settings import Push
+from ...settings.push import Push
 from ...telemetry.metrics import metrics
 from ...telemetry.propagation import trace_headers
 from ...telemetry.spans import push_span

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import TypeAlias
 
-from ...settings import Push
+from ...settings.push import Push
 from ...wire.signing.push_signatures import SignPush
 from ..store.ports import Backend
 from .registration import Registration

@@ -24,8 +24,9 @@ from pydantic_core import from_json
 
 from ... import chains
 from ...errors import StoreFailed
-from ...settings import Settings
-from ...types import Caller, PartialArtifact, load_caller, sender_of
+from ...settings.app_settings import Settings
+from ...types.callers import Caller, load_caller, sender_of
+from ...types.run_events import PartialArtifact
 from ...wire.extensions.client_tools import ClientTools
 from ...wire.extensions.own_extensions import wants_live
 from ...wire.protocol import stored_values
@@ -42,13 +43,15 @@ from ..agent.runner import RunsAgent
 from ..agent.steering import Content, Steering
 from ..agent.turn_messages import Turn
 from ..auth.credential_vault import CredentialVault
+from ..conversion.answers_in_words import rules_of
+from ..conversion.chosen_ends import asked_by
 from ..conversion.client_output import SCHEMA_MARK, ClientOutput, client_output
+from ..conversion.deferred_calls import Asked, ask
 from ..conversion.failures import is_transient
 from ..conversion.forwarded_answers import approved_schemas, run_results
 from ..conversion.output_mapper import OutputMapper, text_of
 from ..conversion.output_modes import OutputModes
 from ..conversion.pending_calls import Pending, changed_arguments, dump, load, still_shown
-from ..conversion.questions import Asked, ask, asked_by, rules_of
 from ..conversion.typed_input import TypedInput, ValidatedInput
 from ..quotas import Metering
 from ..store.ports import Backend, Claim

@@ -31,7 +31,7 @@ from pydantic_ai.exceptions import UserError
 
 from ...backoff import backoff
 from ...errors import AgentUnavailable, AgentUnusable, BackendUnusable
-from ...settings import Settings
+from ...settings.app_settings import Settings
 from ...telemetry.metrics import metrics
 from ..agent.mcp_connections import MCPConnections
 from ..service.event_streams import OpenStreams

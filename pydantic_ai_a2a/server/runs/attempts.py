@@ -25,15 +25,15 @@ from time import perf_counter
 from pydantic_ai.exceptions import RunCancelled
 
 from ...backoff import backoff_after, spread
-from ...settings import Settings
+from ...settings.app_settings import Settings
 from ..conversion.failures import EXPIRED_ATTEMPTS, classify, retry_after
 from ..quotas import Metering
 from ..store.ports import Backend, Claim
-from ..store.ports.claim import Tried
+from ..store.ports.failed_tries import Tried
 from .ends_without_result import EndsWithoutResult
+from .exception_outcomes import Outcome, outcome_of
 from .job import CancelToken, Job
 from .observed_run import observed_run
-from .outcomes import Outcome, outcome_of
 from .recorder import Recorder
 from .run_ids import run_id
 from .run_state import RunState

@@ -40,8 +40,9 @@ from ...errors import (
     StoreUnavailable,
     UnsupportedOperationError,
 )
-from ...settings import Rule
-from ...types import Message, TaskHeader
+from ...settings.messages import Rule
+from ...types.a2a_objects import Message
+from ...types.stored_tasks import TaskHeader
 from ...wire.extensions import own_extensions
 from ...wire.protocol import new_ids
 from ..agent.system_exits import Exited
@@ -49,11 +50,11 @@ from ..conversion.failures import SHUTDOWN, Failure, classify
 from ..quotas import Metering
 from ..store.conversation_turns import appended, closed_turn
 from ..store.ports import Backend, Claim, Finish, Submission
-from ..store.ports.claim import Sink
+from ..store.ports.run_writes import Sink
 from .ends_without_result import run_failure
+from .exception_outcomes import Outcome, outcome_of
 from .job import Job
 from .observed_run import observed_run
-from .outcomes import Outcome, outcome_of
 from .recorder import Recorder
 from .store_outages import StoreCall, StoreRetries
 

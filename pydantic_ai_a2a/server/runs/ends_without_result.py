@@ -17,13 +17,14 @@ from pydantic_ai.exceptions import RunCancelled
 
 from ...errors import LeaseLost
 from ...telemetry.metrics import metrics
-from ...types import Caller, TaskHeader
+from ...types.callers import Caller
+from ...types.stored_tasks import TaskHeader
 from ..agent.hooks import Hooks, RunFailure
 from ..agent.turn_messages import stored_steps
 from ..conversion.failures import CHANGED_AGENT, CHANGED_AGENT_HINT, Failure
 from ..quotas import Metering
 from ..store.ports import Backend, Claim
-from ..store.ports.claim import Tried
+from ..store.ports.failed_tries import Tried
 from .recorder import Recorder
 from .run_ids import run_id
 from .store_outages import PendingWrites, StoreWrite
@@ -32,7 +33,7 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 
 class EndsWithoutResult:
-    """Records the ends of the runs of one worker.
+    """Records the ends without a result, for the runs of one worker.
 
     Args:
         backend: Stores the ends.

@@ -15,7 +15,7 @@ from pydantic_ai.messages import AgentStreamEvent
 from pydantic_ai.usage import RunUsage
 
 from ...errors import LeaseLost, StoreFailed, StoreUnavailable
-from ...types import Note, ToolArtifact
+from ...types.run_events import Note, ToolArtifact
 from ..agent.current_task import Running
 from ..agent.run_arguments import Emit, RunArguments
 from ..agent.run_options import RunOptions

@@ -17,7 +17,7 @@ from pydantic_ai.usage import RunUsage
 
 from ... import chains
 from ...errors import LeaseLost, ResultForgotten, StoreFailed
-from ...types import Note, ToolArtifact
+from ...types.run_events import Note, ToolArtifact
 from ..agent.current_task import Running, running
 from ..agent.run_arguments import RunArguments
 from ..agent.run_options import RunOptions

@@ -22,8 +22,8 @@ from pydantic_ai.messages import ModelMessage, UserContent
 from pydantic_ai.tools import ToolDefinition
 
 from ...errors import A2AError, BadInput
-from ...settings import LONG
-from ...types import Message
+from ...settings.limits import LONG
+from ...types.a2a_objects import Message
 from ...wire.extensions.client_tools import ClientTools, has_tools
 from ...wire.protocol import stored_values
 from ..agent.referenced_tasks import Refer

@@ -8,9 +8,9 @@ from time import perf_counter, time
 
 from pydantic_ai.usage import RunUsage
 
+from ...reported_numbers import count_of
 from ...telemetry.metrics import Instruments, metrics
 from ...telemetry.spans import recording, run_span
-from ...types import count_of
 from ...wire.protocol import new_ids
 from ..store.ports import Claim
 from .run_state import RunState

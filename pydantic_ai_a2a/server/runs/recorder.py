@@ -21,26 +21,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from ...settings import Results
+from ...json_values import dump_json
+from ...settings.results import Results
 from ...telemetry.metrics import metrics
-from ...types import (
-    Artifact,
-    Message,
-    Note,
-    Part,
-    PartialArtifact,
-    Step,
-    TaskEvent,
-    TaskState,
-    TextDelta,
-    ToolArtifact,
-    dump_json,
-)
+from ...types.a2a_objects import Artifact, Message, Part, TaskState
+from ...types.run_events import Note, PartialArtifact, Step, TextDelta, ToolArtifact
+from ...types.stored_events import TaskEvent
 from ...wire.extensions import run_metadata
 from ...wire.protocol import new_ids, stored, stored_values, text_artifact
 from ..conversion.failures import Failure
 from ..store.ports import Charge, Checkpoint, Claim, Finish, Status
-from ..store.ports.claim import Sink
+from ..store.ports.run_writes import Sink
 from .run_state import RunState
 from .store_outages import StoreRetries
 from .text_flush import EventBody, Flush

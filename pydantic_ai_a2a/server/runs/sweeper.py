@@ -6,7 +6,7 @@ import asyncio
 import logging
 from contextvars import Context
 
-from ...settings import Retention
+from ...settings.retention import Retention
 from ...telemetry.metrics import metrics
 from ..store.ports import Backend, OnExpired, Swept
 

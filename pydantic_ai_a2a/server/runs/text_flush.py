@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from typing import TypeAlias
 
-from ...settings import Results
-from ...types import TaskState, TextDelta
+from ...settings.results import Results
+from ...types.a2a_objects import TaskState
+from ...types.run_events import TextDelta
 from ..store.ports import Checkpoint, Status
 
 EventBody: TypeAlias = tuple[TaskState | None, bytes]

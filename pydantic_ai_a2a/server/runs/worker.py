@@ -48,7 +48,7 @@ from ... import chains
 from ...base_exceptions import ends_task
 from ...bounded_wait import bounded_wait
 from ...clock import STOP_TIME
-from ...settings import Settings
+from ...settings.app_settings import Settings
 from ..conversion.failures import SHUTDOWN
 from ..quotas import Metering
 from ..service.slot_offers import Offer

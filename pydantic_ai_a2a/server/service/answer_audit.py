@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...types import Call, Caller
+from ...types.callers import Caller
+from ...types.service_calls import Call
 from ..audit import Fact, audit
 from ..conversion.pending_calls import CallAnswer, PendingCall
 

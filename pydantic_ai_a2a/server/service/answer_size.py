@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...types import StoredTask
-from .dispatch import DirectMessage
+from ...types.stored_tasks import StoredTask
+from .direct_messages import DirectMessage
 from .tasks import TaskList
 
 

@@ -44,12 +44,16 @@ from ...errors import (
     QuotaExceededError,
     UnsupportedOperationError,
 )
-from ...settings import Approvals, Settings
+from ...settings.app_settings import Settings
+from ...settings.approvals import Approvals
 from ...telemetry.metrics import metrics
-from ...types import Call, Message, Part, SendParams, StoredTask
+from ...types.a2a_objects import Message, Part
+from ...types.operation_params import SendParams
+from ...types.service_calls import Call
+from ...types.stored_tasks import StoredTask
 from ...wire.protocol import new_ids, stored, stored_values
 from ..audit import audit
-from ..conversion import call_answers, pending_calls, questions, status_parts
+from ..conversion import answers_in_words, call_answers, pending_calls, status_parts
 from ..conversion.client_output import SCHEMA_MARK, inherited
 from ..conversion.pending_calls import CallAnswer, Kind, Pending, PendingCall
 from ..quotas import Metering
@@ -218,7 +222,7 @@ class Inbox:
         answerable = readable = pending
         if approvers is not None:
             kinds = await approvers.kinds(call, submission.owner, submission.task_id, pause)
-            rules = questions.rules_of(rules, first=pause.first)
+            rules = answers_in_words.rules_of(rules, first=pause.first)
         if kinds is not None:
             answerable = pending.only(kinds)
             readable = pending if submission.owner == call.caller.owner else answerable

@@ -17,7 +17,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ...errors import ClientGone, OverloadedError
-from ...types import Call, Page, StoredTask, TaskHeader, TaskQuery
+from ...types.service_calls import Call
+from ...types.stored_tasks import StoredTask, TaskHeader
+from ...types.task_queries import Page, TaskQuery
 from ..auth.request_info import PATIENCE
 from ..store.ports import OpenApprovals, Pause, TaskReader
 from .approvers import RULE, ApproverAccess

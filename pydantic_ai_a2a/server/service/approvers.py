@@ -11,20 +11,14 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from ...errors import TaskNotFoundError
-from ...settings import Approvals, Approvers
-from ...types import (
-    Call,
-    Caller,
-    StoredTask,
-    TaskHeader,
-    WaitingCall,
-    WaitingTask,
-    load_caller,
-    sender_of,
-)
+from ...settings.approvals import Approvals, Approvers
+from ...types.callers import Caller, load_caller, sender_of
+from ...types.service_calls import Call
+from ...types.stored_tasks import StoredTask, TaskHeader
+from ...types.waiting_approvals import WaitingCall, WaitingTask
 from ...wire.protocol import stored, stored_values
 from ..auth.operator_functions import allows, verdict_of
-from ..conversion import pending_calls, questions, status_parts
+from ..conversion import answers_in_words, pending_calls, status_parts
 from ..conversion.edited_arguments import as_run
 from ..conversion.pending_calls import Kind, Pending, PendingCall
 from ..store.ports import Pause, TaskReader
@@ -121,7 +115,9 @@ class ApproverAccess:
         message = None
         if waiting := waiting_approvals(pause):
             assert pause is not None, 'its calls wait'
-            parts = status_parts.shown(waiting, questions.rules_of(self._approvals, first=pause.first), header.id)
+            parts = status_parts.shown(
+                waiting, answers_in_words.rules_of(self._approvals, first=pause.first), header.id
+            )
             name = f'{header.id}-{header.last_event}'
             ids = b',' + stored.ids(header.id, header.id)
             message = stored.message(name, b'ROLE_AGENT', stored_values.dump_parts(parts), ids)

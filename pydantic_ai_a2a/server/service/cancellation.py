@@ -9,7 +9,7 @@ from ...bounded_wait import bounded_wait
 from ...errors import TaskNotCancelableError
 from ...task_states import TERMINAL
 from ...telemetry.metrics import metrics
-from ...types import StoredTask, TaskHeader
+from ...types.stored_tasks import StoredTask, TaskHeader
 from ..audit import Fact, audit
 from ..store.ports import Backend
 from .loaded_task import loaded

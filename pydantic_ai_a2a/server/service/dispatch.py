@@ -1,12 +1,12 @@
-"""Performs operations for callers: tenant, scopes, capabilities, extensions, rates, spans and direct replies."""
+"""Dispatches requests to operations: tenant, scopes, capabilities, extensions, rates, spans and direct replies."""
 
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from fasta2a.extensions import (
     format_extensions_header,
@@ -28,7 +28,11 @@ from ...errors import (
 )
 from ...telemetry import propagation, spans
 from ...telemetry.attributes import ids_of
-from ...types import Call, Caller, Message, SendParams, StoredTask, frozen
+from ...types.callers import Caller
+from ...types.frozen_values import frozen
+from ...types.operation_params import SendParams
+from ...types.service_calls import Call
+from ...types.stored_tasks import StoredTask
 from ...wire.extensions.own_extensions import LIVE_TEXT_URI
 from ...wire.protocol.codec import Codec
 from ...wire.protocol.missing_capabilities import refuse_unsupported
@@ -39,7 +43,7 @@ from ..auth.request_info import RequestInfo, header
 from ..auth.tenants import Tenants
 from ..card.template import CardTemplate
 from ..quotas import Metering, audit_refusal
-from ..store.ports import Submission
+from .direct_messages import DirectMessage, DirectReplies
 from .event_streams import EventStream
 from .extended_card import ExtendedCard
 from .refusals import REASONS, as_error, audit_refused
@@ -50,30 +54,9 @@ Held = TypeVar('Held')
 _DEPTH = chains.HEADER.encode()
 
 
-class DirectMessage(NamedTuple):
-    """A message that answers a message instead of a task (§3.1.1)."""
-
-    body: bytes
-    """The message as JSON of A2A 1.0."""
-
-
-class DirectReplies(Protocol):
-    """Answers messages with messages: `server.runs.direct_replies.DirectRuns`."""
-
-    async def takes(self, message: Message) -> bool:
-        """Return True if the server answers a message with a message."""
-        ...
-
-    async def answer(
-        self, submission: Submission, correlation_id: str, gone: Callable[[], Coroutine[Any, Any, None]]
-    ) -> bytes | None:
-        """Run the agent. Return the answer as 1.0 JSON, or None if the client disconnects first."""
-        ...
-
-
 @frozen
 class Dispatcher:
-    """The parts of an app that every request passes."""
+    """The parts of an app that dispatch a request to its operation."""
 
     service: Service
     guard: Guard
@@ -92,7 +75,7 @@ class Dispatcher:
 
 
 class Dispatch:
-    """One request on its way to its operation. Call `close` when the answer was read.
+    """The dispatch of one request to its operation. Call `close` when the answer was read.
 
     Args:
         parts: The parts of the app.

@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from opentelemetry.trace import Span
 
 from ...telemetry.spans import name_task
-from ...types import StoredTask, TaskEvent, TaskState
+from ...types.a2a_objects import TaskState
+from ...types.stored_events import TaskEvent
+from ...types.stored_tasks import StoredTask
 from ..store.ports import Subscription
 from .live_text_form import LiveTextForm
 

@@ -7,8 +7,9 @@ from inspect import isawaitable
 from typing import Any, cast
 
 from ...errors import ExtendedAgentCardNotConfiguredError
-from ...settings import MakeCard
-from ...types import AgentCard, Caller
+from ...settings.access import MakeCard
+from ...types.a2a_objects import AgentCard
+from ...types.callers import Caller
 from ..card.template import CardTemplate
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from ...types import TaskEvent
+from ...types.stored_events import TaskEvent
 from ...wire.protocol import stored
 
 

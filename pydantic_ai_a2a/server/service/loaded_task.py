@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import TaskNotFoundError
-from ...types import StoredTask
+from ...types.stored_tasks import StoredTask
 from ..store.ports import Backend
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from ...types import Message
+from ...types.a2a_objects import Message
 
 _MARKS = frozenset({'answeredBy', 'resumed'})
 """Names in message metadata for the server's own marks: the sender of an answer, and a call of `resume_task`."""

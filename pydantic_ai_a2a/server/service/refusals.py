@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ...errors import A2AError, AgentUnavailable, AgentUnusable, InternalError, StoreUnavailable
-from ...types import Caller
+from ...types.callers import Caller
 from ..audit import audit
 from ..auth.request_info import RequestInfo
 

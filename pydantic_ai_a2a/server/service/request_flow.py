@@ -11,8 +11,10 @@ from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
 from ...errors import ClientGone, InvalidParamsError
-from ...settings import LONG, Limits
-from ...types import SubscribeParams, TaskEvent, frozen
+from ...settings.limits import LONG, Limits
+from ...types.frozen_values import frozen
+from ...types.operation_params import SubscribeParams
+from ...types.stored_events import TaskEvent
 from ...wire.protocol.codec import HttpCodec
 from ...wire.protocol.missing_capabilities import refuse_unsupported_params
 from ...wire.protocol.operations import Operation, Params
@@ -160,7 +162,7 @@ class RequestFlow(ABC):
         Return False if events are missing, because the reader was too slow.
         """
         streams = self.serving.streams
-        streams.add(subscription)
+        streams.add(subscription)  # from now on, each interval of keep-alive ends the wait in `next`
         try:
             while True:
                 events = await subscription.next()

@@ -10,8 +10,11 @@ from pydantic_core import to_json
 
 from ... import chains
 from ...errors import InvalidParamsError, OverloadedError
-from ...settings import LONG, Settings
-from ...types import Call, Message, SendParams
+from ...settings.app_settings import Settings
+from ...settings.limits import LONG
+from ...types.a2a_objects import Message
+from ...types.operation_params import SendParams
+from ...types.service_calls import Call
 from ...wire.extensions.client_tools import CLIENT_TOOLS_FIELD, CLIENT_TOOLS_URI, ClientTools
 from ...wire.extensions.own_extensions import LIVE
 from ...wire.protocol import message_digest, new_ids, stored, stored_values

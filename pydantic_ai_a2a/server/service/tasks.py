@@ -10,25 +10,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...bounded_wait import bounded_wait
 from ...errors import TaskNotFoundError, UnsupportedOperationError
-from ...settings import Settings
+from ...settings.app_settings import Settings
 from ...task_states import TERMINAL, check_subscribe
-from ...types import (
-    Call,
+from ...types.a2a_objects import TaskState
+from ...types.operation_params import (
     CancelParams,
     CreatePushParams,
     GetParams,
     ListParams,
     ListPushParams,
-    Page,
     PushParams,
-    Registered,
     SendParams,
-    StoredTask,
     SubscribeParams,
-    TaskHeader,
-    TaskQuery,
-    TaskState,
 )
+from ...types.service_calls import Call
+from ...types.stored_tasks import StoredTask, TaskHeader
+from ...types.task_queries import Page, TaskQuery
+from ...types.webhook_targets import Registered
 from ...wire.protocol import stored
 from ...wire.protocol.page_tokens import task_before, task_token
 from ..audit import Fact

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...types import StoredTask, TaskHeader
+from ...types.stored_tasks import StoredTask, TaskHeader
 from .ports import Claim, Finish
 
 

@@ -34,7 +34,8 @@ from math import inf
 from threading import Lock
 
 from ...task_states import STOPPED
-from ...types import StoredTask, TaskEvent
+from ...types.stored_events import TaskEvent
+from ...types.stored_tasks import StoredTask
 from .ports import Ending, Subscription
 
 Read = Callable[[str, int, int], Awaitable[list[TaskEvent]]]

@@ -14,8 +14,8 @@ from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRe
 from pydantic_ai.usage import RequestUsage, RunUsage
 from pydantic_core import to_json
 
-from ...types import without_surrogates
-from .ports.claim import Tried
+from ...json_values import without_surrogates
+from .ports.failed_tries import Tried
 from .run_usage import dump_usage, load_usage, plain_usage
 
 logger = logging.getLogger('pydantic_ai_a2a')

@@ -11,7 +11,8 @@ from pydantic import TypeAdapter
 from pydantic_ai.usage import RequestUsage, RunUsage
 from pydantic_core import SchemaValidator, core_schema, to_json
 
-from ...types import LARGEST, as_object, bounded, count_of
+from ...json_values import as_object
+from ...reported_numbers import LARGEST, bounded, count_of
 
 UsageT = TypeVar('UsageT', bound=RunUsage | RequestUsage)
 

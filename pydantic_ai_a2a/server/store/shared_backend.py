@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary, finalize
 
 from ...clock import Clock
 from ...errors import BackendUnusable
-from ...types import TaskEvent
+from ...types.stored_events import TaskEvent
 from .availability import Availability, probe
 from .event_bus import EventBus
 from .ports import Accepted, Claim, Submission

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...types import TaskEvent, TaskHeader
+from ...types.stored_events import TaskEvent
+from ...types.stored_tasks import TaskHeader
 from ...wire.protocol import stored
 from .ports import Status
 

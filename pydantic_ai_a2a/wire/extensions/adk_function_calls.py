@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...types import as_object, dump_json
+from ...json_values import as_object, dump_json
 
 _CONFIRMATION = 'adk_request_confirmation'
 _INPUT = 'adk_request_input'

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from ...types import AgentCard, AgentExtension, Skill, as_object
+from ...json_values import as_object
+from ...types.a2a_objects import AgentCard, AgentExtension, Skill
 
 SCHEMAS_URI = 'https://pypi.org/project/pydantic-ai-a2a/#json-schemas-v1'
 """Name of the extension. Parameters with another meaning get another URI."""

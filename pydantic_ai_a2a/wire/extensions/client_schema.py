@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ...errors import InvalidParamsError
-from ...types import AgentExtension, Message
+from ...types.a2a_objects import AgentExtension, Message
 from ..schemas.foreign_schemas import UnusableSchema, nodes
 from ..schemas.inlined_schemas import inlined_schema
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from pydantic_ai.tools import ToolDefinition
 
 from ...errors import InvalidParamsError
-from ...types import AgentExtension, Message
+from ...types.a2a_objects import AgentExtension, Message
 from ..schemas.foreign_schemas import UnusableSchema
 from ..schemas.inlined_schemas import inlined_schema
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pydantic_core import from_json
 
-from ...types import AgentExtension
+from ...types.a2a_objects import AgentExtension
 
 EVENT_IDS_URI = 'https://pypi.org/project/pydantic-ai-a2a/#event-ids-v1'
 """Name of the extension, and key of its data in metadata. Data with another meaning gets another URI."""

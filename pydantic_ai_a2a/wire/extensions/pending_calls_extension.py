@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...types import AgentExtension
+from ...types.a2a_objects import AgentExtension
 
 PENDING_CALLS_URI = 'https://pypi.org/project/pydantic-ai-a2a/#pending-calls-v1'
 """Name of the extension, and key of its data in the metadata of messages. Data with another meaning gets another

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_ai.messages import BaseToolCallPart
 
-from ...types import as_list, as_object
+from ...json_values import as_list, as_object
 from .adk_function_calls import function_response
 
 SYSTEM = 'a2a'

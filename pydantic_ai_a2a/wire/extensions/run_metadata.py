@@ -11,7 +11,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 from pydantic_core import from_json, to_json
 
-from ...types import count_of
+from ...reported_numbers import count_of
 from .own_extensions import RUN_METADATA_URI
 
 USAGE_COUNTS = ('requests', 'tool_calls', 'input_tokens', 'output_tokens', 'cache_read_tokens', 'cache_write_tokens')

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from pydantic_ai.messages import AudioUrl, BinaryContent, DocumentUrl, FileUrl, ImageUrl, VideoUrl
 
-from ...types import Part
+from ...types.a2a_objects import Part
 from .media_types import is_text
 
 File: TypeAlias = BinaryContent | FileUrl

@@ -9,7 +9,10 @@ from typing import Any, ClassVar
 from pydantic_core import to_json
 
 from ...errors import A2AError, UnsupportedOperationError
-from ...types import Page, Registered, StoredTask, TaskEvent
+from ...types.stored_events import TaskEvent
+from ...types.stored_tasks import StoredTask
+from ...types.task_queries import Page
+from ...types.webhook_targets import Registered
 from .http_requests import HttpRequest
 from .missing_capabilities import REFUSALS
 from .operations import Capability, Operation, Params

@@ -16,7 +16,9 @@ from pydantic import AfterValidator, PlainValidator, with_config
 from pydantic_core import PydanticCustomError, from_json, to_json
 
 from ...errors import A2AError
-from ...types import StoredTask, TaskEvent, TaskState
+from ...types.a2a_objects import TaskState
+from ...types.stored_events import TaskEvent
+from ...types.stored_tasks import StoredTask
 from . import push_params, push_targets, stored, stored_values
 from .older_codec import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params
 from .operations import OPERATIONS, Operation, Params

@@ -13,7 +13,7 @@ from typing import cast
 from pydantic import ValidationError
 
 from ...errors import FieldViolation, InvalidParamsError
-from ...types import faults_of
+from ...json_values import faults_of
 from .request_fields import MAX_ITEMS
 
 _MAX_VIOLATIONS = 100

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, with_c
 from pydantic.alias_generators import to_snake
 from typing_extensions import TypedDict
 
-from ...types import faults_of
+from ...json_values import faults_of
 from .request_fields import PROTO_JSON
 
 logger = logging.getLogger('pydantic_ai_a2a')

@@ -15,7 +15,9 @@ from pydantic_core import PydanticCustomError, from_json, to_json
 from typing_extensions import TypedDict
 
 from ...errors import A2AError, ExtensionSupportRequiredError, InvalidRequestError
-from ...types import CancelParams, GetParams, SendParams, StoredTask, SubscribeParams, TaskState
+from ...types.a2a_objects import TaskState
+from ...types.operation_params import CancelParams, GetParams, SendParams, SubscribeParams
+from ...types.stored_tasks import StoredTask
 from . import stored
 from .codec import Codec
 from .request_fields import CAMEL_CASE, Count, Id, Lines, Struct, read_message

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-from ...types import (
+from ...types.frozen_values import frozen
+from ...types.operation_params import (
     CancelParams,
     CardParams,
     CreatePushParams,
@@ -19,7 +20,6 @@ from ...types import (
     PushParams,
     SendParams,
     SubscribeParams,
-    frozen,
 )
 
 Capability = Literal['streaming', 'pushNotifications', 'extendedAgentCard']

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from ...errors import InvalidParamsError
-from ...types import TaskQuery
+from ...types.task_queries import TaskQuery
 from .request_fields import MAX_ID
 
 

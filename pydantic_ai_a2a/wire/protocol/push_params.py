@@ -9,7 +9,7 @@ from typing import Annotated, Any, NotRequired
 from pydantic import AfterValidator, Field, with_config
 from typing_extensions import TypedDict
 
-from ...types import CreatePushParams, ListPushParams, PushParams
+from ...types.operation_params import CreatePushParams, ListPushParams, PushParams
 from .push_targets import OlderWireTarget, WireTarget, read_target
 from .request_fields import CAMEL_CASE, Count, Id, Line, MaybeId, Tenanted
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints, with_config
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from ...types import PushTarget
+from ...types.webhook_targets import PushTarget
 from .request_fields import CAMEL_CASE, MAX_LINE, PROTO_JSON, MaybeId
 
 _Text = Annotated[str, StringConstraints(max_length=MAX_LINE)]

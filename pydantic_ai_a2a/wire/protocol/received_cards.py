@@ -7,8 +7,9 @@ from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator, TypeAdapter
 
+from ...json_values import as_list, as_object
 from ...notebooks import HtmlCard
-from ...types import AgentCard, AgentInterface, as_list, as_object
+from ...types.a2a_objects import AgentCard, AgentInterface
 from .lenient_reading import AnswerUnreadable, current_agent, one_line, read_answer, warn_once
 from .security_schemes import load_requirements, load_scheme
 

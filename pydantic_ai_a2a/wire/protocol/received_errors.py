@@ -8,7 +8,7 @@ from typing import cast
 
 from ... import errors
 from ...errors import A2AError, FieldViolation
-from ...types import as_list, as_object
+from ...json_values import as_list, as_object
 from .lenient_reading import one_line
 
 _MAX_DETAILS = 100

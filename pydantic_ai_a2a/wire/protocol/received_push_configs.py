@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 from pydantic import AfterValidator, BeforeValidator, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from ...types import ListTaskPushNotificationConfigResult, TaskPushNotificationConfig
+from ...types.a2a_objects import ListTaskPushNotificationConfigResult, TaskPushNotificationConfig
 from .lenient_reading import ANNOTATED, Filled, lenient, present_fields, read_answer
 from .request_fields import PROTO_JSON
 

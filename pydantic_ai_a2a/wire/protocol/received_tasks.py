@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
 from ...notebooks import HtmlTask
-from ...types import (
+from ...types.a2a_objects import (
     Artifact,
     ListTasksResult,
     Message,

@@ -24,7 +24,8 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, to_json
 from typing_extensions import TypedDict
 
-from ...types import ListParams, Message, Part
+from ...types.a2a_objects import Message, Part
+from ...types.operation_params import ListParams
 
 MAX_ID = 256
 """Longest accepted id, in characters."""

@@ -16,7 +16,7 @@ from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from ...errors import A2AError, InvalidRequestError, MethodNotFoundError
-from ...types import faults_of
+from ...json_values import faults_of
 from .invalid_params import invalid
 from .operations import Operation, Params
 from .refused_requests import RpcRefused

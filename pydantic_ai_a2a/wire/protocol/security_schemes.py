@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
-from ...types import SecurityScheme
+from ...types.a2a_objects import SecurityScheme
 
 _TYPES = {
     'apiKeySecurityScheme': 'apiKey',

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from pydantic_core import from_json
 
-from ...types import (
+from ...types.a2a_objects import Message
+from ...types.operation_params import (
     CancelParams,
     CreatePushParams,
     GetParams,
     ListParams,
     ListPushParams,
-    Message,
     PushParams,
     SendParams,
     SubscribeParams,

@@ -13,7 +13,9 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from ...types import PARTIAL, TaskState, dump_json
+from ...json_values import dump_json
+from ...types.a2a_objects import TaskState
+from ...types.run_events import PARTIAL
 
 STATE_NAMES: dict[TaskState, bytes] = {
     'submitted': b'"TASK_STATE_SUBMITTED"',

@@ -11,8 +11,10 @@ from typing import Any, cast
 
 from pydantic_core import from_json
 
+from ...json_values import dump_json
 from ...notebooks import HtmlTask
-from ...types import Artifact, Message, Part, StoredTask, StreamResponse, Task, TaskHeader, TaskStatus, dump_json
+from ...types.a2a_objects import Artifact, Message, Part, StreamResponse, Task, TaskStatus
+from ...types.stored_tasks import StoredTask, TaskHeader
 from .stored import STATE_NAMES, STATES, timestamp
 
 # Messages, artifacts and tasks: the vocabulary to JSON and back.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...types import dump_json
+from ...json_values import dump_json
 from .stored import PLAIN, ids
 
 

@@ -16,7 +16,10 @@ from pydantic_core import PydanticCustomError, from_json, to_json
 from typing_extensions import TypedDict
 
 from ...errors import A2AError, ExtendedAgentCardNotConfiguredError
-from ...types import Part, Registered, StoredTask, TaskEvent
+from ...types.a2a_objects import Part
+from ...types.stored_events import TaskEvent
+from ...types.stored_tasks import StoredTask
+from ...types.webhook_targets import Registered
 from . import push_params, push_targets, stored_values
 from .missing_capabilities import REFUSALS
 from .older_codec import TASKS, Configuration, OlderCodec, SendRequest, TaskParams, older_code, role, send_params

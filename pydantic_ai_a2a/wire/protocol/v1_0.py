@@ -17,17 +17,11 @@ from pydantic_core import PydanticCustomError, to_json
 from typing_extensions import TypedDict
 
 from ...errors import JSON_RPC_ERRORS, A2AError
-from ...types import (
-    CancelParams,
-    CardParams,
-    GetParams,
-    PushTarget,
-    SendParams,
-    StoredTask,
-    SubscribeParams,
-    TaskEvent,
-    TaskState,
-)
+from ...types.a2a_objects import TaskState
+from ...types.operation_params import CancelParams, CardParams, GetParams, SendParams, SubscribeParams
+from ...types.stored_events import TaskEvent
+from ...types.stored_tasks import StoredTask
+from ...types.webhook_targets import PushTarget
 from . import joined_bytes, push_params, push_targets, stored
 from .codec import HttpCodec
 from .http_requests import HttpRequest, check_params, read_params, read_query

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, cast
 from pydantic_core import from_json
 
 from ...errors import A2AError, InvalidRequestError, VersionNotSupportedError
-from ...settings import SUPPORTED, Version
-from ...types import as_list, as_object
+from ...json_values import as_list, as_object
+from ...settings.access import SUPPORTED, Version
 from .codec import Codec, HttpCodec
 from .operations import OPERATIONS
 from .refused_requests import RpcRefused

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import to_json
 from typing_extensions import TypedDict
 
-from ...types import faults_of
+from ...json_values import faults_of
 from .json_depth import deeper_than
 from .validation_paths import place_of
 

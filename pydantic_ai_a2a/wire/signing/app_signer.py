@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from pydantic_core import to_json
 
-from ...types import Key
+from ...types.signing_keys import Key
 from .card_signatures import sign_card
 from .jws import Signer
 from .push_signatures import BODY_DIGEST, LIFETIME, NOTIFICATION_ID

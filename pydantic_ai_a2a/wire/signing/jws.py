@@ -11,7 +11,7 @@ from jwt.exceptions import PyJWTError
 from jwt.utils import base64url_decode, base64url_encode
 from pydantic_core import from_json
 
-from ...types import Key
+from ...types.signing_keys import Key
 from .key_pairs import KeyPair, load_keys
 
 _MAX_HEADER = 10_000

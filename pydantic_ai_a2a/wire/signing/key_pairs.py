@@ -18,7 +18,7 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.exceptions import PyJWTError
 from jwt.utils import base64url_encode
 
-from ...types import Key
+from ...types.signing_keys import Key
 from .algorithms import KEY_TYPES
 
 _RSA_BITS = 2048

@@ -14,12 +14,12 @@ from pydantic_ai.toolsets import AbstractToolset
 
 from ...app_client import RpcError, lifespan
 from ...bounds import LIMIT
-from ...tables import each_case
+from ...cases import each_case
 from ..approvals.test_edited_arguments import MILLION, Cashier, pay_nested, refused
-from ..asking import ROW, answers, approve
-from ..rows import covering
+from ..pending_calls import DEFERRED_ROW, answer_message, approve
+from ..promised_behaviours import covering
 
-pytestmark = covering(ROW)
+pytestmark = covering(DEFERRED_ROW)
 
 
 class PayServer(MCPServer):
@@ -108,7 +108,7 @@ async def test_edit_under_too_many_schema_patterns_is_refused() -> None:
     async with lifespan(cashier.app), asyncio.timeout(LIMIT):
         task = await cashier.asked_to({})
         with pytest.raises(RpcError, match='too large or too deeply nested to check'):
-            await cashier.director.send(answers(task, approve(args={'0__': 1})))
+            await cashier.director.send(answer_message(task, approve(args={'0__': 1})))
 
 
 async def test_server_without_mcp_connection_validates_edited_arguments(tmp_path: Path) -> None:

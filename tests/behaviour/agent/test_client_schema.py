@@ -18,11 +18,12 @@ from pydantic_ai_a2a import AuthRequired, InputRequired, Messages, Progress, Res
 from pydantic_ai_a2a.server.conversion.output_types import states_of
 from pydantic_ai_a2a.wire.extensions.client_schema import CLIENT_SCHEMA_URI
 
+from ...agents import GatedAgent
 from ...app_client import message, state_of, texts
-from ..asking import answers, approve, asked, declaring, result, tool
-from ..refused import refused
-from ..rows import covers
-from ..stage import Stage, ended, serving, tasks_of
+from ...serving import list_tasks, serving, wait_until_ended
+from ..pending_calls import answer_message, approve, client_tool, message_with_tools, pending_calls, result_answer
+from ..promised_behaviours import covers
+from ..refusals import error_of_call
 
 ALLOWED = Results(client_schemas=True)
 FIELD = f'message.metadata["{CLIENT_SCHEMA_URI}"]'
@@ -40,7 +41,7 @@ class Pizza(BaseModel):
     name: str
 
 
-def wanting(schema: Any = WEATHER, text: str = 'How is Paris?', **fields: Any) -> dict[str, Any]:
+def message_with_schema(schema: Any = WEATHER, text: str = 'How is Paris?', **fields: Any) -> dict[str, Any]:
     """A message that wants an answer by a schema."""
     return message(text, metadata={CLIENT_SCHEMA_URI: {'schema': schema}}, extensions=[CLIENT_SCHEMA_URI], **fields)
 
@@ -77,7 +78,7 @@ class Forecaster:
 async def test_answer_fits_client_schema() -> None:
     forecaster = Forecaster(PARIS)
     async with serving(forecaster.agent, results=ALLOWED) as client:
-        task = await client.send(wanting())
+        task = await client.send(message_with_schema())
         assert data_of(task) == PARIS
         assert data_of(await client.get_task(task['id'])) == PARIS
         assert texts(await client.send('In words, please.')) == ['in words']
@@ -90,7 +91,7 @@ async def test_whole_floats_of_protobuf_become_integers_in_schema() -> None:
     name = {'type': 'string', 'minLength': 2.0}  # as the official client writes the integers of metadata
     forecaster = Forecaster({'name': 'Paris'})
     async with serving(forecaster.agent, results=ALLOWED) as client:
-        await client.send(wanting({'type': 'object', 'properties': {'name': name}}))
+        await client.send(message_with_schema({'type': 'object', 'properties': {'name': name}}))
     [schema] = forecaster.schemas
     assert repr(schema['properties']['name']['minLength']) == '2'
 
@@ -106,9 +107,12 @@ async def test_message_may_combine_schema_and_client_tools() -> None:
 
     agent = Agent(FunctionModel(model))
     async with serving(agent, results=ALLOWED, messages=Messages(client_tools=True)) as client:
-        sent = declaring('How is Paris?', tool())
+        sent = message_with_tools('How is Paris?', client_tool())
         task = await client.send({**sent, 'metadata': {**sent['metadata'], CLIENT_SCHEMA_URI: {'schema': WEATHER}}})
-        assert data_of(await client.send(answers(task, result(asked(task)[0], '21 degrees')))) == PARIS
+        assert (
+            data_of(await client.send(answer_message(task, result_answer(pending_calls(task)[0], '21 degrees'))))
+            == PARIS
+        )
 
 
 @covers('data part')
@@ -116,7 +120,7 @@ async def test_output_violating_schema_is_retried() -> None:
     forecaster = Forecaster({**PARIS, 'celsius': -100}, {'city': 'Paris', 'celsius': float('nan')}, PARIS)
     forecaster.agent = Agent(FunctionModel(forecaster.model), retries=3)
     async with serving(forecaster.agent, results=ALLOWED) as client:
-        assert data_of(await client.send(wanting())) == PARIS
+        assert data_of(await client.send(message_with_schema())) == PARIS
     assert ['output.celsius must be' in retry for retry in forecaster.retries] == [True, True]
 
 
@@ -124,7 +128,7 @@ async def test_output_violating_schema_is_retried() -> None:
 async def test_nan_in_unconstrained_field_is_retried() -> None:
     forecaster = Forecaster({**PARIS, 'more': float('nan')}, {**PARIS, 'more': 1})
     async with serving(forecaster.agent, results=ALLOWED) as client:
-        task = await client.send(wanting({**WEATHER, 'additionalProperties': True}))
+        task = await client.send(message_with_schema({**WEATHER, 'additionalProperties': True}))
     assert task['artifacts'][0]['parts'][0]['data']['result'] == {**PARIS, 'more': 1}
     assert len(forecaster.retries) == 1
 
@@ -133,7 +137,7 @@ async def test_nan_in_unconstrained_field_is_retried() -> None:
 async def test_task_fails_when_output_never_fits_schema() -> None:
     forecaster = Forecaster({'city': 'Paris'}, {'city': 'Paris'})
     async with serving(forecaster.agent, results=ALLOWED) as client:
-        task = await client.send(wanting())
+        task = await client.send(message_with_schema())
     assert state_of(task) == 'FAILED'
     assert 'artifacts' not in task
 
@@ -142,7 +146,7 @@ async def test_task_fails_when_output_never_fits_schema() -> None:
 async def test_client_schema_replaces_output_type_of_agent() -> None:
     forecaster = Forecaster(PARIS, {'name': 'Margherita'}, output_type=Pizza)
     async with serving(forecaster.agent, results=ALLOWED) as client:
-        assert data_of(await client.send(wanting())) == PARIS
+        assert data_of(await client.send(message_with_schema())) == PARIS
         other = await client.send('A pizza.')
     assert other['artifacts'][0]['parts'][0]['data'] == {'result': {'name': 'Margherita'}}
 
@@ -156,7 +160,7 @@ async def test_schema_references_are_inlined() -> None:
         stops: list[Stop]
 
     async with serving(Agent('test'), results=ALLOWED) as client:
-        task = await client.send(wanting(Trip.model_json_schema()))
+        task = await client.send(message_with_schema(Trip.model_json_schema()))
     part = task['artifacts'][0]['parts'][0]
     assert part['data'] == {'result': {'stops': [{'name': 'a'}]}}
     assert '$ref' not in json.dumps(part['metadata']['json_schema'])
@@ -176,7 +180,7 @@ async def test_schema_title_becomes_valid_tool_name(title: str | None, name: str
     schema = {key: value for key, value in {**WEATHER, 'title': title}.items() if value is not None}
     agent = Agent(FunctionModel(model), output_type=[str, InputRequired])
     async with serving(agent, results=ALLOWED) as client:
-        task = await client.send(wanting(schema))
+        task = await client.send(message_with_schema(schema))
     [part] = task['artifacts'][0]['parts']
     assert names == [(f'final_result_{name}', 'final_result_InputRequired')]
     assert part['data']['result'] == PARIS
@@ -191,7 +195,7 @@ async def test_schema_still_applies_after_question() -> None:
     forecaster = Forecaster({'question': 'Which Paris?'}, PARIS, output_type=[str, InputRequired])
     forecaster.tool = 'final_result_InputRequired'
     async with serving(forecaster.agent, results=ALLOWED) as client:
-        task = await client.send(wanting())
+        task = await client.send(message_with_schema())
         assert state_of(task) == 'INPUT_REQUIRED'
         forecaster.tool = 'final_result_Weather'
         assert data_of(await client.send(message('The one in France.', taskId=task['id']))) == PARIS
@@ -207,11 +211,11 @@ async def test_schema_applies_after_approval_unless_replaced(other: bool) -> Non
         return 'looked'
 
     async with serving(agent, results=ALLOWED) as client:
-        task = await client.send(wanting())
+        task = await client.send(message_with_schema())
         [call] = task['status']['message']['parts'][1]['data']['pending']
         wider = {**WEATHER, 'additionalProperties': True}
         metadata = {'metadata': {CLIENT_SCHEMA_URI: {'schema': wider}}} if other else {}
-        done = await client.send(answers(task, approve(call['id']), **metadata))
+        done = await client.send(answer_message(task, approve(call['id']), **metadata))
     part = done['artifacts'][0]['parts'][0]
     assert part['metadata']['json_schema'] == (wider if other else WEATHER)
     assert part['data']['result'] == {**PARIS, **({'more': 1} if other else {})}
@@ -222,10 +226,10 @@ async def test_schema_is_kept_by_app_taking_over_task(tmp_path: Path) -> None:
     agent = Agent(TestModel(custom_output_args=PARIS), name='agent')
     agent.tool_plain(requires_approval=True)(look_around)
     async with serving(agent, backend=url, results=ALLOWED) as client:
-        task = await client.send(wanting())
+        task = await client.send(message_with_schema())
     async with serving(agent, backend=url, results=ALLOWED) as client:
         [call] = task['status']['message']['parts'][1]['data']['pending']
-        assert data_of(await client.send(answers(task, approve(call['id'])))) == PARIS
+        assert data_of(await client.send(answer_message(task, approve(call['id'])))) == PARIS
 
 
 def look_around() -> str:
@@ -234,7 +238,7 @@ def look_around() -> str:
 
 @covers('data part')
 async def test_schema_of_queued_message_applies_to_its_own_run() -> None:
-    stage = Stage()
+    stage = GatedAgent()
 
     async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         if isinstance(messages[-1].parts[-1], ToolReturnPart):
@@ -248,16 +252,16 @@ async def test_schema_of_queued_message_applies_to_its_own_run() -> None:
     agent.tool_plain(requires_approval=True)(look_around)
     wider = {**WEATHER, 'additionalProperties': True}
     async with serving(agent, results=ALLOWED) as client:
-        task = await client.send(wanting(text='one'), returnImmediately=True)
+        task = await client.send(message_with_schema(text='one'), returnImmediately=True)
         await stage.reached('one')
         ids = {'taskId': task['id'], 'contextId': task['contextId']}
-        await client.send(wanting(wider, text='two', **ids), returnImmediately=True)
+        await client.send(message_with_schema(wider, text='two', **ids), returnImmediately=True)
         async with client.subscribe(task['id']) as stream:
             stage.open('one', 'two')
             await stream.until('TASK_STATE_INPUT_REQUIRED')
         task = await client.get_task(task['id'])
-        await client.send(answers(task, approve()), returnImmediately=True)
-        done = await ended(client, task['id'])
+        await client.send(answer_message(task, approve()), returnImmediately=True)
+        done = await wait_until_ended(client, task['id'])
     parts = [part for artifact in done['artifacts'] for part in artifact['parts']]
     assert [(part['data']['result'], part['metadata']['json_schema']) for part in parts] == [
         (PARIS, WEATHER),
@@ -269,7 +273,7 @@ async def test_schema_of_queued_message_applies_to_its_own_run() -> None:
 async def test_schema_applies_only_to_its_own_message() -> None:
     forecaster = Forecaster(PARIS)
     async with serving(forecaster.agent, results=ALLOWED) as client:
-        task = await client.send(wanting(contextId='c'))
+        task = await client.send(message_with_schema(contextId='c'))
         assert data_of(task) == PARIS
         assert texts(await client.send(message('And in words?', contextId='c'))) == ['in words']
 
@@ -280,15 +284,15 @@ async def test_schema_applies_only_to_its_own_message() -> None:
 @covers('data part')
 async def test_text_only_client_gets_data_as_text() -> None:
     async with serving(Forecaster(PARIS).agent, results=ALLOWED) as client:
-        task = await client.send(wanting(), acceptedOutputModes=['text/plain'])
+        task = await client.send(message_with_schema(), acceptedOutputModes=['text/plain'])
         assert json.loads(texts(task)[0]) == PARIS
-        error = await refused(client.send(wanting(), acceptedOutputModes=['image/png']))
+        error = await error_of_call(client.send(message_with_schema(), acceptedOutputModes=['image/png']))
     assert error.code == -32005
 
 
 async def test_direct_reply_fits_client_schema() -> None:
     async with serving(Forecaster(PARIS).agent, results=ALLOWED, messages=Messages(reply='message')) as client:
-        answer = await client.call('SendMessage', {'message': wanting()})
+        answer = await client.call('SendMessage', {'message': message_with_schema()})
     assert answer['message']['parts'][0]['data'] == {'result': PARIS}
 
 
@@ -297,9 +301,9 @@ async def test_stream_with_client_schema_sends_only_data() -> None:
     agent = Agent(TestModel(custom_output_args=PARIS))
     results = Results(client_schemas=True, progress=Progress(partial_data=True), interval=0)
     async with serving(agent, results=results) as client:
-        async with client.send_streaming(wanting()) as stream:
+        async with client.send_streaming(message_with_schema()) as stream:
             events = [event.result for event in await stream.rest()]
-        task = await ended(client, events[0]['task']['id'])
+        task = await wait_until_ended(client, events[0]['task']['id'])
     updates = [event['artifactUpdate']['artifact'] for event in events if 'artifactUpdate' in event]
     assert all('data' in artifact['parts'][0] for artifact in updates)
     assert updates[0]['metadata'] == {'progress': 'partial'}
@@ -322,8 +326,8 @@ async def test_schema_is_refused_by_server_without_schema_support() -> None:
         async with serving(agent, results=results) as client:
             card = (await client.get('/.well-known/agent-card.json')).json
             assert CLIENT_SCHEMA_URI not in {extension['uri'] for extension in card['capabilities']['extensions']}
-            error = await refused(client.send(wanting()))
-            assert await tasks_of(client) == []
+            error = await error_of_call(client.send(message_with_schema()))
+            assert await list_tasks(client) == []
         assert error.code == -32004
         assert str(error).startswith('-32004 The agent takes no JSON Schema of the client for its answer')
 
@@ -339,8 +343,8 @@ async def test_schema_is_refused_after_validator_is_added() -> None:
     agent = Agent('test')
     async with serving(agent, results=ALLOWED) as client:
         agent.output_validator(lambda output: output)
-        error = await refused(client.send(wanting()))
-        assert await tasks_of(client) == []
+        error = await error_of_call(client.send(message_with_schema()))
+        assert await list_tasks(client) == []
     assert error.code == -32004
 
 
@@ -378,8 +382,8 @@ async def test_unusable_schema_is_refused_before_storing(subtests: pytest.Subtes
     async with serving(forecaster.agent, results=ALLOWED) as client:
         for case, (metadata, problem) in BAD.items():
             with subtests.test(case):
-                error = await refused(client.send(message(metadata=metadata)))
-                assert await tasks_of(client) == []
+                error = await error_of_call(client.send(message(metadata=metadata)))
+                assert await list_tasks(client) == []
                 assert error.code == -32602
                 assert str(error) == f'-32602 Invalid parameters: {problem}'
                 assert forecaster.schemas == []

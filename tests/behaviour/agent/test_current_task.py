@@ -16,8 +16,8 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai_a2a import Caller, CurrentTask, Messages, Workers, a2a, to_a2a
 
 from ...app_client import LIMIT, Client, lifespan, message, state_of, texts
-from ..asking import answers, approve
-from ..stage import ended, serving
+from ...serving import serving, wait_until_ended
+from ..pending_calls import answer_message, approve
 
 
 def names(task: dict[str, Any]) -> list[tuple[str, str]]:
@@ -103,7 +103,7 @@ async def test_tool_status_is_status_message_of_working_task() -> None:
         await asyncio.wait_for(shop.answering.wait(), LIMIT)
         working = await client.get_task(task['id'])
         shop.gate.set()
-        done = await ended(client, task['id'])
+        done = await wait_until_ended(client, task['id'])
     assert working['status']['message']['parts'][0]['text'] == 'Looking up prices'
     assert texts(done) == ['done']
 
@@ -144,7 +144,7 @@ async def test_paused_task_keeps_tool_artifacts() -> None:
     async with serving(shop.agent) as client:
         task = await client.send('go')
         assert names(task) == [('chart', 'a chart'), ('sum', 'the last')]
-        done = await client.send(answers(task, approve('pick-1')))
+        done = await client.send(answer_message(task, approve('pick-1')))
     assert names(done) == [('chart', 'a chart'), ('chart', 'a chart'), ('sum', 'the last'), ('result', 'done')]
 
 
@@ -166,7 +166,7 @@ async def test_run_taken_over_by_another_process_keeps_tool_artifacts(tmp_path: 
         await asyncio.wait_for(first.answering.wait(), LIMIT)
     app = to_a2a(second.agent, **options)
     async with lifespan(app):
-        done = await ended(Client(app), task['id'])
+        done = await wait_until_ended(Client(app), task['id'])
     assert (first.calls, second.calls) == (['chart'], [])
     assert names(done) == [('chart', 'a chart'), ('sum', 'the last'), ('result', 'done')]
 

@@ -15,14 +15,16 @@ from pydantic_ai import Agent, RunContext
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
 
 from pydantic_ai_a2a import APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Messages, Workers
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
+from ...agents import GatedAgent, echo_prompts
 from ...app_client import Client, message, rpc, state_of, texts
-from ...fixed import fixed
-from ..queues import Cancels
-from ..stage import Stage, each_backend, ended, heard, serving
+from ...constants import with_constants
+from ...serving import each_backend, serving, wait_until_ended
+from ..faulty_queues import CancelCounter
 
 AGENT: Agent[Any, str] = Agent(TestModel(), deps_type=str)
 
@@ -107,7 +109,7 @@ class Session:
             self.closed.append(how)
 
 
-def known(request: Request) -> Caller:
+def authenticate_known(request: Request) -> Caller:
     return Caller(id='ann', tenant='acme', scopes=frozenset({'read'}))
 
 
@@ -122,13 +124,26 @@ async def test_deps_factory_may_be_sync_async_or_context_manager(factory: Callab
     assert texts(task) == [f'{{"deps":"deps: {task["id"]}"}}']
 
 
+async def test_repeated_header_reaches_factory_joined() -> None:
+    calls: list[CallContext] = []
+    messages = Messages(deps_headers=['x-region'])
+    async with serving(AGENT, deps_factory=calls.append, messages=messages) as client:
+
+        async def repeating(scope: Scope, receive: Receive, send: Send) -> None:
+            regions = [(b'x-region', b'eu'), (b'x-region', b'us')]
+            await client.app({**scope, 'headers': [*scope['headers'], *regions]}, receive, send)
+
+        await Client(repeating).send()
+    assert [call.headers for call in calls] == [{'x-region': 'eu, us'}]
+
+
 async def test_deps_factory_gets_call_with_listed_headers_only() -> None:
     told: list[CallContext] = []
     async with serving(
         AGENT,
         deps_factory=told.append,
         messages=Messages(deps_headers=('X-Region', 'x-shop')),
-        auth=known,
+        auth=authenticate_known,
         headers={'X-Region': 'eu', 'Authorization': 'Bearer secret', 'X-Other': 'other'},
     ) as client:
         sent = {**message('hi', contextId='c'), 'metadata': {'of': 'message'}}
@@ -154,7 +169,7 @@ async def test_deps_factory_gets_call_with_listed_headers_only() -> None:
 
 
 async def test_each_run_of_task_gets_own_dependencies() -> None:
-    stage, told = Stage(), list[str]()
+    stage, told = GatedAgent(), list[str]()
 
     def factory(call: CallContext) -> None:
         told.append(call.message['parts'][0].get('text', ''))
@@ -165,7 +180,7 @@ async def test_each_run_of_task_gets_own_dependencies() -> None:
 
 
 async def test_each_run_gets_call_context_of_its_own_message() -> None:
-    stage, told = Stage(), list[tuple[str, Any, Any, Any]]()
+    stage, told = GatedAgent(), list[tuple[str, Any, Any, Any]]()
 
     def authenticate(request: Request) -> Caller:
         return Caller(id='ann', scopes=frozenset({request.headers['x-scope']}))
@@ -186,7 +201,7 @@ async def test_each_run_gets_call_context_of_its_own_message() -> None:
             params = {'message': message(text, taskId=task['id']), 'metadata': {'for': text}}
             await caller.post(rpc('SendMessage', {**params, 'configuration': {'returnImmediately': True}}))
         stage.open('one', 'two', 'three')
-        await ended(first, task['id'])
+        await wait_until_ended(first, task['id'])
     assert told == [
         ('one', {'x-scope': 'admin'}, {'admin'}, {}),
         ('two', {'x-scope': 'read'}, {'read'}, {'for': 'two'}),
@@ -224,14 +239,14 @@ async def test_failed_run_closes_dependencies_and_stays_failed(swallows: bool) -
 
 async def test_timed_out_run_closes_dependencies() -> None:
     session = Session()
-    async with serving(Stage().agent, deps_factory=session, timeout=0.01) as client:
+    async with serving(GatedAgent().agent, deps_factory=session, timeout=0.01) as client:
         task = await client.send()
     assert task['status']['message']['metadata']['failure'] == 'timeout'
     assert session.closed == ['RunTimedOut']
 
 
 async def test_canceled_run_closes_dependencies() -> None:
-    stage, session = Stage(), Session()
+    stage, session = GatedAgent(), Session()
     async with serving(stage.agent, deps_factory=session) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
@@ -241,7 +256,7 @@ async def test_canceled_run_closes_dependencies() -> None:
 
 @each_backend('memory', 'sqlite')
 async def test_server_shutdown_closes_dependencies(backend: str) -> None:
-    stage, session = Stage(), Session()
+    stage, session = GatedAgent(), Session()
     async with serving(stage.agent, backend=backend, deps_factory=session) as client:
         await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
@@ -249,19 +264,19 @@ async def test_server_shutdown_closes_dependencies(backend: str) -> None:
 
 
 async def test_run_resumed_by_another_server_gets_same_call_context(tmp_path: Path) -> None:
-    stage, told = Stage(), list[CallContext]()
+    stage, told = GatedAgent(), list[CallContext]()
     options: dict[str, Any] = {
         'backend': f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
         'deps_factory': told.append,
         'messages': Messages(deps_headers=['x-region']),
-        'auth': known,
+        'auth': authenticate_known,
     }
     async with serving(stage.agent, **options, headers={'X-Region': 'eu'}) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
     stage.open('hi')
     async with serving(stage.agent, **options) as client:
-        assert texts(await ended(client, task['id'])) == ['hi']
+        assert texts(await wait_until_ended(client, task['id'])) == ['hi']
     first, second = told
     assert first == second
     assert (second.headers, second.caller.scopes) == ({'x-region': 'eu'}, frozenset({'read'}))
@@ -298,7 +313,7 @@ async def test_deps_factory_error_is_hidden_from_client(
 async def test_close_error_after_cancel_is_only_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    stage = Stage()
+    stage = GatedAgent()
 
     @asynccontextmanager
     async def factory(call: CallContext) -> AsyncGenerator[None]:
@@ -323,12 +338,12 @@ async def test_close_error_does_not_change_failure_kind(cancels: bool) -> None:
         finally:
             raise asyncio.CancelledError if cancels else ValueError
 
-    async with serving(Stage().agent, deps_factory=factory, timeout=0.01) as client:
+    async with serving(GatedAgent().agent, deps_factory=factory, timeout=0.01) as client:
         task = await client.send()
     assert task['status']['message']['metadata']['failure'] == 'timeout'
 
 
-class Slow:
+class HangingFactory:
     """Never comes to an end by itself, unless nobody wants it any longer."""
 
     def __init__(self) -> None:
@@ -344,7 +359,7 @@ class Slow:
 
 
 async def test_task_can_be_canceled_while_dependencies_are_created() -> None:
-    slow, canceled = Slow(), list[Any]()
+    slow, canceled = HangingFactory(), list[Any]()
     async with serving(AGENT, deps_factory=slow, on_cancel=canceled.append) as client:
         task = await client.send(returnImmediately=True)
         await slow.began.wait()
@@ -355,7 +370,7 @@ async def test_task_can_be_canceled_while_dependencies_are_created() -> None:
 
 
 async def test_dependencies_slower_than_timeout_fail_task() -> None:
-    slow = Slow()
+    slow = HangingFactory()
     async with serving(AGENT, deps_factory=slow, timeout=0.01) as client:
         task = await client.send()
     assert task['status']['message']['metadata']['failure'] == 'timeout'
@@ -373,7 +388,7 @@ async def test_two_cancels_during_creation_of_dependencies_are_answered() -> Non
             await canceled.wait()
 
     backend = MemoryBackend('agent', reader_lag=10**6)
-    queue = backend.queue = Cancels(backend.queue)
+    queue = backend.queue = CancelCounter(backend.queue)
     async with serving(AGENT, deps_factory=factory, backend=backend) as client:
         task = await client.send(returnImmediately=True)
         await going.wait()
@@ -385,7 +400,7 @@ async def test_two_cancels_during_creation_of_dependencies_are_answered() -> Non
 
 
 async def test_shutdown_does_not_wait_for_hanging_close_of_dependencies() -> None:
-    stage, closing = Stage(), asyncio.Event()
+    stage, closing = GatedAgent(), asyncio.Event()
 
     @asynccontextmanager
     async def factory(call: CallContext) -> AsyncGenerator[None]:
@@ -395,7 +410,7 @@ async def test_shutdown_does_not_wait_for_hanging_close_of_dependencies() -> Non
             closing.set()
             await asyncio.Event().wait()
 
-    limits = fixed(Limits, cancel_grace=0.01)
+    limits = with_constants(Limits, cancel_grace=0.01)
     async with serving(stage.agent, deps_factory=factory, workers=Workers(drain_grace=0.01), limits=limits) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
@@ -415,12 +430,12 @@ async def test_task_resumed_from_python_keeps_caller_and_headers() -> None:
 
     messages = Messages(deps_headers=['x-region'])
     async with serving(
-        agent, deps_factory=told.append, messages=messages, auth=known, headers={'X-Region': 'eu'}
+        agent, deps_factory=told.append, messages=messages, auth=authenticate_known, headers={'X-Region': 'eu'}
     ) as client:
         task = await client.send()
         assert state_of(task) == 'AUTH_REQUIRED'
         await client.a2a_app.resume_task(task['id'])
-        await ended(client, task['id'])
+        await wait_until_ended(client, task['id'])
     assert [(call.caller, call.headers, call.caller.scopes) for call in told] == [
         (Caller(id='ann', tenant='acme'), {'x-region': 'eu'}, frozenset({'read'}))
     ] * 2
@@ -470,7 +485,7 @@ async def test_invalid_dependency_options_are_refused_at_start(
     options: dict[str, Any], error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error) as refused:
-        async with serving(Agent(FunctionModel(heard)), **options):
+        async with serving(Agent(FunctionModel(echo_prompts)), **options):
             pytest.fail('it is served')
     assert str(refused.value) == said
 

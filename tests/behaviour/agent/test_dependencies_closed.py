@@ -18,9 +18,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import CallContext
 
+from ...agents import user_prompts
 from ...app_client import Client, state_of
-from ...long import size
-from ..stage import prompts, serving
+from ...serving import serving
+from ...sizes import short_or_long
 
 Session = sqlite3.Connection
 AT_ONCE = 25
@@ -72,7 +73,7 @@ class Crowd:
         ctx.deps.execute('UPDATE session SET said = said + 1 WHERE task = ?', (metadata['a2a']['task_id'],))
 
     async def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        match prompts(messages)[0]:
+        match user_prompts(messages)[0]:
             case 'fail':
                 raise ValueError
             case 'wait':
@@ -109,7 +110,7 @@ async def begun(client: Client, prompt: str, count: int) -> list[str]:
 async def test_every_opened_session_is_closed_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, 'pydantic_ai_a2a')  # hundreds of tracebacks
     sessions, crowd = Sessions(tmp_path / 'sessions.db'), Crowd()
-    timed_out, done, failed = size((50, 75, 75), (200, 350, 250))
+    timed_out, done, failed = short_or_long((50, 75, 75), (200, 350, 250))
     count = timed_out + done + failed + 8 * AT_ONCE
     async with serving(crowd.agent, deps_factory=sessions, timeout=0.01) as client:
         assert await ends(client, 'wait', timed_out) == {'FAILED': timed_out}

@@ -27,9 +27,10 @@ from pydantic_graph import End
 
 from pydantic_ai_a2a import A2AApp, to_a2a
 
+from ...agents import user_prompts
 from ...app_client import Client, state_of, texts
-from ..asking import answers, approve
-from ..stage import each_backend, prompts, serving
+from ...serving import each_backend, serving
+from ..pending_calls import answer_message, approve
 
 HOOKS = [
     name
@@ -63,7 +64,7 @@ for _name in HOOKS:
 
 def _response(messages: list[ModelMessage]) -> TextPart | ToolCallPart:
     returned = [part.content for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
-    prompt = prompts(messages)[-1]
+    prompt = user_prompts(messages)[-1]
     if prompt == 'fail':
         raise ZeroDivisionError('the model fails')
     return ToolCallPart(prompt, {}, 'c1') if prompt in ('look', 'delete') and not returned else TextPart('done')
@@ -129,7 +130,7 @@ async def test_hooks_are_called_as_in_agent_run(prompt: str, watched: bool, back
         task = await _told(client, prompt, watched=watched)
         if prompt == 'delete':
             assert state_of(task) == 'INPUT_REQUIRED'
-            task = await _told(client, answers(task, approve()), watched=watched)
+            task = await _told(client, answer_message(task, approve()), watched=watched)
         assert state_of(task) == ('FAILED' if prompt == 'fail' else 'COMPLETED')
     expected = await _in_agent_run(prompt)
     assert recorded.seen == expected
@@ -148,7 +149,7 @@ async def test_before_node_run_hook_changes_prompt_before_model_request(watched:
         return node
 
     async def note(ctx: RunContext[Any], request_context: Any) -> Any:
-        asked.append(prompts(request_context.messages))
+        asked.append(user_prompts(request_context.messages))
         return request_context
 
     async with serving(agent_with(Hooks(before_node_run=redact, before_model_request=note))) as client:

@@ -20,14 +20,16 @@ from starlette.requests import Request
 from pydantic_ai_a2a import AgentWorker, CallContext, Caller, InputRequired, Limits, RunFailure, Workers, to_a2a
 from pydantic_ai_a2a.store import WrappedQueue
 
+from ...agents import GatedAgent, echo_prompts
 from ...app_client import LIMIT, Client, lifespan, message, state_of, texts
-from ...fixed import fixed
-from ..stage import Stage, heard, serving, told_in_log
+from ...constants import with_constants
+from ...logs import log_event
+from ...serving import serving
 
-AGENT = Agent(FunctionModel(heard), name='agent')
+AGENT = Agent(FunctionModel(echo_prompts), name='agent')
 
 
-class Told:
+class RecordingHook:
     """A hook that keeps what it is told, in the event loop or in a thread."""
 
     def __init__(self) -> None:
@@ -56,7 +58,7 @@ def ann(request: Request) -> Caller:
 
 async def test_on_complete_gets_result_after_task_is_stored() -> None:
     states: list[str] = []
-    results = Told()
+    results = RecordingHook()
 
     async def on_complete(result: AgentRunResult[Any]) -> None:
         metadata: Any = result.metadata
@@ -71,7 +73,7 @@ async def test_on_complete_gets_result_after_task_is_stored() -> None:
 
 
 async def test_on_complete_is_called_for_each_run_in_order() -> None:
-    stage, outputs = Stage(), list[str]()
+    stage, outputs = GatedAgent(), list[str]()
 
     async def on_complete(result: AgentRunResult[str]) -> None:
         outputs.append(result.output)
@@ -83,7 +85,7 @@ async def test_on_complete_is_called_for_each_run_in_order() -> None:
 
 async def test_on_complete_is_not_called_for_input_required() -> None:
     outputs: list[Any] = []
-    agent = Agent(FunctionModel(heard))
+    agent = Agent(FunctionModel(echo_prompts))
 
     async def on_complete(result: AgentRunResult[str]) -> None:
         outputs.append(result.output)
@@ -114,7 +116,7 @@ async def test_sync_hook_runs_in_thread() -> None:
 
 
 async def test_awaitable_returned_by_sync_hook_is_awaited() -> None:
-    results = Told()
+    results = RecordingHook()
 
     def on_complete(result: AgentRunResult[str]) -> Awaitable[None]:
         return results.hear(result)
@@ -128,7 +130,7 @@ async def test_awaitable_returned_by_sync_hook_is_awaited() -> None:
 async def test_failing_hook_is_logged_and_task_unchanged(
     error: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage = Stage()
+    stage = GatedAgent()
 
     async def on_complete(result: AgentRunResult[Any]) -> None:
         raise error
@@ -142,7 +144,7 @@ async def test_failing_hook_is_logged_and_task_unchanged(
 
 
 async def test_on_cancel_gets_messages_of_canceled_run() -> None:
-    stage, canceled = Stage(), Told()
+    stage, canceled = GatedAgent(), RecordingHook()
     async with serving(stage.agent, on_cancel=canceled.hear) as client:
         task = await client.send(message('hi', contextId='c'), returnImmediately=True)
         await stage.reached('hi')
@@ -154,7 +156,7 @@ async def test_on_cancel_gets_messages_of_canceled_run() -> None:
 
 
 async def test_on_cancel_is_called_for_run_outlasting_cancel_grace() -> None:
-    stage, end, canceled = Stage(), asyncio.Event(), Told()
+    stage, end, canceled = GatedAgent(), asyncio.Event(), RecordingHook()
 
     @asynccontextmanager
     async def slow(call: CallContext) -> AsyncGenerator[None]:
@@ -164,7 +166,7 @@ async def test_on_cancel_is_called_for_run_outlasting_cancel_grace() -> None:
             await end.wait()
 
     options: dict[str, Any] = {
-        'limits': fixed(Limits, cancel_grace=0.01),
+        'limits': with_constants(Limits, cancel_grace=0.01),
         'on_cancel': canceled.hear,
         'deps_factory': slow,
     }
@@ -178,7 +180,7 @@ async def test_on_cancel_is_called_for_run_outlasting_cancel_grace() -> None:
 
 
 async def test_on_failure_gets_error_and_correlation_id() -> None:
-    failures = Told()
+    failures = RecordingHook()
     agent = Agent(FunctionModel(fail))
     async with serving(agent, on_failure=failures.hear, auth=ann) as client:
         task = await client.send('hi')
@@ -196,7 +198,7 @@ async def test_on_failure_gets_error_and_correlation_id() -> None:
 
 
 async def test_on_failure_is_called_for_tasks_ended_by_shutdown() -> None:
-    stage, failures = Stage(), list[RunFailure]()
+    stage, failures = GatedAgent(), list[RunFailure]()
     app = to_a2a(stage.agent, workers=Workers(drain_grace=0.01), on_failure=failures.append)
     async with asyncio.timeout(LIMIT), lifespan(app):
         await Client(app).send('hi', returnImmediately=True)
@@ -205,7 +207,7 @@ async def test_on_failure_is_called_for_tasks_ended_by_shutdown() -> None:
 
 
 async def test_on_failure_is_called_for_failure_stored_late() -> None:
-    failures = Told()
+    failures = RecordingHook()
 
     class Down(WrappedQueue):
         tries = 0
@@ -219,7 +221,7 @@ async def test_on_failure_is_called_for_failure_stored_late() -> None:
     async with serving(Agent(FunctionModel(fail)), on_failure=failures.hear, workers=Workers(lease=0.3)) as client:
         app = client.a2a_app
         app.backend.queue = Down(app.backend.queue)
-        with told_in_log('could not be stored'):
+        with log_event('could not be stored'):
             await client.send('hi')
             failure = await failures.one()
     assert isinstance(failure.error, ZeroDivisionError)

@@ -23,13 +23,14 @@ from pydantic_ai_a2a.server.store.sql.housekeeping import SqlHousekeeping
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.telemetry.metrics import metrics
 
+from ...agents import GatedAgent, scripted_model
 from ...app_client import Client, RpcError, lifespan, message, state_of
-from ...fixed import fixed
+from ...constants import with_constants
+from ...serving import each_backend, serving, wait_until_ended
 from ...suites import values
-from ...suites.values import run, submit, turn
+from ...suites.values import claim_and_finish, model_turn, submit
 from ...webhooks import webhook
-from ..asking import Tools, answers, approve
-from ..stage import Stage, each_backend, ended, serving
+from ..pending_calls import ApprovalAgent, answer_message, approve
 
 USAGE = RequestUsage(input_tokens=7, output_tokens=3)
 
@@ -109,10 +110,7 @@ async def test_repeated_message_is_counted_as_single_task(measured: Metrics) -> 
 
 
 async def test_failed_task_is_counted_with_failure_kind(measured: Metrics) -> None:
-    async def fail(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        raise ValueError('SECRET')
-
-    async with serving(Agent(FunctionModel(fail))) as client:
+    async with serving(Agent(scripted_model(ValueError('SECRET')))) as client:
         await client.send()
     assert measured.tasks() == {'submitted': 1, 'failed internal': 1}
     assert measured.points()['a2a.run.duration'] == [({'error.type': 'ValueError'}, 1)]
@@ -136,7 +134,7 @@ async def test_each_retry_is_counted_but_no_token_twice(measured: Metrics) -> No
             raise ModelRetry('once more')
         return text
 
-    async with serving(agent, workers=fixed(Workers, backoff=0.001)) as client:
+    async with serving(agent, workers=with_constants(Workers, backoff=0.001)) as client:
         await client.send()
     points = measured.points()
     assert points['a2a.queue.duration'] == [({}, 1)]
@@ -148,7 +146,7 @@ async def test_early_deletions_and_overdue_sweeps_are_counted(measured: Metrics)
     backend = MemoryBackend('agent', reader_lag=10**6)
     for n in range(1100):
         await submit(backend, values.message(new=f't{n}', at=backend.now()))
-        await run(backend, f't{n}', at=backend.now(), messages=turn('hi', 'hello'))
+        await claim_and_finish(backend, f't{n}', at=backend.now(), messages=model_turn('hi', 'hello'))
     swept = asyncio.Event()
 
     class Watched(SqlHousekeeping):
@@ -189,7 +187,7 @@ async def test_metrics_contain_no_ids_urls_or_message_text(measured: Metrics) ->
 
 
 async def test_queue_length_counts_tasks_waiting_for_slot(measured: Metrics) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent, workers=Workers(running=1)) as client:
         await client.send(returnImmediately=True)
         await stage.reached('hello')
@@ -204,7 +202,7 @@ async def test_queue_length_counts_tasks_waiting_for_slot(measured: Metrics) -> 
 
 
 async def test_canceled_queued_and_running_tasks_are_counted(measured: Metrics) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent, workers=Workers(running=1)) as client:
         running = await client.send(returnImmediately=True)
         await stage.reached('hello')
@@ -227,7 +225,7 @@ async def test_run_ignoring_cancel_is_counted_as_lost_lease(measured: Metrics) -
         stopped.set()
         return ModelResponse(parts=[TextPart('done')])
 
-    async with serving(Agent(FunctionModel(ignore)), limits=fixed(Limits, cancel_grace=0.01)) as client:
+    async with serving(Agent(FunctionModel(ignore)), limits=with_constants(Limits, cancel_grace=0.01)) as client:
         task = await client.send(returnImmediately=True)
         await started.wait()
         canceled = await client.call('CancelTask', {'id': task['id']})
@@ -241,8 +239,8 @@ async def test_run_ignoring_cancel_is_counted_as_lost_lease(measured: Metrics) -
 async def test_cancel_of_a_task_whose_worker_has_died_is_counted(measured: Metrics) -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     await submit(backend, values.message(new='lost', owner='/', at=backend.now()))
-    await values.claim_one(backend, 'lost', 'a worker that has died', at=backend.now())
-    async with serving(Agent('test'), backend=backend, limits=fixed(Limits, cancel_grace=0.01)) as client:
+    await values.claim_task(backend, 'lost', 'a worker that has died', at=backend.now())
+    async with serving(Agent('test'), backend=backend, limits=with_constants(Limits, cancel_grace=0.01)) as client:
         canceled = await client.call('CancelTask', {'id': 'lost'})
     assert state_of(canceled) == 'CANCELED'
     assert measured.tasks() == {'canceled': 1}
@@ -250,8 +248,8 @@ async def test_cancel_of_a_task_whose_worker_has_died_is_counted(measured: Metri
 
 async def test_task_expired_while_waiting_is_counted_as_failed(measured: Metrics) -> None:
     retention = Retention(waiting=timedelta(milliseconds=1))
-    async with serving(Tools().agent, retention=retention, workers=Workers(lease=0.03)) as client:
-        await ended(client, (await client.send('delete'))['id'])
+    async with serving(ApprovalAgent().agent, retention=retention, workers=Workers(lease=0.03)) as client:
+        await wait_until_ended(client, (await client.send('delete'))['id'])
     assert measured.tasks() == {'submitted': 1, 'input-required': 1, 'failed expired': 1}
 
 
@@ -270,14 +268,14 @@ async def test_tokens_of_paused_task_are_counted_once(backend: str, measured: Me
 
     async with serving(agent, backend=backend) as client:
         task = await client.send()
-        await client.send(answers(task, approve('call')))
+        await client.send(answer_message(task, approve('call')))
     assert measured.tasks() == {'submitted': 1, 'input-required': 1, 'completed': 1}
     assert [value for _, value in measured.points()['a2a.run.tokens']] == [14, 6]
     assert measured.points()['a2a.queue.duration'] == [({}, 1)]
 
 
 async def test_webhook_deliveries_are_counted_by_outcome(measured: Metrics) -> None:
-    push = fixed(Push, private_hosts=['127.0.0.1'], backoff=0.01, tries=2)
+    push = with_constants(Push, private_hosts=['127.0.0.1'], backoff=0.01, tries=2)
     async with webhook(200, 503, 503, 200) as hook, serving(Agent(FunctionModel(answer)), push=push) as client:
         await client.send(taskPushNotificationConfig={'url': hook.url})
         await hook.got(4)

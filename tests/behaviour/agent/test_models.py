@@ -8,10 +8,8 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.capabilities import ModelFallback, SelectModel
 from pydantic_ai.exceptions import ModelHTTPError, UserError
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.instrumented import InstrumentedModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.models.wrapper import WrapperModel
@@ -19,23 +17,20 @@ from pydantic_ai.profiles import ModelProfile
 
 from pydantic_ai_a2a import to_a2a
 
+from ...agents import scripted_model
 from ...app_client import Client, lifespan, message, state_of, texts
-from ..refused import refused
-from ..stage import serving
+from ...serving import serving
+from ..refusals import error_of_call
 
 PNG = {'raw': 'iVBORw0KGgoAAAANSUhEUg==', 'mediaType': 'image/png'}
 
 
-def busy(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    raise ModelHTTPError(503, 'busy')
-
-
-def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    return ModelResponse(parts=[TextPart('the second one answers')])
-
-
-FIRST = FunctionModel(busy, profile=ModelProfile(supports_image_input=True, supports_audio_file_input=False))
-SECOND = FunctionModel(answer, profile=ModelProfile(supports_image_input=False, supports_audio_file_input=True))
+FIRST = scripted_model(
+    ModelHTTPError(503, 'busy'), profile=ModelProfile(supports_image_input=True, supports_audio_file_input=False)
+)
+SECOND = scripted_model(
+    'the second one answers', profile=ModelProfile(supports_image_input=False, supports_audio_file_input=True)
+)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +50,7 @@ async def test_fallback_models_accept_only_common_input_modes(
 ) -> None:
     async with serving(Agent(**options)) as client:
         assert texts(await client.send('hello')) == ['the second one answers']
-        error = await refused(client.send(message(parts=[{'text': 'see'}, PNG])))
+        error = await error_of_call(client.send(message(parts=[{'text': 'see'}, PNG])))
         card = (await client.get('/.well-known/agent-card.json')).json
     assert error.code == -32005
     modes = card['defaultInputModes']

@@ -21,9 +21,12 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import Access, APIKeyAuth, Push, to_a2a
 from pydantic_ai_a2a.telemetry.propagation import trace_headers
 
+from ...agents import GatedAgent, scripted_model
 from ...app_client import LIMIT, Client, RpcError, lifespan, message, state_of
-from ...dialects import only
-from ...fixed import fixed
+from ...cases import each_case
+from ...constants import with_constants
+from ...dialects import only_in
+from ...serving import each_backend, serving, wait_until_ended
 from ...spans import (
     CALLER,
     OTHER_TRACE,
@@ -36,10 +39,8 @@ from ...spans import (
     spans,
     trace_of,
 )
-from ...tables import each_case
 from ...webhooks import webhook
-from ..rows import covers
-from ..stage import Stage, each_backend, ended, serving
+from ..promised_behaviours import covers
 
 __all__ = ('spans',)  # a fixture
 
@@ -75,7 +76,7 @@ async def test_operation_and_run_are_spans_in_trace_of_caller(method: str, spans
 
 
 @covers('`traceparent`')
-@only('1.0', 'how often older versions are told is not what this is about')
+@only_in('1.0', 'how often older versions are told is not what this is about')
 async def test_webhook_spans_are_in_trace_of_caller(spans: Spans) -> None:
     async with (
         webhook() as hook,
@@ -95,11 +96,11 @@ async def test_webhook_spans_are_in_trace_of_caller(spans: Spans) -> None:
 
 
 @covers('`traceparent`')
-@only('1.0', 'how often older versions are told is not what this is about')
+@only_in('1.0', 'how often older versions are told is not what this is about')
 async def test_failed_webhook_delivery_is_failed_span(spans: Spans) -> None:
     async with (
         webhook(503, 200) as hook,
-        serving(Agent('test'), push=fixed(Push, private_hosts=['127.0.0.1'], backoff=0.01)) as client,
+        serving(Agent('test'), push=with_constants(Push, private_hosts=['127.0.0.1'], backoff=0.01)) as client,
     ):
         await client.send(taskPushNotificationConfig={'url': hook.url})
         await hook.got(4)
@@ -123,7 +124,7 @@ async def test_tool_span_is_child_of_run_span(spans: Spans) -> None:
 
 @covers('`traceparent`')
 async def test_queued_run_is_in_trace_of_its_own_caller(spans: Spans) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         first = Client(client.app, headers={'traceparent': TRACEPARENT})
         await first.send(message(contextId='c'), returnImmediately=True)
@@ -158,7 +159,7 @@ def test_run_resumed_in_another_loop_stays_in_trace_of_caller(spans: Spans) -> N
 
     async def go_on() -> None:
         starts.append(asyncio.Event())
-        await ended(Client(app), task_id)
+        await wait_until_ended(Client(app), task_id)
 
     task_id = asyncio.run(begin())
     asyncio.run(go_on())
@@ -187,7 +188,7 @@ async def test_web_framework_span_is_parent_of_operation(spans: Spans) -> None:
 
 
 async def test_each_operation_is_a_single_span(spans: Spans) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         task = await client.send(returnImmediately=True)
         await stage.reached('hello')
@@ -206,7 +207,7 @@ async def test_each_operation_is_a_single_span(spans: Spans) -> None:
 
 
 async def test_spans_of_webhook_configs_and_resumed_streams_name_task(spans: Spans) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with webhook() as hook, serving(stage.agent, push=Push(private_hosts=['127.0.0.1'])) as client:
         task = await client.send(returnImmediately=True)
         config = await client.call('CreateTaskPushNotificationConfig', {'taskId': task['id'], 'url': hook.url})
@@ -271,10 +272,7 @@ async def test_spans_and_logs_contain_no_message_content(spans: Spans, caplog: p
 
 @covers('failed run')
 async def test_failed_run_is_reported_in_span_log_and_status(spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        raise ValueError('SECRET detail')
-
-    async with serving(Agent(FunctionModel(answer))) as client:
+    async with serving(Agent(scripted_model(ValueError('SECRET detail')))) as client:
         task = await client.send()
     assert state_of(task) == 'FAILED'
     said = task['status']['message']
@@ -352,7 +350,7 @@ async def test_run_in_another_process_keeps_baggage_and_trace(backend: str, span
         task = await Client(there, headers=headers).send(returnImmediately=True)
     assert seen == []
     async with serving(agent_that_notes(seen, name='agent'), backend=backend) as client:
-        await ended(client, task['id'])
+        await wait_until_ended(client, task['id'])
     assert seen == [{'team': 'blue'}]
     run, operation = spans.one('a2a run'), spans.one('SendMessage')
     assert is_child(run, operation)

@@ -15,8 +15,8 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai_a2a import Progress, RemoteAgent, Results, serve, to_a2a
 
 from ...app_client import LIMIT, Event, state_of, texts
-from ..rows import covers
-from ..stage import each_backend, serving
+from ...serving import each_backend, serving
+from ..promised_behaviours import covers
 
 ROW = covers('model, dataclass, tuple, list, dict, int, None, union')
 PARTIAL = Results(interval=0, progress=Progress(partial_data=True))
@@ -62,7 +62,7 @@ def results(updates: list[dict[str, Any]]) -> list[Any]:
     return [update['parts'][0]['data']['result'] for update in updates]
 
 
-async def watched(
+async def stream_and_task(
     agent: Agent[Any, Any], results: Results = PARTIAL, **configuration: Any
 ) -> tuple[list[Event], dict[str, Any]]:
     """The events of a task for a client that watches, and the stored task."""
@@ -75,7 +75,7 @@ async def watched(
 @ROW
 @pytest.mark.parametrize('output_type', [Recipe, NativeOutput(Recipe), ToolOutput(Recipe, name='cook')])
 async def test_stream_sends_valid_partial_data_before_answer(output_type: Any) -> None:
-    events, task = await watched(Agent(Writer().model, output_type=output_type))
+    events, task = await stream_and_task(Agent(Writer().model, output_type=output_type))
     *partial, last = artifacts(events)
     assert results(partial)[-4:] == [
         {'title': 'Soup', 'steps': []},
@@ -126,13 +126,13 @@ async def test_canceled_task_keeps_no_partial_data(backend: str) -> None:
 
 async def test_partial_data_is_sent_at_most_once_per_interval() -> None:
     agent = Agent(Writer('{"steps": ["0"', *[f', "{n}"' for n in range(1, 50)], ']}').model, output_type=Recipe)
-    events, task = await watched(agent, Results(interval=3600, progress=Progress(partial_data=True)))
+    events, task = await stream_and_task(agent, Results(interval=3600, progress=Progress(partial_data=True)))
     assert len(artifacts(events)) <= 2
     assert len(results(task['artifacts'])[0]['steps']) == 50
 
 
 async def test_partial_data_is_off_by_default() -> None:
-    events, _ = await watched(Agent(Writer().model, output_type=Recipe), Results(interval=0))
+    events, _ = await stream_and_task(Agent(Writer().model, output_type=Recipe), Results(interval=0))
     assert results(artifacts(events)) == [RECIPE]
 
 
@@ -144,7 +144,7 @@ async def test_invalid_output_is_replaced_by_retried_output() -> None:
         for piece in next(tries):
             yield {0: DeltaToolCall(json_args=piece)}
 
-    events, task = await watched(Agent(FunctionModel(stream_function=stream), output_type=Recipe))
+    events, task = await stream_and_task(Agent(FunctionModel(stream_function=stream), output_type=Recipe))
     assert (state_of(task), results(artifacts(events))[-1]) == ('COMPLETED', RECIPE)
 
 
@@ -153,7 +153,7 @@ async def test_invalid_output_is_replaced_by_retried_output() -> None:
 )
 async def test_partial_data_is_never_sent_as_text(modes: dict[str, Any], data_as_text: bool) -> None:
     options = Results(interval=0, data_as_text=data_as_text, progress=Progress(partial_data=True))
-    events, task = await watched(Agent(Writer().model, output_type=Recipe), options, **modes)
+    events, task = await stream_and_task(Agent(Writer().model, output_type=Recipe), options, **modes)
     *partial, last = artifacts(events)
     assert bool(partial) is data_as_text
     assert [part for update in partial for part in update['parts'] if 'text' in part] == []
@@ -166,7 +166,7 @@ async def test_text_answer_produces_no_data() -> None:
         yield 'It is '
         yield 'Soup.'
 
-    events, task = await watched(Agent(FunctionModel(stream_function=stream), output_type=[str, Recipe]))
+    events, task = await stream_and_task(Agent(FunctionModel(stream_function=stream), output_type=[str, Recipe]))
     assert all('data' not in update['parts'][0] for update in artifacts(events))
     assert texts(task) == ['It is Soup.']
 
@@ -215,7 +215,7 @@ async def test_output_function_error_on_partial_data_is_ignored() -> None:
         return recipe
 
     allowed = Results(interval=0, progress=Progress(partial_data='with-functions'))
-    events, task = await watched(validated(check), allowed)
+    events, task = await stream_and_task(validated(check), allowed)
     *partial, last = results(artifacts(events))
     assert (state_of(task), last) == ('COMPLETED', RECIPE)
     assert partial
@@ -228,7 +228,7 @@ async def test_non_json_partial_output_is_left_out() -> None:
         return object() if ctx.partial_output else recipe
 
     allowed = Results(interval=0, progress=Progress(partial_data='with-functions'))
-    events, _ = await watched(Agent(Writer().model, output_type=cook), allowed)
+    events, _ = await stream_and_task(Agent(Writer().model, output_type=cook), allowed)
     assert results(artifacts(events)) == [RECIPE]
 
 
@@ -246,7 +246,7 @@ async def test_tool_call_awaiting_approval_is_no_partial_data() -> None:
         output_type=[Recipe, DeferredToolRequests],
         tools=[Tool(pay, requires_approval=True)],
     )
-    events, task = await watched(agent)
+    events, task = await stream_and_task(agent)
     assert (state_of(task), artifacts(events)) == ('INPUT_REQUIRED', [])
 
 

@@ -16,13 +16,14 @@ from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolC
 
 from pydantic_ai_a2a import Approvals, AuthRequired, Progress, Push, Results
 
+from ...agents import scripted_model
 from ...app_client import Event, Stream, message, state_of, texts
-from ...dialects import only, spoken
-from ...tables import each_case
+from ...cases import each_case
+from ...dialects import current_dialect, only_in
+from ...serving import serving
 from ...webhooks import webhook
-from ..asking import answers
-from ..rows import covers
-from ..stage import serving
+from ..pending_calls import answer_message
+from ..promised_behaviours import covers
 
 ROW = covers('thinking, tool calls')
 ALL = Progress(thinking=True, tools=True)
@@ -117,7 +118,7 @@ async def test_progress_update_is_complete_agent_message() -> None:
     [call] = [each for each in said if each and each.get('metadata', {}).get('phase') == 'call']
     assert len(call.pop('messageId')) >= 16
     assert (call.pop('taskId'), call.pop('contextId')) == (task['id'], task['contextId'])
-    assert call.pop('parts') == spoken().parts([{'data': {'where': 'up'}, 'mediaType': 'application/json'}])
+    assert call.pop('parts') == current_dialect().parts([{'data': {'where': 'up'}, 'mediaType': 'application/json'}])
     assert call == snapshot(
         {
             'role': 'ROLE_AGENT',
@@ -207,19 +208,15 @@ async def test_progress_is_not_recorded_without_subscribers(agent: Agent[None, A
 async def test_parallel_tool_returns_are_streamed_as_each_finishes() -> None:
     slow_may_return = asyncio.Event()
 
-    async def call_both(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        if turn(messages):
-            return ModelResponse(parts=[TextPart('done')])
-        return ModelResponse(parts=[ToolCallPart('slow'), ToolCallPart('fast')])
-
     async def slow() -> None:
         await slow_may_return.wait()
 
     async def fast() -> None:
         """Return at once."""
 
+    model = scripted_model([ToolCallPart('slow'), ToolCallPart('fast')], 'done')
     async with (
-        serving(Agent(FunctionModel(call_both), tools=[slow, fast]), results=Results(progress=ALL)) as client,
+        serving(Agent(model, tools=[slow, fast]), results=Results(progress=ALL)) as client,
         client.send_streaming() as reader,
     ):
         first = [await anext(reader) for _ in range(5)]
@@ -231,17 +228,14 @@ async def test_parallel_tool_returns_are_streamed_as_each_finishes() -> None:
 
 @ROW
 async def test_tool_retry_and_tool_error_behave_as_without_progress() -> None:
-    async def insist(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        calls = [ToolCallPart('moody', tool_call_id=f'call-{turn(messages)}')]
-        return ModelResponse(parts=calls if turn(messages) < 2 else [TextPart('done')])
-
+    calls = [ToolCallPart('moody', tool_call_id=f'call-{n}') for n in range(2)]
     moods = iter([ModelRetry('Again.'), None, RuntimeError('SECRET')])
 
     def moody() -> None:
         if (mood := next(moods)) is not None:
             raise mood
 
-    async with serving(Agent(FunctionModel(insist), tools=[moody]), results=Results(progress=ALL)) as client:
+    async with serving(Agent(scripted_model(*calls, 'done'), tools=[moody]), results=Results(progress=ALL)) as client:
         async with client.live.send_streaming() as reader:
             good = await reader.rest()
         async with client.live.send_streaming(message()) as reader:
@@ -313,7 +307,7 @@ async def test_answered_tool_call_and_its_text_are_shown_once(
         async with client.live.send_streaming() as reader:
             first = await reader.rest()
         task_id = first[0].result['task']['id']
-        async with client.live.send_streaming(answers(waiting(first), {'id': 'call-1', **decision})) as reader:
+        async with client.live.send_streaming(answer_message(waiting(first), {'id': 'call-1', **decision})) as reader:
             second = await reader.rest()
         task = await client.get_task(task_id)
     events: list[tuple[Any, ...]] = [each for each in shown([*first, *second]) if isinstance(each, tuple)]
@@ -383,7 +377,7 @@ async def test_deferred_tool_call_is_shown_twice_only_with_changed_arguments(
         task = waiting(first)
         sent = message('done', taskId=task['id'])
         if answer_data is not None:
-            sent = answers(task, {'id': 'call-1', **answer_data})
+            sent = answer_message(task, {'id': 'call-1', **answer_data})
         async with client.live.send_streaming(sent) as reader:
             second = await reader.rest()
     if options:  # of the arguments nothing is seen, and so no change of them
@@ -397,7 +391,7 @@ async def test_tool_call_deferred_without_subscriber_is_shown_when_resumed() -> 
     agent: Agent[None, Any] = Agent(FunctionModel(answer), tools=[Tool(tool, name='look')])
     async with serving(agent, results=Results(progress=ALL)) as client:
         task = await client.send()
-        async with client.live.send_streaming(answers(task, {'id': 'call-1', **APPROVE})) as reader:
+        async with client.live.send_streaming(answer_message(task, {'id': 'call-1', **APPROVE})) as reader:
             events = await reader.rest()
     assert tool_steps(events) == [CALL, RETURN]
 
@@ -417,7 +411,9 @@ async def test_repeatedly_deferred_tool_call_is_shown_once() -> None:
             events = await until_it_waits(reader)
         for data in ({**APPROVE, 'args': {'where': 'east'}}, None, APPROVE):
             task = waiting(events)
-            sent = message('done', taskId=task['id']) if data is None else answers(task, {'id': 'call-1', **data})
+            sent = (
+                message('done', taskId=task['id']) if data is None else answer_message(task, {'id': 'call-1', **data})
+            )
             async with client.live.send_streaming(sent) as reader:
                 events += await until_it_waits(reader)
     assert tool_steps(events) == [OTHER, RETURN]
@@ -488,7 +484,7 @@ async def test_text_beside_tool_call_reaches_webhooks_only_with_notes(streams: b
     assert ('Let me look.' in str([each.body for each in received])) == notes
 
 
-@only('0.3', 'webhooks of 0.3 get the whole task')
+@only_in('0.3', 'webhooks of 0.3 get the whole task')
 @EACH_SETTING
 async def test_text_beside_tool_call_reaches_0_3_webhooks_only_with_notes(notes: bool) -> None:
     looking = Looking(streams=True)

@@ -21,10 +21,11 @@ from pydantic_ai_a2a import Workers, serve, to_a2a
 from pydantic_ai_a2a.errors import FileRefused
 from pydantic_ai_a2a.server.agent.refused_files import check_files
 
-from ...app_client import message, state_of
-from ...tables import each_case
-from ..refused import refused
-from ..stage import serving
+from ...agents import scripted_model
+from ...app_client import LIMIT, message, state_of
+from ...cases import each_case
+from ...serving import serving
+from ..refusals import error_of_call
 
 RAW = b64encode(b'bytes').decode()
 OGG = {'raw': RAW, 'mediaType': 'audio/ogg', 'filename': 'talk.ogg'}
@@ -39,10 +40,7 @@ OpenAIModel.__module__ = 'pydantic_ai.models.openai._chat_model'
 
 
 def failing(error: Exception) -> FunctionModel:
-    def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        raise error
-
-    return FunctionModel(fail)
+    return scripted_model(error)
 
 
 def failure(task: Any) -> tuple[str, str]:
@@ -64,10 +62,10 @@ async def test_openai_models_accept_only_wav_and_mp3_audio(model: Model) -> None
     async with serving(Agent(model)) as client:
         for media_type in ('audio/ogg', 'audio/flac', 'audio/aac', 'audio/webm'):
             parts = [{'text': 'hear'}, {'raw': RAW, 'mediaType': media_type}]
-            error = await refused(client.send(message(parts=parts)))
+            error = await error_of_call(client.send(message(parts=parts)))
             assert (error.code, f'{media_type} is not supported' in error.message) == (-32005, True)
         link = {'url': 'https://example.com/talk.ogg', 'mediaType': 'audio/ogg'}
-        assert (await refused(client.send(message(parts=[link])))).code == -32005
+        assert (await error_of_call(client.send(message(parts=[link])))).code == -32005
         for media_type in ('audio/wav', 'audio/x-wav', 'audio/mpeg', 'audio/mp3'):
             assert state_of(await client.send(message(parts=[{'raw': RAW, 'mediaType': media_type}]))) == 'COMPLETED'
         modes = (await client.get('/.well-known/agent-card.json')).json['defaultInputModes']
@@ -82,7 +80,9 @@ async def test_non_openai_models_accept_ogg_audio() -> None:
 async def test_declared_input_modes_override_model_support() -> None:
     async with serving(Agent(OpenAIModel()), default_input_modes=['text/plain', 'audio/ogg']) as client:
         assert state_of(await client.send(message(parts=[OGG]))) == 'COMPLETED'
-        assert (await refused(client.send(message(parts=[{'raw': RAW, 'mediaType': 'audio/wav'}])))).code == -32005
+        assert (
+            await error_of_call(client.send(message(parts=[{'raw': RAW, 'mediaType': 'audio/wav'}])))
+        ).code == -32005
 
 
 @each_case(
@@ -178,7 +178,8 @@ async def test_refused_file_is_reported_over_http() -> None:
         return ModelResponse(parts=[TextPart('ok')])
 
     with serve(to_a2a(Agent(FunctionModel(answer)))) as server:
-        async with httpx.AsyncClient(base_url=server.url, headers={'A2A-Version': '1.0'}) as client:
+        headers = {'A2A-Version': '1.0'}
+        async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=LIMIT) as client:
             body = {'message': message(parts=[{'text': 'hear'}, OGG])}
             task = (await client.post('/message:send', json=body)).json()['task']
     assert failure(task)[0] == 'refused-file'

@@ -15,18 +15,19 @@ from pydantic import BaseModel
 from pydantic_ai import Agent, FunctionToolset, ModelRetry, RunContext
 from pydantic_ai.capabilities import Hooks
 from pydantic_ai.exceptions import ApprovalRequired
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import AgentWorker, Messages, ToolCall, ToolResult, Workers, a2a, to_a2a
 
+from ...agents import scripted_model
 from ...app_client import message, state_of, texts
-from ..asking import Tools, answers, approve, asked
-from ..refused import RAISED, SECRET
-from ..stage import serving
+from ...serving import serving
+from ..pending_calls import ApprovalAgent, answer_message, approve, pending_calls
+from ..refusals import BASE_EXCEPTIONS, SECRET
 
 
-class Log:
+class CallLog:
     """Tools and hooks write lines in the order of their calls."""
 
     def __init__(self) -> None:
@@ -41,17 +42,12 @@ class Log:
         self.lines.append(('result', result.tool_name, {**result.args}, end))
 
 
-def calling(name: str, turns: int = 1, **args: Any) -> FunctionModel:
+def tool_calling_model(name: str, turns: int = 1, **args: Any) -> FunctionModel:
     """A model that calls a tool in its first turns, and then says `done`."""
-
-    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        turn = sum(isinstance(message, ModelResponse) for message in messages)
-        return ModelResponse(parts=[ToolCallPart(name, args) if turn < turns else TextPart('done')])
-
-    return FunctionModel(answer)
+    return scripted_model(*[ToolCallPart(name, args)] * turns, 'done')
 
 
-def doubling(log: Log) -> FunctionToolset[object]:
+def doubling(log: CallLog) -> FunctionToolset[object]:
     def double(number: int) -> int:
         log.lines.append(('runs', number))
         return number * 2
@@ -60,7 +56,7 @@ def doubling(log: Log) -> FunctionToolset[object]:
 
 
 async def test_tool_hooks_get_executed_arguments_and_original_result() -> None:
-    log, changes = Log(), Hooks[object]()
+    log, changes = CallLog(), Hooks[object]()
 
     @changes.on.before_tool_execute
     def add_one(ctx: RunContext[Any], *, args: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -70,7 +66,9 @@ async def test_tool_hooks_get_executed_arguments_and_original_result() -> None:
     def hide(ctx: RunContext[Any], *, result: int, **_: Any) -> str:
         return 'hidden from the model'
 
-    agent = Agent(calling('my_double', number='3'), toolsets=[doubling(log).prefixed('my')], capabilities=[changes])
+    agent = Agent(
+        tool_calling_model('my_double', number='3'), toolsets=[doubling(log).prefixed('my')], capabilities=[changes]
+    )
     async with serving(agent, **log.options) as client:
         task = await client.send('hi')
     assert texts(task) == ['done']
@@ -88,7 +86,7 @@ async def test_on_tool_call_gets_task_and_call_id() -> None:
         calls.append(call)
         task_ids.append(a2a(call.ctx).task_id)
 
-    agent = Agent(calling('double', number=1), toolsets=[doubling(Log())])
+    agent = Agent(tool_calling_model('double', number=1), toolsets=[doubling(CallLog())])
     async with serving(agent, on_tool_call=on_tool_call) as client:
         task = await client.send('hi')
     [call] = calls
@@ -98,40 +96,42 @@ async def test_on_tool_call_gets_task_and_call_id() -> None:
 
 
 async def test_approved_call_is_reported_once_with_edited_arguments() -> None:
-    log = Log()
-    async with serving(Tools().agent, **log.options) as client:
+    log = CallLog()
+    async with serving(ApprovalAgent().agent, **log.options) as client:
         task = await client.send('delete')
         assert (state_of(task), log.lines) == ('INPUT_REQUIRED', [])
-        await client.send(answers(task, approve(args={'path': 'z'})))
+        await client.send(answer_message(task, approve(args={'path': 'z'})))
     assert log.lines == [('call', 'delete', {'path': 'z'}), ('result', 'delete', {'path': 'z'}, 'deleted z')]
 
 
 async def test_denied_call_is_not_reported() -> None:
-    log = Log()
-    async with serving(Tools().agent, **log.options) as client:
+    log = CallLog()
+    async with serving(ApprovalAgent().agent, **log.options) as client:
         task = await client.send('delete')
-        await client.send(answers(task, {'id': 'c1', 'decision': 'deny'}))
+        await client.send(answer_message(task, {'id': 'c1', 'decision': 'deny'}))
     assert log.lines == []
 
 
 async def test_call_with_invalid_arguments_is_not_reported() -> None:
-    log = Log()
-    async with serving(Agent(calling('double', number='x'), toolsets=[doubling(log)]), **log.options) as client:
+    log = CallLog()
+    async with serving(
+        Agent(tool_calling_model('double', number='x'), toolsets=[doubling(log)]), **log.options
+    ) as client:
         assert texts(await client.send('hi')) == ['done']
     assert log.lines == []
 
 
 async def test_each_failing_call_is_reported_with_its_error() -> None:
-    log, errors = Log(), iter([ModelRetry('Again.'), ApprovalRequired(), ZeroDivisionError()])
+    log, errors = CallLog(), iter([ModelRetry('Again.'), ApprovalRequired(), ZeroDivisionError()])
 
     def pay() -> None:
         raise next(errors)
 
-    agent = Agent(calling('pay', turns=2), tools=[pay])
+    agent = Agent(tool_calling_model('pay', turns=2), tools=[pay])
 
     async with serving(agent, **log.options) as client:
         task = await client.send('hi')
-        failed = await client.send(answers(task, approve(asked(task)[0]['id'])))
+        failed = await client.send(answer_message(task, approve(pending_calls(task)[0]['id'])))
     assert state_of(failed) == 'FAILED'
     ends = [line[-1] for line in log.lines if line[0] == 'result']
     assert ends == ['ModelRetry', 'ApprovalRequired', 'ZeroDivisionError']
@@ -139,8 +139,8 @@ async def test_each_failing_call_is_reported_with_its_error() -> None:
 
 
 async def test_tool_raising_system_exit_is_reported_and_fails_task() -> None:
-    log = Log()
-    agent = Agent(calling('leave'))
+    log = CallLog()
+    agent = Agent(tool_calling_model('leave'))
 
     @agent.tool_plain
     def leave() -> None:
@@ -152,8 +152,8 @@ async def test_tool_raising_system_exit_is_reported_and_fails_task() -> None:
 
 
 async def test_canceled_call_reports_no_result() -> None:
-    log, began = Log(), asyncio.Event()
-    agent = Agent(calling('wait'))
+    log, began = CallLog(), asyncio.Event()
+    agent = Agent(tool_calling_model('wait'))
 
     @agent.tool_plain
     async def wait() -> None:
@@ -173,29 +173,29 @@ async def test_sync_tool_hook_runs_in_thread() -> None:
     def hook(_: ToolResult) -> None:
         threads.append(threading.get_ident())
 
-    agent = Agent(calling('double', number=1), toolsets=[doubling(Log())])
+    agent = Agent(tool_calling_model('double', number=1), toolsets=[doubling(CallLog())])
     async with serving(agent, on_tool_result=hook) as client:
         await client.send('hi')
     assert len(threads) == 1
     assert threads != [threading.get_ident()]
 
 
-@pytest.mark.parametrize('error', ['Exception', *RAISED])
+@pytest.mark.parametrize('error', ['Exception', *BASE_EXCEPTIONS])
 @pytest.mark.parametrize('later', [False, True], ids=['function', 'async function'])
 async def test_failing_tool_hook_is_logged_and_tool_runs(
     error: str, later: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = Log()
+    log = CallLog()
 
     def raise_it(_: object) -> None:
-        raise RAISED[error]() if error in RAISED else ZeroDivisionError(SECRET)
+        raise BASE_EXCEPTIONS[error]() if error in BASE_EXCEPTIONS else ZeroDivisionError(SECRET)
 
     async def raise_later(_: object) -> None:
         raise_it(_)
 
     fail = raise_later if later else raise_it
 
-    agent = Agent(calling('double', number=1), toolsets=[doubling(log)])
+    agent = Agent(tool_calling_model('double', number=1), toolsets=[doubling(log)])
     with caplog.at_level(logging.ERROR, 'pydantic_ai_a2a'):
         async with serving(agent, on_tool_call=fail, on_tool_result=fail) as client:
             task = await client.send('hi')
@@ -211,16 +211,16 @@ async def test_output_tool_is_not_reported_as_tool_call() -> None:
     class Weather(BaseModel):
         sunny: bool
 
-    log = Log()
-    agent = Agent(calling('final_result', sunny=True), output_type=Weather)
+    log = CallLog()
+    agent = Agent(tool_calling_model('final_result', sunny=True), output_type=Weather)
     async with serving(agent, **log.options) as client:
         assert state_of(await client.send('hi')) == 'COMPLETED'
     assert log.lines == []
 
 
 async def test_tool_hooks_are_called_for_direct_replies() -> None:
-    log = Log()
-    agent = Agent(calling('double', number=1), toolsets=[doubling(log)])
+    log = CallLog()
+    agent = Agent(tool_calling_model('double', number=1), toolsets=[doubling(log)])
     async with serving(agent, messages=Messages(reply='message'), **log.options) as client:
         await client.call('SendMessage', {'message': message('hi')})
     assert log.lines[0] == ('call', 'double', {'number': 1})
@@ -232,7 +232,7 @@ async def yields(_: object) -> AsyncGenerator[None]:
 
 async def test_invalid_tool_hooks_are_refused() -> None:
     hook: Any = yields
-    agent = Agent(calling('double'))
+    agent = Agent(tool_calling_model('double'))
     with pytest.raises(TypeError, match=r'on_tool_call= must be a function or an async function without yield'):
         to_a2a(agent, on_tool_call=hook)
     worker = AgentWorker(agent=agent, broker=InMemoryBroker(), storage=InMemoryStorage())

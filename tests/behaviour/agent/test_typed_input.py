@@ -27,14 +27,14 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.run import AgentRunResult
 
 from pydantic_ai_a2a import AgentWorker, CallContext, InputRequired, Messages, NoInput, ToolCall, Workers, a2a
-from pydantic_ai_a2a.settings import LONG
+from pydantic_ai_a2a.settings.limits import LONG
 
 from ...app_client import message, state_of, texts
-from ..asking import answers, approve
-from ..refused import refused
-from ..rows import covers
-from ..stage import serving, tasks_of
-from ..tasks.test_states import Pizza, order
+from ...serving import list_tasks, serving
+from ..pending_calls import answer_message, approve
+from ..promised_behaviours import covers
+from ..refusals import error_of_call
+from ..tasks.test_output_states import Pizza, order_pizza
 
 
 class Trip(BaseModel):
@@ -79,8 +79,8 @@ async def test_valid_input_reaches_agent_with_remaining_parts() -> None:
 @pytest.mark.parametrize(('parts', 'fields'), BAD.values(), ids=BAD)
 async def test_invalid_input_is_refused_naming_its_fields(parts: list[Any], fields: list[str]) -> None:
     async with serving(AGENT, messages=Messages(input_type=Trip)) as client:
-        error = await refused(client.send(message(parts=parts)))
-        assert await tasks_of(client) == []
+        error = await error_of_call(client.send(message(parts=parts)))
+        assert await list_tasks(client) == []
     assert error.code == -32602
     assert error.fields == fields or error.fields == fields[:1]  # 0.3 tells one
 
@@ -109,7 +109,7 @@ class Flight(BaseModel):
 async def test_invalid_union_input_is_refused_naming_fields_of_data(data: Any, field: str) -> None:
     journey = Annotated[Train | Flight, Field(discriminator='kind')]
     async with serving(AGENT, messages=Messages(input_type=journey)) as client:
-        error = await refused(client.send(message(parts=[{'data': data}])))
+        error = await error_of_call(client.send(message(parts=[{'data': data}])))
     assert error.fields == [f'message.parts[0].data{field}']
 
 
@@ -125,7 +125,7 @@ async def test_agent_card_publishes_input_schema() -> None:
 @covers('data part')
 async def test_question_may_be_answered_in_text_despite_input_type() -> None:
     async with serving(
-        Agent(FunctionModel(order), output_type=[Pizza, InputRequired]), messages=Messages(input_type=Trip)
+        Agent(FunctionModel(order_pizza), output_type=[Pizza, InputRequired]), messages=Messages(input_type=Trip)
     ) as client:
         task = await client.send(message(parts=[{'data': {'city': 'Rome', 'days': 1}}, {'text': 'a pizza'}]))
         assert state_of(task) == 'INPUT_REQUIRED'
@@ -238,7 +238,7 @@ async def test_validated_input_is_kept_after_approval() -> None:
     async with serving(desk.agent, messages=Messages(input_type=Order), **desk.options) as client:
         task = await client.send(order_of())
         assert state_of(task) == 'INPUT_REQUIRED'
-        done = await client.send(answers(task, approve()))
+        done = await client.send(answer_message(task, approve()))
     assert json.loads(texts(done)[0]) == [READ]
     assert desk.seen == [ORDER] * 5  # two runs have dependencies
 
@@ -249,7 +249,7 @@ async def test_validated_input_is_kept_by_app_taking_over_task(tmp_path: Path) -
     async with serving(first.agent, backend=url, messages=Messages(input_type=Order), **first.options) as client:
         task = await client.send(order_of())
     async with serving(second.agent, backend=url, messages=Messages(input_type=Order), **second.options) as client:
-        done = await client.send(answers(task, approve()))
+        done = await client.send(answer_message(task, approve()))
     assert json.loads(texts(done)[0]) == [READ]
     assert (first.seen, second.seen) == ([ORDER], [ORDER] * 4)
 
@@ -260,7 +260,7 @@ async def test_task_started_before_input_type_has_no_input(tmp_path: Path) -> No
     async with serving(first.agent, backend=url) as client:
         task = await client.send(order_of(item=1))
     async with serving(second.agent, backend=url, messages=Messages(input_type=Order), **second.options) as client:
-        done = await client.send(answers(task, approve()))
+        done = await client.send(answer_message(task, approve()))
     assert json.loads(texts(done)[0]) == [{**CLIENT, 'item': 1}]
     assert set(second.seen) == {
         'The task has no validated input: it runs outside of A2A, or without Messages.input_type, or has begun with'

@@ -16,7 +16,6 @@ from pydantic_ai.exceptions import ApprovalRequired
 from pydantic_ai.messages import (
     ModelMessage,
     ModelResponse,
-    TextPart,
     ToolCallPart,
     ToolReturnPart,
 )
@@ -25,20 +24,29 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import Approvals, AuthRequired, Push
 from pydantic_ai_a2a.wire.extensions.pending_calls_extension import MEDIA_TYPE, PENDING_CALLS_URI
 
+from ...agents import scripted_model
 from ...app_client import Client, message, rpc, state_of, texts
-from ...dialects import only
-from ...tables import each_case
+from ...cases import each_case
+from ...dialects import only_in
+from ...serving import list_tasks, serving, wait_until_ended
 from ...webhooks import webhook
-from ..asking import ROW, Tools, answers, approve, asked, asked_calls, model
-from ..refused import refused
-from ..rows import covering
-from ..stage import ended, serving, tasks_of
+from ..pending_calls import (
+    DEFERRED_ROW,
+    ApprovalAgent,
+    answer_message,
+    approve,
+    call_by_prompt,
+    pending_call_ids,
+    pending_calls,
+)
+from ..promised_behaviours import covering
+from ..refusals import error_of_call
 
-pytestmark = covering(ROW)
+pytestmark = covering(DEFERRED_ROW)
 
 
 async def test_call_needing_approval_is_shown_with_an_answer_schema() -> None:
-    async with serving(Tools().agent) as client:
+    async with serving(ApprovalAgent().agent) as client:
         task = await client.send('delete')
         assert await client.get_task(task['id']) == task
     assert state_of(task) == 'INPUT_REQUIRED'
@@ -46,9 +54,9 @@ async def test_call_needing_approval_is_shown_with_an_answer_schema() -> None:
     assert task['status']['message']['parts'][1]['metadata'] == {
         'type': 'application/vnd.pydantic-ai.pending-calls+json'
     }
-    [call] = asked(task)
+    [call] = pending_calls(task)
     assert call['id'] != 'c1'
-    assert asked(task) == snapshot(
+    assert pending_calls(task) == snapshot(
         [
             {
                 'id': Is(call['id']),
@@ -105,11 +113,11 @@ async def test_call_needing_approval_is_shown_with_an_answer_schema() -> None:
 async def test_approval_or_denial_continues_the_same_task(
     answer: dict[str, Any], said: str, deleted: list[Any]
 ) -> None:
-    tools = Tools()
+    tools = ApprovalAgent()
     async with serving(tools.agent) as client:
         task = await client.send('delete')
         assert tools.deleted == []
-        done = await client.send(answers(task, answer))
+        done = await client.send(answer_message(task, answer))
         after = await client.send(message('and now', contextId=task['contextId']))
     assert (done['id'], state_of(done), texts(done)) == (task['id'], 'COMPLETED', [said])
     assert tools.deleted == deleted
@@ -118,7 +126,7 @@ async def test_approval_or_denial_continues_the_same_task(
 
 
 async def test_pending_calls_are_shown_without_activating_the_extension() -> None:
-    async with serving(Tools().agent) as client:
+    async with serving(ApprovalAgent().agent) as client:
         header = client.dialect.extensions_header
         sent = rpc('SendMessage', {'message': message('delete')})
         plain, active = await client.post(sent), await client.post(sent, {header: PENDING_CALLS_URI})
@@ -128,22 +136,22 @@ async def test_pending_calls_are_shown_without_activating_the_extension() -> Non
 
 
 async def test_pending_calls_can_be_answered_separately() -> None:
-    tools = Tools()
+    tools = ApprovalAgent()
     async with serving(tools.agent) as client:
         task = await client.send('delete two')
-        half = await client.send(answers(task, approve('c2')))
-        assert (state_of(half), asked_calls(half), tools.deleted) == ('INPUT_REQUIRED', ['c1'], [])
-        twice = await refused(client.send(answers(task, approve('c2'))))
-        done = await client.send(answers(task, {'id': 'c1', 'decision': 'deny', 'reason': 'No.'}))
+        half = await client.send(answer_message(task, approve('c2')))
+        assert (state_of(half), pending_call_ids(half), tools.deleted) == ('INPUT_REQUIRED', ['c1'], [])
+        twice = await error_of_call(client.send(answer_message(task, approve('c2'))))
+        done = await client.send(answer_message(task, {'id': 'c1', 'decision': 'deny', 'reason': 'No.'}))
     assert (twice.code, twice.fields) == (-32602, ['message.parts[0].data.callAnswers[0].id'])
     assert texts(done) == ['delete two + No. + deleted b']
     assert tools.deleted == [('b', True)]
 
 
 async def test_pending_calls_are_listed_in_model_order() -> None:
-    async with serving(Tools().agent) as client:
+    async with serving(ApprovalAgent().agent) as client:
         task = await client.send('mixed')
-    assert [(call['toolCallId'], call['kind']) for call in asked(task)] == [
+    assert [(call['toolCallId'], call['kind']) for call in pending_calls(task)] == [
         ('x1', 'external'),
         ('c1', 'approval'),
         ('q1', 'question'),
@@ -158,11 +166,11 @@ async def test_pending_calls_are_listed_in_model_order() -> None:
 
 
 async def test_approval_does_not_rerun_finished_tools() -> None:
-    tools = Tools()
+    tools = ApprovalAgent()
     async with serving(tools.agent) as client:
         task = await client.send('delete and look')
-        assert asked_calls(task) == ['c2']
-        done = await client.send(answers(task, approve('c2')))
+        assert pending_call_ids(task) == ['c2']
+        done = await client.send(answer_message(task, approve('c2')))
     assert texts(done) == ['delete and look + looked + deleted a']
 
 
@@ -176,32 +184,32 @@ async def test_approval_does_not_rerun_finished_tools() -> None:
     ids=['external', 'retry', 'question'],
 )
 async def test_client_result_is_the_return_value_of_the_tool(prompt: str, answer: dict[str, Any], said: str) -> None:
-    async with serving(Tools().agent) as client:
+    async with serving(ApprovalAgent().agent) as client:
         task = await client.send(prompt)
-        done = await client.send(answers(task, answer))
+        done = await client.send(answer_message(task, answer))
     assert said in texts(done)[0]
 
 
 async def test_repeated_answer_is_applied_once() -> None:
-    tools = Tools()
+    tools = ApprovalAgent()
     async with serving(tools.agent) as client:
         task = await client.send('delete two')
-        first = answers(task, approve('c1'))
+        first = answer_message(task, approve('c1'))
         await client.send(first)
         half = await client.send(first)
-        assert asked_calls(half) == ['c2']
-        last = answers(task, approve('c2'))
+        assert pending_call_ids(half) == ['c2']
+        last = answer_message(task, approve('c2'))
         assert await client.send(last) == await client.send(last)
     assert tools.deleted == [('a', True), ('b', True)]
 
 
 async def test_new_task_of_context_does_not_see_paused_turn() -> None:
-    async with serving(Tools().agent) as client:
+    async with serving(ApprovalAgent().agent) as client:
         first = await client.send('one')
         context = first['contextId']
         task = await client.send(message('delete', contextId=context))
         between = await client.send(message('two', contextId=context))
-        done = await client.send(answers(task, approve()))
+        done = await client.send(answer_message(task, approve()))
         after = await client.send(message('three', contextId=context))
         kept = await client.a2a_app.conversations().load(context)
     assert texts(between) == ['one + two']
@@ -212,13 +220,13 @@ async def test_new_task_of_context_does_not_see_paused_turn() -> None:
 
 
 async def test_context_continues_after_a_paused_task_is_canceled() -> None:
-    tools = Tools()
+    tools = ApprovalAgent()
     async with serving(tools.agent) as client:
         task = await client.send('delete')
         await client.call('CancelTask', {'id': task['id']})
-        error = await refused(client.send(answers(task, approve())))
+        error = await error_of_call(client.send(answer_message(task, approve())))
         after = await client.send(message('after', contextId=task['contextId']))
-        [canceled] = await tasks_of(client, state='canceled')
+        [canceled] = await list_tasks(client, state='canceled')
     assert (error.code, tools.deleted, canceled['id']) == (-32004, [], task['id'])
     assert texts(after) == ['delete + after']
 
@@ -229,9 +237,9 @@ async def test_message_before_the_pause_is_a_turn_not_an_answer() -> None:
     async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         began.set()
         await release.wait()
-        return model(messages, info)
+        return call_by_prompt(messages, info)
 
-    tools = Tools()
+    tools = ApprovalAgent()
     with tools.agent.override(model=FunctionModel(slow)):
         async with serving(tools.agent, approvals=Approvals(plain_text_answers='all')) as client:
             task = await client.send('delete', returnImmediately=True)
@@ -242,47 +250,49 @@ async def test_message_before_the_pause_is_a_turn_not_an_answer() -> None:
                 await early.rest()
             waiting = await client.get_task(task['id'])
             assert (state_of(waiting), tools.deleted) == ('INPUT_REQUIRED', [])
-            done = await client.send(answers(waiting, {'id': 'c1', 'decision': 'deny', 'reason': 'No.'}))
+            done = await client.send(answer_message(waiting, {'id': 'c1', 'decision': 'deny', 'reason': 'No.'}))
     assert (texts(done), tools.deleted) == (['delete + No.', 'delete + yes'], [])
 
 
 async def test_agent_with_output_validator_can_pause() -> None:
-    tools = Tools()
+    tools = ApprovalAgent()
     tools.agent.output_validator(lambda output: f'valid: {output}')
     async with serving(tools.agent) as client:
         task = await client.send('delete')
-        assert texts(await client.send(answers(task, approve()))) == ['valid: delete + deleted a']
+        assert texts(await client.send(answer_message(task, approve()))) == ['valid: delete + deleted a']
 
 
 async def test_toolset_approval_rule_pauses_only_matching_tools() -> None:
-    tools = Tools()
+    tools = ApprovalAgent()
     toolset = FunctionToolset[object]([tools.delete, tools.look])
     asking = toolset.approval_required(lambda ctx, tool, args: tool.name == 'delete')
-    async with serving(Agent(FunctionModel(model), toolsets=[asking])) as client:
+    async with serving(Agent(FunctionModel(call_by_prompt), toolsets=[asking])) as client:
         task = await client.send('delete and look')
-        assert [(call['toolCallId'], call['kind'], call['args']) for call in asked(task)] == [
+        assert [(call['toolCallId'], call['kind'], call['args']) for call in pending_calls(task)] == [
             ('c2', 'approval', {'path': 'a'})
         ]
-        done = await client.send(answers(task, approve('c2', args={'path': 'b'})))
+        done = await client.send(answer_message(task, approve('c2', args={'path': 'b'})))
     assert texts(done) == ['delete and look + looked + deleted b']
     assert tools.deleted == [('b', True)]
 
 
 async def test_hide_arguments_option_hides_call_arguments() -> None:
-    async with serving(Tools().agent, approvals=Approvals(hide_arguments=['delete'])) as client:
+    async with serving(ApprovalAgent().agent, approvals=Approvals(hide_arguments=['delete'])) as client:
         task = await client.send('delete')
     assert task['status']['message']['parts'][0]['text'].splitlines()[0] == 'May I call delete?'
     assert '"a"' not in json.dumps(task)
-    assert [call.keys() for call in asked(task)] == [{'id', 'toolCallId', 'kind', 'tool', 'text', 'answerSchema'}]
+    assert [call.keys() for call in pending_calls(task)] == [
+        {'id', 'toolCallId', 'kind', 'tool', 'text', 'answerSchema'}
+    ]
 
 
 async def test_custom_storage_supports_pending_calls() -> None:
-    tools = Tools()
+    tools = ApprovalAgent()
     async with serving(tools.agent, storage=InMemoryStorage()) as client:
         task = await client.send('delete two')
-        half = await client.send(answers(task, approve('c1')))
+        half = await client.send(answer_message(task, approve('c1')))
         assert state_of(half) == 'INPUT_REQUIRED'
-        done = await client.send(answers(task, {'id': 'c2', 'decision': 'deny', 'reason': 'No.'}))
+        done = await client.send(answer_message(task, {'id': 'c2', 'decision': 'deny', 'reason': 'No.'}))
         other = await client.send(message('delete', contextId=task['contextId']))
         canceled = await client.call('CancelTask', {'id': other['id']})
         after = await client.send(message('after', contextId=task['contextId']))
@@ -300,56 +310,56 @@ async def test_approved_call_is_not_repeated_after_a_restart(tmp_path: Path) -> 
         return 'slow'
 
     def and_then(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        response = model(messages, info)
+        response = call_by_prompt(messages, info)
         returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
         if returned and returned[0].tool_name == 'delete':
             return ModelResponse(parts=[ToolCallPart('slow', {}, 's1')])
         return response
 
-    tools = Tools()
+    tools = ApprovalAgent()
     tools.agent.tool_plain(slow)
     options: dict[str, Any] = {'backend': f'sqlite:///{tmp_path}/agent.db'}
     with tools.agent.override(model=FunctionModel(and_then)):
         async with serving(tools.agent, **options) as client:
             task = await client.send('delete')
-            await client.send(answers(task, approve()), returnImmediately=True)
+            await client.send(answer_message(task, approve()), returnImmediately=True)
             await reached.wait()
         stay = False
         async with serving(tools.agent, **options) as client:
-            done = await ended(client, task['id'])
+            done = await wait_until_ended(client, task['id'])
             after = await client.send(message('after', contextId=task['contextId']))
     assert (texts(done), tools.deleted) == (['delete + deleted a + slow'], [('a', True)])
     assert texts(after) == ['delete + after']
 
 
 async def test_concurrent_duplicate_answers_are_accepted_once() -> None:
-    tools = Tools()
+    tools = ApprovalAgent()
     async with serving(tools.agent) as client:
         task = await client.send('delete two')
-        sent = [client.send(answers(task, approve('c1'))), client.send(answers(task, approve('c1')))]
+        sent = [client.send(answer_message(task, approve('c1'))), client.send(answer_message(task, approve('c1')))]
         results = await asyncio.gather(*sent, return_exceptions=True)
     assert sorted(type(result).__name__ for result in results) == ['RpcError', 'dict']
 
 
 async def test_stream_ends_with_pending_calls() -> None:
-    async with serving(Tools().agent) as client:
+    async with serving(ApprovalAgent().agent) as client:
         async with client.send_streaming('delete') as stream:
             *_, last = await stream.rest()
         status = last.result['statusUpdate']
-        assert (status['status']['state'], asked_calls(status)) == (
+        assert (status['status']['state'], pending_call_ids(status)) == (
             'TASK_STATE_INPUT_REQUIRED',
             ['c1'],
         )
-        async with client.send_streaming(answers({**status, 'id': status['taskId']}, approve())) as stream:
+        async with client.send_streaming(answer_message({**status, 'id': status['taskId']}, approve())) as stream:
             *_, last = await stream.rest()
     assert last.result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
-@only('1.0', 'webhooks of older versions are told in their own spelling')
+@only_in('1.0', 'webhooks of older versions are told in their own spelling')
 async def test_webhook_receives_every_input_required_status() -> None:
-    async with webhook() as hook, serving(Tools().agent, push=Push(private_hosts=['127.0.0.1'])) as client:
+    async with webhook() as hook, serving(ApprovalAgent().agent, push=Push(private_hosts=['127.0.0.1'])) as client:
         task = await client.send('delete two', taskPushNotificationConfig={'url': hook.url})
-        half = await client.send(answers(task, approve('c1')))
+        half = await client.send(answer_message(task, approve('c1')))
         events = [each.json['statusUpdate'] for each in await hook.got(3)]
     assert [event['status'] for event in events[1:]] == [task['status'], half['status']]
 
@@ -380,7 +390,7 @@ async def go_on(client: Client, task: dict[str, Any]) -> dict[str, Any]:
     """Sign in, or approve the call without other arguments."""
     if state_of(task) == 'AUTH_REQUIRED':
         return await client.send(message('I have signed in', taskId=task['id']))
-    return await client.send(answers(task, approve()))
+    return await client.send(answer_message(task, approve()))
 
 
 @each_case('error', [lambda: AuthRequired('Sign in.'), ApprovalRequired], ids=['sign-in', 'approval'])
@@ -389,50 +399,42 @@ async def go_on(client: Client, task: dict[str, Any]) -> dict[str, Any]:
 async def test_second_pause_keeps_the_approved_arguments(
     error: Callable[[], Exception], options: dict[str, Any], backend: str, tmp_path: Any
 ) -> None:
-    agent: Agent[object, Any] = Agent(FunctionModel(model), name='agent')
+    agent: Agent[object, Any] = Agent(FunctionModel(call_by_prompt), name='agent')
     deleted = waiting(agent, error)
     url = backend if backend == 'memory' else f'sqlite:///{tmp_path}/a.db'
     async with serving(agent, backend=url, **options) as client:
         task = await client.send('delete')
-        again = await client.send(answers(task, approve(args={'path': 'z'})))
-        assert [call.get('args') for call in asked(again)] == [None if options else {'path': 'z'}]
+        again = await client.send(answer_message(task, approve(args={'path': 'z'})))
+        assert [call.get('args') for call in pending_calls(again)] == [None if options else {'path': 'z'}]
         done = await go_on(client, await go_on(client, again))
     assert (state_of(done), deleted) == ('COMPLETED', ['z'])
 
 
 async def test_reused_tool_call_id_does_not_keep_edited_arguments() -> None:
-    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        returned = [part for each in messages for part in each.parts if isinstance(part, ToolReturnPart)]
-        call = ToolCallPart('delete', {'path': 'ab'[len(returned)]}, 'c1') if len(returned) < 2 else None
-        return ModelResponse(parts=[call or TextPart('done')])
-
-    agent: Agent[object, Any] = Agent(FunctionModel(answer), name='agent')
+    first, second = (ToolCallPart('delete', {'path': path}, 'c1') for path in 'ab')
+    agent: Agent[object, Any] = Agent(scripted_model(first, second, 'done'), name='agent')
     deleted = waiting(agent, ApprovalRequired, times=0)
     async with serving(agent) as client:
         task = await client.send('delete')
-        second = await client.send(answers(task, approve(args={'path': 'z'})))
-        assert [call['args'] for call in asked(second)] == [{'path': 'b'}]
-        done = await go_on(client, second)
+        again = await client.send(answer_message(task, approve(args={'path': 'z'})))
+        assert [call['args'] for call in pending_calls(again)] == [{'path': 'b'}]
+        done = await go_on(client, again)
     assert (state_of(done), deleted) == ('COMPLETED', ['z', 'b'])
 
 
 async def test_infinite_number_is_shown_as_text_and_passed_unchanged() -> None:
     paid: list[float] = []
 
-    def call(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        done = len(messages) > 1
-        return ModelResponse(parts=[TextPart('Paid.') if done else ToolCallPart('pay', '{"amount": 1e400}', 'c1')])
-
     def pay(amount: float) -> None:
         paid.append(amount)
 
-    agent = Agent(FunctionModel(call), name='payer')
+    agent = Agent(scripted_model(ToolCallPart('pay', '{"amount": 1e400}', 'c1'), 'Paid.'), name='payer')
     agent.tool_plain(requires_approval=True)(pay)
     async with serving(agent) as client:
         task = await client.send('Pay.')
-        [item] = asked(task)
+        [item] = pending_calls(task)
         assert item['args'] == {'amount': 'Infinity'}
         assert ['args' in choice['properties'] for choice in item['answerSchema']['oneOf']] == [False, False]
-        await refused(client.send(answers(task, approve(item['id'], args=item['args']))))
-        await client.send(answers(task, approve(item['id'])))
+        await error_of_call(client.send(answer_message(task, approve(item['id'], args=item['args']))))
+        await client.send(answer_message(task, approve(item['id'])))
     assert paid == [float('inf')]

@@ -22,12 +22,12 @@ from pydantic_ai_a2a.server.store.sql.migrations import MIGRATIONS, newest
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
 from ...app_client import Client, RpcError, lifespan, message, state_of
-from ...dialects import unversioned
-from ..asking import Tools, answers, approve, asked
-from ..callers import by_header, caller
-from ..stage import ended
+from ...dialects import in_no_version
+from ...serving import wait_until_ended
+from ..callers import caller_from_header, client_of_caller
+from ..pending_calls import ApprovalAgent, answer_message, approve, pending_calls
 
-pytestmark = unversioned('protocol version 0.3 has no lists over JSON-RPC, and the bindings share the rest')
+pytestmark = in_no_version('protocol version 0.3 has no lists over JSON-RPC, and the bindings share the rest')
 
 WAITING = {'status': 'TASK_STATE_INPUT_REQUIRED'}
 Rule = Callable[[Caller, WaitingTask], Any]
@@ -43,7 +43,9 @@ def backend(request: pytest.FixtureRequest) -> Any:
 
 
 def guarded(rule: str | Rule = 'approve', **options: Any) -> Any:
-    return to_a2a(Tools(name='keeper').agent, auth=by_header, approvals=Approvals(approvers=rule), **options)
+    return to_a2a(
+        ApprovalAgent(name='keeper').agent, auth=caller_from_header, approvals=Approvals(approvers=rule), **options
+    )
 
 
 def every_task(approver: Caller, task: WaitingTask) -> bool:
@@ -51,12 +53,12 @@ def every_task(approver: Caller, task: WaitingTask) -> bool:
 
 
 def boss(app: Any, tenant: str = '') -> Client:
-    return caller(app, 'boss', tenant=tenant, scopes='approve')
+    return client_of_caller(app, 'boss', tenant=tenant, scopes='approve')
 
 
 async def ask(app: Any, name: str = 'ann', *, text: str = 'delete', tenant: str = '', **fields: Any) -> str:
     """Send a message whose task waits for an approval, and return the id of the task."""
-    task = await caller(app, name, tenant=tenant).send(message(text, **fields))
+    task = await client_of_caller(app, name, tenant=tenant).send(message(text, **fields))
     assert state_of(task) == 'INPUT_REQUIRED'
     return task['id']
 
@@ -91,8 +93,8 @@ async def test_approver_by_scope_lists_own_and_other_waiting_tasks(backend: Any)
         assert views == [await boss(app).get_task(task_id) for task_id in (second, first)]
         assert [task['contextId'] for task in views] == [second, first]
         assert 'secret' not in json.dumps(page)
-        await boss(app).send(answers(views[1], approve()))
-        await ended(caller(app, 'ann'), first)
+        await boss(app).send(answer_message(views[1], approve()))
+        await wait_until_ended(client_of_caller(app, 'ann'), first)
         assert ids(await listed(boss(app))) == [second, own]
 
 
@@ -101,9 +103,9 @@ async def test_caller_without_approval_rights_lists_only_own_tasks() -> None:
     async with lifespan(app):
         own = await ask(app)
         await ask(app, 'bob')
-        page = await listed(caller(app, 'ann'))
+        page = await listed(client_of_caller(app, 'ann'))
         assert (ids(page), page['totalSize'], page['nextPageToken']) == ([own], 1, '')
-        assert ids(await listed(caller(app, 'eve'))) == []
+        assert ids(await listed(client_of_caller(app, 'eve'))) == []
 
 
 @pytest.mark.parametrize(
@@ -207,11 +209,11 @@ async def test_page_token_of_another_caller_filter_or_rule_is_refused(tmp_path: 
         token = page['nextPageToken']
         assert ids(await listed(boss(app), pageSize=1, pageToken=token)) != ids(page)
         time = page['tasks'][0]['status']['timestamp']
-        other = caller(app, 'chief', scopes='approve')
+        other = client_of_caller(app, 'chief', scopes='approve')
         changed = token[:-4] + ('A' if token[-4] != 'A' else 'B') + token[-3:]
         for client, params in (
             (other, {'pageToken': token}),
-            (caller(app, 'boss'), {'pageToken': token}),
+            (client_of_caller(app, 'boss'), {'pageToken': token}),
             (boss(app), {'pageToken': token, 'statusTimestampAfter': time}),
             (boss(app), {'pageToken': changed}),
             (boss(app), {'pageToken': token[:20]}),
@@ -290,8 +292,8 @@ async def test_withdrawn_scope_ends_the_lists() -> None:
     async with lifespan(app):
         task = await ask(app)
         assert ids(await listed(boss(app))) == [task]
-        assert ids(await listed(caller(app, 'boss'))) == []
-        assert asked(await boss(app).get_task(task))
+        assert ids(await listed(client_of_caller(app, 'boss'))) == []
+        assert pending_calls(await boss(app).get_task(task))
 
 
 WITHOUT_STEP = (
@@ -329,8 +331,8 @@ async def test_migration_finds_tasks_that_wait_already(backend: str) -> None:
     async with lifespan(app):
         waiting = await ask(app)
         decided = await ask(app)
-        await boss(app).send(answers(await boss(app).get_task(decided), approve()))
-        await ended(caller(app, 'ann'), decided)
+        await boss(app).send(answer_message(await boss(app).get_task(decided), approve()))
+        await wait_until_ended(client_of_caller(app, 'ann'), decided)
     await take_back(backend)
     again = guarded(backend=backend, workers=Workers(concurrency=9))  # else it shares the store that is open already
     async with lifespan(again):

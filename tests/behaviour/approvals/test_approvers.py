@@ -17,32 +17,36 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import Access, Approvals, AuthRequired, Caller, Push, WaitingTask, to_a2a
 from pydantic_ai_a2a.server.agent.dependencies import CallContext
 
+from ...agents import user_prompts
 from ...app_client import Client, RpcError, lifespan, message, state_of, texts
-from ...dialects import spoken
+from ...dialects import current_dialect
+from ...logs import audit_records
+from ...serving import wait_until_ended
 from ...webhooks import webhook
-from ..asking import ROW, Tools, answers, approve, asked, asked_calls
-from ..callers import by_header, caller
-from ..rows import covering
-from ..stage import audited, ended, prompts
+from ..callers import caller_from_header, client_of_caller
+from ..pending_calls import DEFERRED_ROW, ApprovalAgent, answer_message, approve, pending_call_ids, pending_calls
+from ..promised_behaviours import covering
 
-pytestmark = covering(ROW)
+pytestmark = covering(DEFERRED_ROW)
 
 DENY = {'id': 'c1', 'decision': 'deny', 'reason': 'Too much.'}
 
 
-def ann(app: Any, scopes: str = '') -> Client:
-    return caller(app, 'ann', scopes=scopes)
+def client_of_ann(app: Any, scopes: str = '') -> Client:
+    return client_of_caller(app, 'ann', scopes=scopes)
 
 
-def boss(app: Any, name: str = 'boss', scopes: str = 'approve') -> Client:
-    return caller(app, name, scopes=scopes)
+def client_of_boss(app: Any, name: str = 'boss', scopes: str = 'approve') -> Client:
+    return client_of_caller(app, name, scopes=scopes)
 
 
-def guarded(agent: Agent[Any, Any], **options: Any) -> Any:
-    return to_a2a(agent, auth=by_header, approvals=options.pop('approvals', Approvals(approvers='approve')), **options)
+def app_with_approvers(agent: Agent[Any, Any], **options: Any) -> Any:
+    return to_a2a(
+        agent, auth=caller_from_header, approvals=options.pop('approvals', Approvals(approvers='approve')), **options
+    )
 
 
-def words(text: str, task: dict[str, Any]) -> dict[str, Any]:
+def text_to(text: str, task: dict[str, Any]) -> dict[str, Any]:
     return message(text, taskId=task['id'])
 
 
@@ -59,22 +63,27 @@ async def refused(client: Client, sent: dict[str, Any], *, streamed: bool = Fals
 
 @pytest.mark.parametrize('streamed', [False, True])
 async def test_caller_cannot_decide_its_own_call(streamed: bool) -> None:
-    tools = Tools()
-    app = guarded(tools.agent, approvals=Approvals(approvers='approve', plain_text_answers='all'))
+    tools = ApprovalAgent()
+    app = app_with_approvers(tools.agent, approvals=Approvals(approvers='approve', plain_text_answers='all'))
     async with lifespan(app):
-        task = await ann(app).send('delete')
-        before = await ann(app).get_task(task['id'])
+        task = await client_of_ann(app).send('delete')
+        before = await client_of_ann(app).get_task(task['id'])
         assert 'Only an approver can decide.' in task['status']['message']['parts'][0]['text']
-        for sent in (answers(task, approve()), answers(task, DENY), words('yes', task), words('no', task)):
-            code, text = await refused(ann(app), sent, streamed=streamed)
+        for sent in (
+            answer_message(task, approve()),
+            answer_message(task, DENY),
+            text_to('yes', task),
+            text_to('no', task),
+        ):
+            code, text = await refused(client_of_ann(app), sent, streamed=streamed)
             assert (code, 'An approver decides about approvals' in text) == (-32000, True)
-        assert await ann(app).get_task(task['id']) == before
+        assert await client_of_ann(app).get_task(task['id']) == before
     assert tools.deleted == []
 
 
 async def test_approver_decides_and_sees_only_pending_calls() -> None:
     seen: list[tuple[str, dict[str, Any]]] = []
-    agent: Agent[Any, Any] = Tools(deps_type=object).agent
+    agent: Agent[Any, Any] = ApprovalAgent(deps_type=object).agent
 
     @agent.tool
     def look_around(ctx: RunContext[Any]) -> str:
@@ -83,25 +92,25 @@ async def test_approver_decides_and_sees_only_pending_calls() -> None:
     def note(call: CallContext) -> None:
         seen.append((call.caller.id, dict(call.metadata)))
 
-    app = guarded(agent, deps_factory=note)
+    app = app_with_approvers(agent, deps_factory=note)
     async with lifespan(app):
         secret = 'delete'
         sent = message(secret, contextId='secret of ann')
-        task = (await ann(app).call('SendMessage', {'message': sent, 'metadata': {'trip': 7}}))['task']
-        view = await boss(app).get_task(task['id'])
+        task = (await client_of_ann(app).call('SendMessage', {'message': sent, 'metadata': {'trip': 7}}))['task']
+        view = await client_of_boss(app).get_task(task['id'])
         assert (view['id'], view['contextId']) == (task['id'], task['id'])
-        assert asked(view) == asked(task)
+        assert pending_calls(view) == pending_calls(task)
         assert (view.get('history', []), view.get('artifacts', [])) == ([], [])
         assert 'secret' not in json.dumps(view)
-        after = await boss(app).send(answers(task, approve()))
+        after = await client_of_boss(app).send(answer_message(task, approve()))
         assert (after['id'], after['contextId'], after.get('history', [])) == (task['id'], task['id'], [])
         assert 'message' not in after['status']
-        done = await ended(ann(app), task['id'])
-        over = await boss(app).get_task(task['id'])
+        done = await wait_until_ended(client_of_ann(app), task['id'])
+        over = await client_of_boss(app).get_task(task['id'])
         assert (state_of(over), over.keys() <= {'id', 'contextId', 'status', 'kind', 'history'}) == ('COMPLETED', True)
         assert over['status'].keys() == {'state', 'timestamp'}
         with pytest.raises(RpcError, match='Task not found'):
-            await caller(app, 'someone').get_task(task['id'])
+            await client_of_caller(app, 'someone').get_task(task['id'])
     assert texts(done) == ['delete + deleted a']
     assert [part['metadata']['answeredBy'] for part in done['history'] if 'answeredBy' in part.get('metadata', {})] == [
         {'id': 'boss'}
@@ -110,71 +119,73 @@ async def test_approver_decides_and_sees_only_pending_calls() -> None:
 
 
 async def test_approver_stream_ends_with_the_decision() -> None:
-    app = guarded(Tools().agent)
+    app = app_with_approvers(ApprovalAgent().agent)
     async with lifespan(app):
-        task = await ann(app).send('delete')
-        async with boss(app).send_streaming(answers(task, DENY)) as stream:
+        task = await client_of_ann(app).send('delete')
+        async with client_of_boss(app).send_streaming(answer_message(task, DENY)) as stream:
             [event] = await stream.rest()
         assert event.result['task'].keys() <= {'id', 'contextId', 'status', 'kind'}
-        assert texts(await ended(ann(app), task['id'])) == ['delete + Too much.']
+        assert texts(await wait_until_ended(client_of_ann(app), task['id'])) == ['delete + Too much.']
 
 
 @pytest.mark.parametrize('method', ['CancelTask', 'SubscribeToTask'])
 async def test_approver_cannot_cancel_subscribe_or_list(method: str) -> None:
-    app = guarded(Tools().agent)
+    app = app_with_approvers(ApprovalAgent().agent)
     async with lifespan(app):
-        task = await ann(app).send('delete')
-        client, subscribes = boss(app), method == 'SubscribeToTask'
+        task = await client_of_ann(app).send('delete')
+        client, subscribes = client_of_boss(app), method == 'SubscribeToTask'
         with pytest.raises(RpcError, match='approver reads the task with GetTask' if subscribes else 'Task not found'):
             await (_read(client.subscribe(task['id'])) if subscribes else client.call(method, {'id': task['id']}))
-        if spoken().has_lists:
-            assert (await boss(app).call('ListTasks'))['tasks'] == []
-        assert state_of(await ann(app).get_task(task['id'])) == 'INPUT_REQUIRED'
+        if current_dialect().has_lists:
+            assert (await client_of_boss(app).call('ListTasks'))['tasks'] == []
+        assert state_of(await client_of_ann(app).get_task(task['id'])) == 'INPUT_REQUIRED'
 
 
 async def test_owner_answers_questions_and_approver_decides_approvals() -> None:
-    tools = Tools()
-    app = guarded(tools.agent)
+    tools = ApprovalAgent()
+    app = app_with_approvers(tools.agent)
     async with lifespan(app):
-        task = await ann(app).send('mixed')
-        view = await boss(app).get_task(task['id'])
-        assert asked_calls(view) == ['c1', 'c2']
-        code, _ = await refused(boss(app), answers(task, {'id': 'q1', 'decision': 'result', 'result': 'XL'}))
+        task = await client_of_ann(app).send('mixed')
+        view = await client_of_boss(app).get_task(task['id'])
+        assert pending_call_ids(view) == ['c1', 'c2']
+        code, _ = await refused(
+            client_of_boss(app), answer_message(task, {'id': 'q1', 'decision': 'result', 'result': 'XL'})
+        )
         assert code == -32000
-        after = await boss(app).send(answers(task, approve()))
-        assert asked_calls(after) == ['c2']
-        task = await ann(app).send(
-            answers(
+        after = await client_of_boss(app).send(answer_message(task, approve()))
+        assert pending_call_ids(after) == ['c2']
+        task = await client_of_ann(app).send(
+            answer_message(
                 task,
                 {'id': 'x1', 'decision': 'result', 'result': 'page'},
                 {'id': 'q1', 'decision': 'result', 'result': 'XL'},
             )
         )
-        assert (state_of(task), asked_calls(task)) == ('INPUT_REQUIRED', ['c2'])
-        await boss(app).send(words('no', task))
-        done = await ended(ann(app), task['id'])
+        assert (state_of(task), pending_call_ids(task)) == ('INPUT_REQUIRED', ['c2'])
+        await client_of_boss(app).send(text_to('no', task))
+        done = await wait_until_ended(client_of_ann(app), task['id'])
     assert tools.deleted == [('a', True)]
     assert texts(done) == ['mixed + page + deleted a + XL + The tool call was denied.']
 
 
 @pytest.mark.parametrize('items', ['c1', [], ['c1'], [{'id': 7}], [{'id': 'c9'}]])
 async def test_answers_naming_no_pending_call_are_refused(items: Any) -> None:
-    app = guarded(Tools().agent)
+    app = app_with_approvers(ApprovalAgent().agent)
     async with lifespan(app):
-        task = await ann(app).send('mixed')
-        for client in (ann(app), boss(app)):
+        task = await client_of_ann(app).send('mixed')
+        for client in (client_of_ann(app), client_of_boss(app)):
             code, _ = await refused(client, message(parts=[{'data': {'callAnswers': items}}], taskId=task['id']))
             assert code == -32602
 
 
 async def test_unclear_plain_text_of_an_approver_repeats_the_question() -> None:
-    app = guarded(Tools().agent)
+    app = app_with_approvers(ApprovalAgent().agent)
     async with lifespan(app):
-        task = await ann(app).send('delete')
-        view = await boss(app).send(words('perhaps', task))
+        task = await client_of_ann(app).send('delete')
+        view = await client_of_boss(app).send(text_to('perhaps', task))
         assert view['status']['message']['parts'][0]['text'].startswith('May I call delete')
         assert state_of(view) == 'INPUT_REQUIRED'
-        code, _ = await refused(boss(app), words('yes', task))
+        code, _ = await refused(client_of_boss(app), text_to('yes', task))
         assert code == -32602
 
 
@@ -185,15 +196,20 @@ async def test_approvers_function_selects_approvers_per_task() -> None:
         asked_for.append((caller.id, task))
         return caller.id == 'bob' and any(call.tool == 'delete' for call in task.calls)
 
-    app = guarded(Tools().agent, approvals=Approvals(approvers=approvers))
+    app = app_with_approvers(ApprovalAgent().agent, approvals=Approvals(approvers=approvers))
     async with lifespan(app):
-        task = await ann(app).send('delete')
-        missing = await refused(boss(app), words('no', {'id': 'no-such-task'}))
-        assert await refused(boss(app), answers(task, approve())) == missing
-        assert await refused(caller(app, 'bob', tenant='other', scopes='approve'), answers(task, approve())) == missing
+        task = await client_of_ann(app).send('delete')
+        missing = await refused(client_of_boss(app), text_to('no', {'id': 'no-such-task'}))
+        assert await refused(client_of_boss(app), answer_message(task, approve())) == missing
+        assert (
+            await refused(
+                client_of_caller(app, 'bob', tenant='other', scopes='approve'), answer_message(task, approve())
+            )
+            == missing
+        )
         assert (missing[0], {name for name, _ in asked_for}) == (-32001, {'boss'})
-        await boss(app, 'bob').send(answers(task, approve()))
-        await ended(ann(app), task['id'])
+        await client_of_boss(app, 'bob').send(answer_message(task, approve()))
+        await wait_until_ended(client_of_ann(app), task['id'])
     [(_, first)] = [call for call in asked_for if call[0] == 'boss']
     assert (first.id, first.owner, [(call.id, call.tool, call.args) for call in first.calls]) == (
         task['id'],
@@ -203,37 +219,40 @@ async def test_approvers_function_selects_approvers_per_task() -> None:
 
 
 async def test_owner_with_approver_scope_can_approve() -> None:
-    app = guarded(Tools().agent)
+    app = app_with_approvers(ApprovalAgent().agent)
     async with lifespan(app):
-        owner = ann(app, scopes='approve')
+        owner = client_of_ann(app, scopes='approve')
         task = await owner.send('delete')
-        assert texts(await owner.send(answers(task, approve()))) == ['delete + deleted a']
+        assert texts(await owner.send(answer_message(task, approve()))) == ['delete + deleted a']
 
 
 async def test_second_decision_is_refused() -> None:
-    tools = Tools()
-    app = guarded(tools.agent)
+    tools = ApprovalAgent()
+    app = app_with_approvers(tools.agent)
     async with lifespan(app):
-        task = await ann(app).send('delete')
-        first = answers(task, DENY)
-        await boss(app).send(first)
-        for sent in (answers(task, approve()), words('yes', task)):
-            code, text = await refused(boss(app, 'other boss'), sent)
+        task = await client_of_ann(app).send('delete')
+        first = answer_message(task, DENY)
+        await client_of_boss(app).send(first)
+        for sent in (answer_message(task, approve()), text_to('yes', task)):
+            code, text = await refused(client_of_boss(app, 'other boss'), sent)
             assert (code, 'No call of the task waits for an approval' in text) == (-32004, True)
-        again = await boss(app).send(first)
+        again = await client_of_boss(app).send(first)
         assert (again['id'], again['contextId']) == (task['id'], task['id'])
-        assert texts(await ended(ann(app), task['id'])) == ['delete + Too much.']
+        assert texts(await wait_until_ended(client_of_ann(app), task['id'])) == ['delete + Too much.']
     assert tools.deleted == []
 
 
 async def test_concurrent_decisions_of_two_approvers_count_once() -> None:
-    tools = Tools()
-    app = guarded(tools.agent)
+    tools = ApprovalAgent()
+    app = app_with_approvers(tools.agent)
     async with lifespan(app):
-        task = await ann(app).send('delete')
-        sent = (boss(app).send(answers(task, approve())), boss(app, 'other boss').send(answers(task, DENY)))
+        task = await client_of_ann(app).send('delete')
+        sent = (
+            client_of_boss(app).send(answer_message(task, approve())),
+            client_of_boss(app, 'other boss').send(answer_message(task, DENY)),
+        )
         approved, denied = await asyncio.gather(*sent, return_exceptions=True)
-        done = await ended(ann(app), task['id'])
+        done = await wait_until_ended(client_of_ann(app), task['id'])
     [error] = [result for result in (approved, denied) if isinstance(result, RpcError)]
     assert error.code == -32004
     counted = approved is not error
@@ -245,48 +264,50 @@ async def test_concurrent_decisions_of_two_approvers_count_once() -> None:
 
 @pytest.mark.parametrize('named', [False, True], ids=['by scope', 'by a function'])
 async def test_former_approver_gets_task_not_found(named: bool) -> None:
-    tools, chosen = Tools(), {'boss'}
+    tools, chosen = ApprovalAgent(), {'boss'}
 
     def approvers(caller: Caller, task: WaitingTask) -> bool:
         return caller.id in chosen
 
-    app = guarded(tools.agent, approvals=Approvals(approvers=approvers if named else 'approve'))
+    app = app_with_approvers(tools.agent, approvals=Approvals(approvers=approvers if named else 'approve'))
     async with lifespan(app):
-        task = await ann(app).send('delete two')
-        decided = answers(task, approve('c1'))
-        assert asked_calls(await boss(app).send(decided)) == ['c2']
+        task = await client_of_ann(app).send('delete two')
+        decided = answer_message(task, approve('c1'))
+        assert pending_call_ids(await client_of_boss(app).send(decided)) == ['c2']
         chosen.clear()
-        former = boss(app, scopes='approve' if named else '')
-        before = await ann(app).get_task(task['id'])
-        for sent in (answers(task, approve('c2')), words('no', task), decided):
+        former = client_of_boss(app, scopes='approve' if named else '')
+        before = await client_of_ann(app).get_task(task['id'])
+        for sent in (answer_message(task, approve('c2')), text_to('no', task), decided):
             for streamed in (False, True):
                 code, text = await refused(former, sent, streamed=streamed)
                 assert (code, 'Task not found' in text) == (-32001, True)
         with pytest.raises(RpcError, match='Task not found'):
             await former.get_task(task['id'])
-        assert await ann(app).get_task(task['id']) == before
+        assert await client_of_ann(app).get_task(task['id']) == before
     assert tools.deleted == []
 
 
 async def test_webhook_of_an_approver_is_refused() -> None:
-    app = guarded(Tools().agent, push=Push(private_hosts=['127.0.0.1']))
+    app = app_with_approvers(ApprovalAgent().agent, push=Push(private_hosts=['127.0.0.1']))
     async with lifespan(app), webhook() as hook:
-        task = await ann(app).send('delete')
+        task = await client_of_ann(app).send('delete')
         with pytest.raises(RpcError) as error:
-            await boss(app).send(answers(task, approve()), taskPushNotificationConfig={'url': hook.url})
+            await client_of_boss(app).send(
+                answer_message(task, approve()), taskPushNotificationConfig={'url': hook.url}
+            )
         assert error.value.code == -32602
-        assert state_of(await ann(app).get_task(task['id'])) == 'INPUT_REQUIRED'
+        assert state_of(await client_of_ann(app).get_task(task['id'])) == 'INPUT_REQUIRED'
 
 
 async def test_audit_record_names_approver_and_owner(caplog: pytest.LogCaptureFixture) -> None:
-    app = guarded(Tools().agent)
+    app = app_with_approvers(ApprovalAgent().agent)
     with caplog.at_level(logging.INFO, 'pydantic_ai_a2a.audit'):
         async with lifespan(app):
-            task = await ann(app).send('delete')
-            await refused(ann(app), answers(task, approve()))
-            await boss(app).send(answers(task, approve()))
-            await ended(ann(app), task['id'])
-    forbidden, record = audited(caplog)
+            task = await client_of_ann(app).send('delete')
+            await refused(client_of_ann(app), answer_message(task, approve()))
+            await client_of_boss(app).send(answer_message(task, approve()))
+            await wait_until_ended(client_of_ann(app), task['id'])
+    forbidden, record = audit_records(caplog)
     assert (forbidden['event'], forbidden['task'], forbidden['caller']) == ('forbidden', task['id'], 'ann')
     assert (record['caller'], record['owner'], record['decisions']) == ('boss', 'ann', {'c1': 'approve'})
 
@@ -316,7 +337,7 @@ class Cashier:
 
         def pay_as_told(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
             returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
-            prompt = prompts(messages)[-1]
+            prompt = user_prompts(messages)[-1]
             if returned:
                 return ModelResponse(parts=[TextPart('paid')])
             return ModelResponse(parts=[ToolCallPart('pay', json.loads(prompt), 'c1')])
@@ -324,7 +345,7 @@ class Cashier:
         agent = Agent(FunctionModel(pay_as_told))
         agent.tool_plain(requires_approval=True)(self.pay)
         rules = Approvals(approvers=self.rule, hide_arguments=hidden, **options.pop('approvals', {}))
-        self.app = to_a2a(agent, auth=by_header, approvals=rules, **options)
+        self.app = to_a2a(agent, auth=caller_from_header, approvals=rules, **options)
 
     def pay(self, cents: int, currency: str = 'EUR') -> str:
         self.paid.append(cents)
@@ -337,7 +358,7 @@ class Cashier:
         return caller.id != task.caller.id and scope in caller.scopes
 
     async def asked_to_pay(self, cents: int) -> dict[str, Any]:
-        return await ann(self.app).send(json.dumps({'cents': cents}))
+        return await client_of_ann(self.app).send(json.dumps({'cents': cents}))
 
 
 @pytest.mark.parametrize('streamed', [False, True])
@@ -347,19 +368,19 @@ async def test_edited_arguments_are_checked_by_the_approvers_rule(
     cashier = Cashier(approvals={'change_arguments': ['pay']})
     async with lifespan(cashier.app):
         task = await cashier.asked_to_pay(5)
-        raised = answers(task, approve(args={'cents': 1_000_000}))
+        raised = answer_message(task, approve(args={'cents': 1_000_000}))
         with caplog.at_level(logging.WARNING, 'pydantic_ai_a2a.audit'):
-            code, text = await refused(boss(cashier.app), raised, streamed=streamed)
+            code, text = await refused(client_of_boss(cashier.app), raised, streamed=streamed)
         assert (code, 'The caller may not answer this call' in text) == (-32000, True)
-        assert state_of(await ann(cashier.app).get_task(task['id'])) == 'INPUT_REQUIRED'
-        await boss(cashier.app).send(answers(task, approve(args={'cents': 4})))
-        await ended(ann(cashier.app), task['id'])
+        assert state_of(await client_of_ann(cashier.app).get_task(task['id'])) == 'INPUT_REQUIRED'
+        await client_of_boss(cashier.app).send(answer_message(task, approve(args={'cents': 4})))
+        await wait_until_ended(client_of_ann(cashier.app), task['id'])
         task = await cashier.asked_to_pay(5)
-        director = boss(cashier.app, 'dora', scopes='approve payments:large')
-        await director.send(answers(task, approve(args={'cents': 20_000})))
-        await ended(ann(cashier.app), task['id'])
+        director = client_of_boss(cashier.app, 'dora', scopes='approve payments:large')
+        await director.send(answer_message(task, approve(args={'cents': 20_000})))
+        await wait_until_ended(client_of_ann(cashier.app), task['id'])
     assert cashier.paid == [4, 20_000]
-    [forbidden] = audited(caplog)
+    [forbidden] = audit_records(caplog)
     assert (forbidden['event'], forbidden['caller']) == ('forbidden', 'boss')
 
 
@@ -367,9 +388,9 @@ async def test_with_approvers_arguments_change_only_for_named_tools() -> None:
     cashier = Cashier()
     async with lifespan(cashier.app):
         task = await cashier.asked_to_pay(5)
-        [schema] = [call['answerSchema'] for call in asked(task)]
+        [schema] = [call['answerSchema'] for call in pending_calls(task)]
         assert 'args' not in schema['oneOf'][0]['properties']
-        code, text = await refused(boss(cashier.app), answers(task, approve(args={'cents': 4})))
+        code, text = await refused(client_of_boss(cashier.app), answer_message(task, approve(args={'cents': 4})))
         assert (code, 'may not be changed' in text) == (-32602, True)
     assert cashier.paid == []
 
@@ -378,18 +399,20 @@ async def test_approvers_rule_sees_hidden_arguments() -> None:
     cashier = Cashier(hidden=['pay'])
     async with lifespan(cashier.app):
         task = await cashier.asked_to_pay(20_000)
-        [call] = asked(task)
+        [call] = pending_calls(task)
         assert ('args' in call, '20000' in json.dumps(task['status'])) == (False, False)
-        assert (await refused(boss(cashier.app), answers(task, approve())))[0] == -32001
+        assert (await refused(client_of_boss(cashier.app), answer_message(task, approve())))[0] == -32001
     assert [call.args for call in cashier.rule_saw[0].calls] == [{'cents': 20_000, 'currency': 'EUR'}]
 
 
 async def test_sender_cannot_approve_as_team_member() -> None:
     cashier = Cashier(access=Access(owner=lambda _: 'team'))
     async with lifespan(cashier.app):
-        task = await ann(cashier.app, scopes='approve').send('{"cents": 5}')
-        assert (await refused(ann(cashier.app, scopes='approve'), answers(task, approve())))[0] == -32000
-        done = await boss(cashier.app).send(answers(task, approve()))
+        task = await client_of_ann(cashier.app, scopes='approve').send('{"cents": 5}')
+        assert (await refused(client_of_ann(cashier.app, scopes='approve'), answer_message(task, approve())))[
+            0
+        ] == -32000
+        done = await client_of_boss(cashier.app).send(answer_message(task, approve()))
     assert (texts(done), cashier.paid) == (['paid'], [5])
     assert {(task.owner.id, task.caller.id) for task in cashier.rule_saw} == {('team', 'ann')}
 
@@ -401,17 +424,19 @@ async def test_approvers_rule_gets_the_sender_of_the_run() -> None:
         seen.append((caller.id, task.caller.id))
         return caller.id != task.caller.id
 
-    tools = Tools()
-    app = guarded(tools.agent, approvals=Approvals(approvers=approvers), access=Access(owner=lambda _: 'team'))
+    tools = ApprovalAgent()
+    app = app_with_approvers(
+        tools.agent, approvals=Approvals(approvers=approvers), access=Access(owner=lambda _: 'team')
+    )
     async with lifespan(app):
         # Both approvals belong to the run of ann, also after boss has decided about one of them.
-        task = await ann(app).send('delete two')
-        await boss(app).send(answers(task, approve('c1')))
-        assert (await refused(ann(app), answers(task, approve('c2'))))[0] == -32000
-        await boss(app).send(answers(task, approve('c2')))
+        task = await client_of_ann(app).send('delete two')
+        await client_of_boss(app).send(answer_message(task, approve('c1')))
+        assert (await refused(client_of_ann(app), answer_message(task, approve('c2'))))[0] == -32000
+        await client_of_boss(app).send(answer_message(task, approve('c2')))
         # The question of ann's run is answered by boss, who thereby starts the next run.
-        task = await ann(app).send('ask')
-        await boss(app).send(answers(task, {'id': 'q1', 'decision': 'result', 'result': 'XL'}))
+        task = await client_of_ann(app).send('ask')
+        await client_of_boss(app).send(answer_message(task, {'id': 'q1', 'decision': 'result', 'result': 'XL'}))
     assert tools.deleted == [('a', True), ('b', True)]
     assert {sender for _, sender in seen} == {'ann'}
 
@@ -432,12 +457,12 @@ async def test_resume_task_does_not_call_the_approvers_rule() -> None:
             raise AuthRequired('Sign in.')
         return 'no mail'
 
-    app = guarded(agent, approvals=Approvals(approvers=approvers))
+    app = app_with_approvers(agent, approvals=Approvals(approvers=approvers))
     async with lifespan(app):
-        task = await ann(app).send('hi')
+        task = await client_of_ann(app).send('hi')
         signed_in = True
         await app.resume_task(task['id'])
-        assert texts(await ended(ann(app), task['id'])) == ['{"read_mail":"no mail"}']
+        assert texts(await wait_until_ended(client_of_ann(app), task['id'])) == ['{"read_mail":"no mail"}']
     assert asked_for == []
 
 
@@ -448,11 +473,13 @@ async def test_approvers_rule_gets_the_sender_after_the_last_approval() -> None:
         senders.append(task.caller.id)
         return caller.id != task.caller.id
 
-    tools = Tools()
-    app = guarded(tools.agent, approvals=Approvals(approvers=approvers), access=Access(owner=lambda _: 'team'))
+    tools = ApprovalAgent()
+    app = app_with_approvers(
+        tools.agent, approvals=Approvals(approvers=approvers), access=Access(owner=lambda _: 'team')
+    )
     async with lifespan(app):
-        task = await ann(app).send('mixed')
+        task = await client_of_ann(app).send('mixed')
         size = {'id': 'q1', 'decision': 'result', 'result': 'XL'}
-        await boss(app).send(answers(task, approve('c1'), approve('c2'), size))
-        await boss(app).send(answers(task, {'id': 'x1', 'decision': 'result', 'result': 'page'}))
+        await client_of_boss(app).send(answer_message(task, approve('c1'), approve('c2'), size))
+        await client_of_boss(app).send(answer_message(task, {'id': 'x1', 'decision': 'result', 'result': 'page'}))
     assert {*senders} == {'ann'}

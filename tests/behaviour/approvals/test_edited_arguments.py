@@ -18,15 +18,16 @@ from pydantic_ai.toolsets import AbstractToolset
 
 from pydantic_ai_a2a import A2A, Approvals, Caller, WaitingTask, to_a2a
 
+from ...agents import user_prompts
 from ...app_client import Client, RpcError, lifespan, state_of, texts
 from ...bounds import LIMIT
-from ...tables import each_case
-from ..asking import ROW, answers, approve, asked
-from ..callers import by_header, caller
-from ..rows import covering
-from ..stage import ended, prompts
+from ...cases import each_case
+from ...serving import wait_until_ended
+from ..callers import caller_from_header, client_of_caller
+from ..pending_calls import DEFERRED_ROW, answer_message, approve, pending_calls
+from ..promised_behaviours import covering
 
-pytestmark = covering(ROW)
+pytestmark = covering(DEFERRED_ROW)
 
 MILLION = 1_000_000
 
@@ -127,17 +128,20 @@ class Cashier:
         agent: Agent[object, Any] = Agent(model, name='cashier', **options_of_agent)
         self.agent = agent
         self.app = to_a2a(
-            agent, auth=by_header, approvals=Approvals(approvers=self._rule, change_arguments=['pay']), **options
+            agent,
+            auth=caller_from_header,
+            approvals=Approvals(approvers=self._rule, change_arguments=['pay']),
+            **options,
         )
-        self.ann = caller(self.app, 'ann')
-        self.clerk = caller(self.app, 'clerk', scopes='approve')
-        self.director = caller(self.app, 'director', scopes='approve payments:large')
+        self.ann = client_of_caller(self.app, 'ann')
+        self.clerk = client_of_caller(self.app, 'clerk', scopes='approve')
+        self.director = client_of_caller(self.app, 'director', scopes='approve payments:large')
 
     def _model(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
         if returned:
             return ModelResponse(parts=[TextPart(returned[0].model_response_str())])
-        return ModelResponse(parts=[ToolCallPart('pay', json.loads(prompts(messages)[-1]), 'c1')])
+        return ModelResponse(parts=[ToolCallPart('pay', json.loads(user_prompts(messages)[-1]), 'c1')])
 
     def _rule(self, caller: Caller, task: WaitingTask) -> bool:
         """The rule of the docs: large and unknown amounts need a director."""
@@ -150,15 +154,15 @@ class Cashier:
 
     async def paid(self, client: Client, task: dict[str, Any], **fields: Any) -> Any:
         """Approve the call, and return what the tool has returned."""
-        await client.send(answers(task, approve(**fields)))
-        done = await ended(self.ann, task['id'])
+        await client.send(answer_message(task, approve(**fields)))
+        done = await wait_until_ended(self.ann, task['id'])
         return json.loads(''.join(texts(done)))
 
 
 async def refused(client: Client, task: dict[str, Any], args: Any) -> tuple[int, list[str]]:
     """Return the error of an approval with arguments, which leaves the task as it is."""
     with pytest.raises(RpcError) as error:
-        await client.send(answers(task, approve(args=args)))
+        await client.send(answer_message(task, approve(args=args)))
     return error.value.code, [path.removeprefix('message.parts[0].data.callAnswers[0].') for path in error.value.fields]
 
 
@@ -222,7 +226,7 @@ async def test_edit_can_keep_but_not_change_an_undeclared_member() -> None:
     proposed = {'payment': {'amount_cents': MILLION, 'tags': [True, {'a': 1}]}, 'note': 'x'}
     async with lifespan(cashier.app), asyncio.timeout(LIMIT):
         task = await cashier.asked_to(proposed)
-        [call] = asked(task)
+        [call] = pending_calls(task)
         assert call['args'] == proposed
         for edit, where in (
             ({'payment': {'amount_cents': MILLION + 1}}, 'payment.amount_cents'),
@@ -274,7 +278,7 @@ async def test_approvers_rule_sees_validated_arguments_or_none(
     cashier = Cashier(pay, 'amountCents')
     async with lifespan(cashier.app), asyncio.timeout(LIMIT):
         task = await cashier.asked_to(written)
-        [call] = asked(task)
+        [call] = pending_calls(task)
         assert (call['args'], call['text']) == (
             written,
             f'May I call pay {json.dumps(written, separators=(",", ":"))}?',
@@ -289,7 +293,7 @@ async def test_approvers_rule_sees_validated_arguments_or_none(
 
 async def _error(client: Client, task: dict[str, Any]) -> int:
     with pytest.raises(RpcError) as error:
-        await client.send(answers(task, approve()))
+        await client.send(answer_message(task, approve()))
     return error.value.code
 
 
@@ -315,17 +319,17 @@ async def test_intermediate_server_checks_edited_arguments_of_a_remote_call() ->
         return 'approve' in caller.scopes
 
     approvals = Approvals(approvers=rule, change_arguments=['pay'])
-    app = to_a2a(agent, auth=by_header, approvals=approvals)
+    app = to_a2a(agent, auth=caller_from_header, approvals=approvals)
     async with lifespan(remote), lifespan(app), asyncio.timeout(LIMIT):
-        ann, boss = caller(app, 'ann'), caller(app, 'boss', scopes='approve')
+        ann, boss = client_of_caller(app, 'ann'), client_of_caller(app, 'boss', scopes='approve')
         task = await ann.send('{"amount_cents": 3}')
-        [call] = asked(task)
-        edit = answers(task, approve(call['id'], args={'amount_cents': MILLION}))
+        [call] = pending_calls(task)
+        edit = answer_message(task, approve(call['id'], args={'amount_cents': MILLION}))
         with pytest.raises(RpcError) as error:
             await boss.send(edit)
         assert error.value.code == -32602
-        await boss.send(answers(task, approve(call['id'], args={'amountCents': 7})))
-        assert texts(await ended(ann, task['id'])) == ['7']
+        await boss.send(answer_message(task, approve(call['id'], args={'amountCents': 7})))
+        assert texts(await wait_until_ended(ann, task['id'])) == ['7']
     assert (seen[0], seen[-1]) == (None, {'amountCents': 7})
 
 
@@ -336,7 +340,7 @@ def remote_model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
     if returned:
         return ModelResponse(parts=[TextPart(returned[0].model_response_str())])
-    return ModelResponse(parts=[ToolCallPart('pay', json.loads(prompts(messages)[-1]), 'c1')])
+    return ModelResponse(parts=[ToolCallPart('pay', json.loads(user_prompts(messages)[-1]), 'c1')])
 
 
 def asks_remote(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -344,4 +348,4 @@ def asks_remote(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     if returned:
         return ModelResponse(parts=[TextPart(returned[0].model_response_str())])
     [tool] = info.function_tools
-    return ModelResponse(parts=[ToolCallPart(tool.name, {'message': prompts(messages)[-1]}, 'outer')])
+    return ModelResponse(parts=[ToolCallPart(tool.name, {'message': user_prompts(messages)[-1]}, 'outer')])

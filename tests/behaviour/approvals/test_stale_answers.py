@@ -16,15 +16,16 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Approvals, AuthRequired, Caller, InputRequired, Progress, Results, WaitingTask, to_a2a
 
+from ...agents import scripted_model, user_prompts
 from ...app_client import Client, RpcError, lifespan, message, state_of, texts
-from ...tables import each_case
-from ..asking import ROW, Tools, answers, approve, asked, asked_calls
-from ..callers import by_header, caller
-from ..refused import refused
-from ..rows import covering
-from ..stage import ended, prompts, serving
+from ...cases import each_case
+from ...serving import serving, wait_until_ended
+from ..callers import caller_from_header, client_of_caller
+from ..pending_calls import DEFERRED_ROW, ApprovalAgent, answer_message, approve, pending_call_ids, pending_calls
+from ..promised_behaviours import covering
+from ..refusals import error_of_call
 
-pytestmark = covering(ROW)
+pytestmark = covering(DEFERRED_ROW)
 
 SMALL, LARGE = 'pay {"cents":5}', 'pay {"cents":1000000}'
 CALL = 'local-1'
@@ -67,24 +68,24 @@ class Cashier:
         raise InputRequired('Whom shall I pay?')
 
 
-def approved(limit: int = 1_000_000, **options: Any) -> dict[str, Any]:
+def with_approvers(limit: int = 1_000_000, **options: Any) -> dict[str, Any]:
     """Options of a server where bob approves everything, and eve payments up to a limit."""
 
     def rule(caller: Caller, task: WaitingTask) -> bool:
         largest = max(((call.args or {}).get('cents', 0) for call in task.calls), default=0)
         return caller.id == 'bob' or (caller.id == 'eve' and largest <= limit)
 
-    return {'auth': by_header, 'approvals': Approvals(approvers=rule, **options)}
+    return {'auth': caller_from_header, 'approvals': Approvals(approvers=rule, **options)}
 
 
 async def next_pause(client: Client, sent: dict[str, Any]) -> None:
     """Send a message to a task, and wait until the task waits again or has ended."""
-    before = await number(client, sent['taskId'])
+    before = await last_event(client, sent['taskId'])
     await client.send(sent, returnImmediately=True)
     await client.a2a_app.backend.events.wait(sent['taskId'], before)
 
 
-async def number(client: Client, task_id: str) -> int:
+async def last_event(client: Client, task_id: str) -> int:
     """The number of the newest event of a task."""
     task = await client.a2a_app.backend.reader.load(task_id, None, history_length=0)
     assert task is not None
@@ -93,81 +94,90 @@ async def number(client: Client, task_id: str) -> int:
 
 async def test_stale_answer_of_an_approver_is_refused() -> None:
     cashier = Cashier()
-    async with serving(cashier.agent, **approved()) as client:
-        ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
+    async with serving(cashier.agent, **with_approvers()) as client:
+        ann, bob, eve = (client_of_caller(client.app, name) for name in ('ann', 'bob', 'eve'))
         task = await ann.send('pay')
         seen = await eve.get_task(task['id'])
-        assert asked(seen) == asked(task)
-        await next_pause(bob, answers(task, approve(CALL)))
+        assert pending_calls(seen) == pending_calls(task)
+        await next_pause(bob, answer_message(task, approve(CALL)))
         assert (cashier.paid, cashier.calls) == ([5], {CALL})
         waiting = await eve.get_task(task['id'])
-        assert (asked_calls(waiting), asked(waiting)[0]['text']) == ([CALL], f'May I call {LARGE}?')
-        for sent in (answers(seen, approve(CALL)), answers(seen, DENY), message('yes', taskId=task['id'])):
-            error = await refused(eve.send(sent))
+        assert (pending_call_ids(waiting), pending_calls(waiting)[0]['text']) == ([CALL], f'May I call {LARGE}?')
+        for sent in (
+            answer_message(seen, approve(CALL)),
+            answer_message(seen, DENY),
+            message('yes', taskId=task['id']),
+        ):
+            error = await error_of_call(eve.send(sent))
             assert (error.code, cashier.paid) == (-32602, [5])
             if 'data' in sent['parts'][0]:
                 assert error.fields == ['message.parts[0].data.callAnswers[0].id']
-                assert f'Now the task waits with: May I call {LARGE}? (id {asked(waiting)[0]["id"]})' in error.message
-        await eve.send(answers(waiting, approve(CALL)))
-        assert texts(await ended(ann, task['id'])) == ['paid 5 + paid 1000000']
+                assert (
+                    f'Now the task waits with: May I call {LARGE}? (id {pending_calls(waiting)[0]["id"]})'
+                    in error.message
+                )
+        await eve.send(answer_message(waiting, approve(CALL)))
+        assert texts(await wait_until_ended(ann, task['id'])) == ['paid 5 + paid 1000000']
 
 
 async def test_stale_answer_of_a_client_is_refused() -> None:
     cashier = Cashier()
     async with serving(cashier.agent) as client:
         task = await client.send('pay')
-        waiting = await client.send(answers(task, approve(CALL)))
-        error = await refused(client.send(answers(task, approve(CALL))))
+        waiting = await client.send(answer_message(task, approve(CALL)))
+        error = await error_of_call(client.send(answer_message(task, approve(CALL))))
         assert (LARGE in error.message, cashier.paid) == (True, [5])
         assert await client.get_task(task['id']) == waiting
-        old = await refused(client.send(message(parts=[{'data': {'callAnswers': [approve(CALL)]}}], taskId=task['id'])))
+        old = await error_of_call(
+            client.send(message(parts=[{'data': {'callAnswers': [approve(CALL)]}}], taskId=task['id']))
+        )
         assert (old.message, cashier.paid) == (error.message, [5])
-        assert texts(await client.send(answers(waiting, DENY))) == ['paid 5 + The tool call was denied.']
+        assert texts(await client.send(answer_message(waiting, DENY))) == ['paid 5 + The tool call was denied.']
 
 
 async def test_stale_answer_error_omits_hidden_arguments() -> None:
     cashier = Cashier()
-    async with serving(cashier.agent, **approved(hide_arguments=['pay'])) as client:
-        ann, bob = (caller(client.app, name) for name in ('ann', 'bob'))
+    async with serving(cashier.agent, **with_approvers(hide_arguments=['pay'])) as client:
+        ann, bob = (client_of_caller(client.app, name) for name in ('ann', 'bob'))
         task = await ann.send('pay')
-        await next_pause(bob, answers(task, approve(CALL)))
-        error = await refused(bob.send(answers(task, approve(CALL))))
+        await next_pause(bob, answer_message(task, approve(CALL)))
+        error = await error_of_call(bob.send(answer_message(task, approve(CALL))))
     assert ('May I call pay?' in error.message, '1000000' in str((error.message, error.data))) == (True, False)
 
 
 async def test_approver_of_the_earlier_call_gets_task_not_found() -> None:
     cashier = Cashier()
-    async with serving(cashier.agent, **approved(10)) as client:
-        ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
+    async with serving(cashier.agent, **with_approvers(10)) as client:
+        ann, bob, eve = (client_of_caller(client.app, name) for name in ('ann', 'bob', 'eve'))
         task = await ann.send('pay')
         seen = await eve.get_task(task['id'])
-        await next_pause(bob, answers(task, approve(CALL)))
-        error = await refused(eve.send(answers(seen, approve(CALL))))
+        await next_pause(bob, answer_message(task, approve(CALL)))
+        error = await error_of_call(eve.send(answer_message(seen, approve(CALL))))
     assert (error.code, '1000000' in error.message, cashier.paid) == (-32001, False, [5])
 
 
 async def test_late_owner_answer_error_names_the_pending_call() -> None:
     cashier = Cashier('ask')
-    async with serving(cashier.agent, **approved()) as client:
-        ann = caller(client.app, 'ann')
+    async with serving(cashier.agent, **with_approvers()) as client:
+        ann = client_of_caller(client.app, 'ann')
         task = await ann.send('pay')
-        sent = [answers(task, {'id': CALL, 'decision': 'result', 'result': name}) for name in ('Joe', 'Jim')]
+        sent = [answer_message(task, {'id': CALL, 'decision': 'result', 'result': name}) for name in ('Joe', 'Jim')]
         waiting = await ann.send(sent[0])
-        error = await refused(ann.send(sent[1]))
+        error = await error_of_call(ann.send(sent[1]))
         assert (error.code, SMALL in error.message) == (-32602, True)
-        assert (await refused(ann.send(answers(waiting, approve(CALL))))).code == -32000
-        bob = await refused(caller(client.app, 'bob').send(sent[1]))
+        assert (await error_of_call(ann.send(answer_message(waiting, approve(CALL))))).code == -32000
+        bob = await error_of_call(client_of_caller(client.app, 'bob').send(sent[1]))
         assert (bob.code, SMALL in bob.message, cashier.paid) == (-32602, True, [])
 
 
 async def test_stale_answer_error_hides_owner_questions_from_approvers() -> None:
-    agent = Tools().agent
-    async with serving(agent, **approved()) as client:
-        ann, bob = (caller(client.app, name) for name in ('ann', 'bob'))
+    agent = ApprovalAgent().agent
+    async with serving(agent, **with_approvers()) as client:
+        ann, bob = (client_of_caller(client.app, name) for name in ('ann', 'bob'))
         task = await ann.send('mixed')
-        error = await refused(bob.send(answers(task, approve('another'))))
+        error = await error_of_call(bob.send(answer_message(task, approve('another'))))
         assert ('delete {"path":"b"}' in error.message, 'size' in error.message) == (True, False)
-        owner = await refused(ann.send(answers(task, approve('another'))))
+        owner = await error_of_call(ann.send(answer_message(task, approve('another'))))
         assert ('delete {"path":"b"}' in owner.message, 'size' in owner.message) == (True, True)
 
 
@@ -185,18 +195,15 @@ async def test_overtaken_approver_does_not_learn_the_owner_question(parts: list[
     def whom() -> InputRequired:
         return InputRequired('Whom did I pay?', {'type': 'string', 'enum': ['Joe', 'Jim']})
 
-    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        is_paid = isinstance(messages[-1].parts[-1], ToolReturnPart)
-        return ModelResponse(parts=[ToolCallPart('whom', {}) if is_paid else ToolCallPart('pay', {'cents': 5}, CALL)])
-
-    agent: Agent[object, Any] = Agent(FunctionModel(answer), output_type=ToolOutput(whom, name='whom'))
+    model = scripted_model(ToolCallPart('pay', {'cents': 5}, CALL), ToolCallPart('whom', {}))
+    agent: Agent[object, Any] = Agent(model, output_type=ToolOutput(whom, name='whom'))
     agent.tool(requires_approval=True)(Cashier().pay)
-    async with serving(agent, auth=by_header, approvals=Approvals(approvers=rule)) as client:
-        ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
+    async with serving(agent, auth=caller_from_header, approvals=Approvals(approvers=rule)) as client:
+        ann, bob, eve = (client_of_caller(client.app, name) for name in ('ann', 'bob', 'eve'))
         task = await ann.send('pay')
-        overtaken = asyncio.create_task(refused(eve.send(message(parts=parts, taskId=task['id']))))
+        overtaken = asyncio.create_task(error_of_call(eve.send(message(parts=parts, taskId=task['id']))))
         await begun.wait()
-        await next_pause(bob, answers(task, approve(CALL)))
+        await next_pause(bob, answer_message(task, approve(CALL)))
         assert 'Whom did I pay?' in str(await ann.get_task(task['id']))
         goes_on.set()
         error = await overtaken
@@ -205,38 +212,40 @@ async def test_overtaken_approver_does_not_learn_the_owner_question(parts: list[
 
 
 async def test_second_decision_says_the_call_was_already_decided() -> None:
-    tools = Tools()
-    async with serving(tools.agent, **approved()) as client:
-        ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
+    tools = ApprovalAgent()
+    async with serving(tools.agent, **with_approvers()) as client:
+        ann, bob, eve = (client_of_caller(client.app, name) for name in ('ann', 'bob', 'eve'))
         task = await ann.send('delete two')
-        await bob.send(answers(task, approve('c1')))
-        error = await refused(eve.send(answers(task, {'id': 'c1', 'decision': 'deny'})))
+        await bob.send(answer_message(task, approve('c1')))
+        error = await error_of_call(eve.send(answer_message(task, {'id': 'c1', 'decision': 'deny'})))
         assert (error.code, 'is of a call that was decided before' in error.message) == (-32602, True)
         assert ('{"path":"b"}' in error.message, '{"path":"a"}' in error.message) == (True, False)
-        await eve.send(answers(task, approve('c2')))
-        error = await refused(bob.send(answers(task, approve('c2'))))
+        await eve.send(answer_message(task, approve('c2')))
+        error = await error_of_call(bob.send(answer_message(task, approve('c2'))))
         assert (error.code, 'another caller has decided' in error.message) == (-32004, True)
-        await ended(ann, task['id'])
+        await wait_until_ended(ann, task['id'])
     assert tools.deleted == [('a', True), ('b', True)]
 
 
 async def test_pending_call_ids_stay_the_same_during_a_pause() -> None:
-    async with serving(Tools().agent) as client:
+    async with serving(ApprovalAgent().agent) as client:
         task = await client.send('mixed')
-        ids = {call['toolCallId']: call['id'] for call in asked(task)}
+        ids = {call['toolCallId']: call['id'] for call in pending_calls(task)}
         assert (len({*ids.values()}), {*ids} & {*ids.values()}) == (4, set())
-        first = answers(task, approve('c1'))
+        first = answer_message(task, approve('c1'))
         for _ in range(2):
             half = await client.send(first)
-            assert {call['toolCallId']: call['id'] for call in asked(half)} == {
+            assert {call['toolCallId']: call['id'] for call in pending_calls(half)} == {
                 call_id: ids[call_id] for call_id in ('x1', 'q1', 'c2')
             }
         results = [{'id': call_id, 'decision': 'result', 'result': 'page'} for call_id in ('x1', 'q1')]
-        last = await client.send(answers(task, *results))
+        last = await client.send(answer_message(task, *results))
         again = await client.send(message('perhaps', taskId=task['id']))
-        assert [call['id'] for call in asked(again)] == [call['id'] for call in asked(last)] == [ids['c2']]
+        assert (
+            [call['id'] for call in pending_calls(again)] == [call['id'] for call in pending_calls(last)] == [ids['c2']]
+        )
         other = await client.send('mixed')
-        assert {call['id'] for call in asked(other)}.isdisjoint(ids.values())
+        assert {call['id'] for call in pending_calls(other)}.isdisjoint(ids.values())
 
 
 # --- what keeps the id of the call ------------------------------------------------------------------------------------
@@ -246,14 +255,14 @@ async def test_edited_arguments_survive_a_sign_in() -> None:
     cashier = Cashier(signs_in=True)
     async with serving(cashier.agent) as client:
         task = await client.send('pay')
-        signing_in = await client.send(answers(task, approve(CALL, args={'cents': 4})))
-        [call] = asked(signing_in)
+        signing_in = await client.send(answer_message(task, approve(CALL, args={'cents': 4})))
+        [call] = pending_calls(signing_in)
         assert (state_of(signing_in), call['args'], call['toolCallId']) == ('AUTH_REQUIRED', {'cents': 4}, CALL)
-        error = await refused(client.send(answers(task, approve(CALL))))
+        error = await error_of_call(client.send(answer_message(task, approve(CALL))))
         assert ('Now the task waits with: Sign in.' in error.message, cashier.paid) == (True, [])
         waiting = await client.send(message('I have signed in', taskId=task['id']))
         assert (state_of(waiting), cashier.paid, cashier.calls) == ('INPUT_REQUIRED', [4], {CALL})
-        ids = [asked(paused)[0]['id'] for paused in (task, signing_in, waiting)]
+        ids = [pending_calls(paused)[0]['id'] for paused in (task, signing_in, waiting)]
         assert len({CALL, *ids}) == 4
 
 
@@ -261,10 +270,10 @@ async def test_progress_keeps_the_tool_call_id() -> None:
     progress = Results(progress=Progress(tools=True))
     async with serving(Cashier().agent, results=progress) as client:
         task = await client.send('pay')
-        async with client.send_streaming(answers(task, approve(CALL))) as stream:
+        async with client.send_streaming(answer_message(task, approve(CALL))) as stream:
             events = [event.result['statusUpdate']['status'] for event in (await stream.rest())[1:]]
     steps = [sent['message']['metadata'] for sent in events if 'metadata' in sent.get('message', {})]
-    assert [step['toolCallId'] for step in steps] == [*asked_calls(task), CALL]
+    assert [step['toolCallId'] for step in steps] == [*pending_call_ids(task), CALL]
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -273,12 +282,12 @@ async def test_progress_keeps_the_tool_call_id() -> None:
 @each_case('words', ['all', ['pay']])
 async def test_with_approvers_plain_text_approves_only_the_first_pause(words: Any) -> None:
     cashier = Cashier()
-    async with serving(cashier.agent, **approved(plain_text_answers=words)) as client:
-        ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
+    async with serving(cashier.agent, **with_approvers(plain_text_answers=words)) as client:
+        ann, bob, eve = (client_of_caller(client.app, name) for name in ('ann', 'bob', 'eve'))
         task = await ann.send('pay')
         first = await eve.get_task(task['id'])
         await next_pause(bob, message('yes', taskId=task['id']))
-        error = await refused(eve.send(message('yes', taskId=task['id'])))
+        error = await error_of_call(eve.send(message('yes', taskId=task['id'])))
         assert (error.code, error.fields, cashier.paid) == (-32602, ['message.parts'], [5])
         said = [
             read['status']['message']['parts'][0]['text'].splitlines()[1]
@@ -288,7 +297,7 @@ async def test_with_approvers_plain_text_approves_only_the_first_pause(words: An
         assert said[1] == said[2]
         assert 'Plain words cannot approve it' in said[1]
         await eve.send(message('no: too much', taskId=task['id']))
-        assert texts(await ended(ann, task['id'])) == ['paid 5 + too much']
+        assert texts(await wait_until_ended(ann, task['id'])) == ['paid 5 + too much']
 
 
 async def test_with_approvers_plain_text_never_approves_later_turns() -> None:
@@ -299,7 +308,7 @@ async def test_with_approvers_plain_text_never_approves_later_turns() -> None:
     def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         if isinstance(messages[-1].parts[-1], ToolReturnPart):
             return ModelResponse(parts=[TextPart('paid')])
-        return ModelResponse(parts=[ToolCallPart('pay', {'cents': int(prompts(messages)[-1])}, CALL)])
+        return ModelResponse(parts=[ToolCallPart('pay', {'cents': int(user_prompts(messages)[-1])}, CALL)])
 
     agent: Agent[object, Any] = Agent(FunctionModel(answer))
 
@@ -310,8 +319,8 @@ async def test_with_approvers_plain_text_never_approves_later_turns() -> None:
         paid.append(cents)
         return 'paid'
 
-    async with serving(agent, **approved(plain_text_answers='all')) as client:
-        ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
+    async with serving(agent, **with_approvers(plain_text_answers='all')) as client:
+        ann, bob, eve = (client_of_caller(client.app, name) for name in ('ann', 'bob', 'eve'))
         task = await ann.send('5')
         await bob.send(message('yes', taskId=task['id']))
         await pays.wait()
@@ -321,16 +330,16 @@ async def test_with_approvers_plain_text_never_approves_later_turns() -> None:
             async for event in events:
                 if 'INPUT_REQUIRED' in str(event.result):
                     break
-        error = await refused(eve.send(message('yes', taskId=task['id'])))
+        error = await error_of_call(eve.send(message('yes', taskId=task['id'])))
     assert (error.code, error.fields, paid) == (-32602, ['message.parts'], [5])
 
 
 async def test_with_approvers_plain_text_never_approves_after_questions() -> None:
     cashier = Cashier('ask')
-    async with serving(cashier.agent, **approved(plain_text_answers='all')) as client:
-        ann, bob = (caller(client.app, name) for name in ('ann', 'bob'))
+    async with serving(cashier.agent, **with_approvers(plain_text_answers='all')) as client:
+        ann, bob = (client_of_caller(client.app, name) for name in ('ann', 'bob'))
         task = await ann.send(message('Joe', taskId=(await ann.send('pay'))['id']))
-        error = await refused(bob.send(message('yes', taskId=task['id'])))
+        error = await error_of_call(bob.send(message('yes', taskId=task['id'])))
         assert (error.code, cashier.paid) == (-32602, [])
 
 
@@ -345,10 +354,10 @@ async def test_without_approvers_plain_text_approves_in_every_pause() -> None:
 
 async def test_plain_text_off_refuses_denials_in_later_pauses() -> None:
     cashier = Cashier()
-    async with serving(cashier.agent, **approved(plain_text_answers='none')) as client:
-        ann, bob = (caller(client.app, name) for name in ('ann', 'bob'))
+    async with serving(cashier.agent, **with_approvers(plain_text_answers='none')) as client:
+        ann, bob = (client_of_caller(client.app, name) for name in ('ann', 'bob'))
         task = await ann.send('pay')
-        await next_pause(bob, answers(task, approve(CALL)))
+        await next_pause(bob, answer_message(task, approve(CALL)))
         with pytest.raises(RpcError, match='Plain words cannot answer this'):
             await bob.send(message('no', taskId=task['id']))
 
@@ -356,7 +365,7 @@ async def test_plain_text_off_refuses_denials_in_later_pauses() -> None:
 # --- tasks of an earlier version of the package, and tasks that go back to one ----------------------------------------
 
 
-def as_before(path: Path) -> None:
+def as_stored_by_earlier_version(path: Path) -> None:
     """Take from the stored calls what an earlier version of the package neither writes nor reads."""
     with closing(sqlite3.connect(path)) as connection, connection:
         [(body,)] = connection.execute('SELECT pending FROM task').fetchall()
@@ -368,21 +377,21 @@ def as_before(path: Path) -> None:
 
 async def test_task_of_an_earlier_version_accepts_old_call_ids(tmp_path: Path) -> None:
     cashier, url = Cashier(), f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
-    async with serving(cashier.agent, backend=url, name='cashier', **approved()) as client:
-        task = await caller(client.app, 'ann').send('pay')
-    as_before(tmp_path / 'agent.db')
-    async with serving(cashier.agent, backend=url, name='cashier', **approved()) as client:
-        ann, bob, eve = (caller(client.app, name) for name in ('ann', 'bob', 'eve'))
+    async with serving(cashier.agent, backend=url, name='cashier', **with_approvers()) as client:
+        task = await client_of_caller(client.app, 'ann').send('pay')
+    as_stored_by_earlier_version(tmp_path / 'agent.db')
+    async with serving(cashier.agent, backend=url, name='cashier', **with_approvers()) as client:
+        ann, bob, eve = (client_of_caller(client.app, name) for name in ('ann', 'bob', 'eve'))
         old = message(parts=[{'data': {'callAnswers': [approve(CALL)]}}], taskId=task['id'])
-        assert [call['id'] for call in asked(await eve.get_task(task['id']))] == [CALL]
-        assert (await refused(bob.send(answers(task, approve(CALL))))).fields == [
+        assert [call['id'] for call in pending_calls(await eve.get_task(task['id']))] == [CALL]
+        assert (await error_of_call(bob.send(answer_message(task, approve(CALL))))).fields == [
             'message.parts[0].data.callAnswers[0].id'
         ]
         await next_pause(bob, old)
-        again = await refused(eve.send({**old, 'messageId': 'a message of eve'}))
+        again = await error_of_call(eve.send({**old, 'messageId': 'a message of eve'}))
         assert (LARGE in again.message, cashier.paid) == (True, [5])
-        await bob.send(answers(await bob.get_task(task['id']), DENY))
-        await ended(ann, task['id'])
+        await bob.send(answer_message(await bob.get_task(task['id']), DENY))
+        await wait_until_ended(ann, task['id'])
 
 
 async def test_answered_task_runs_on_an_earlier_version(tmp_path: Path) -> None:
@@ -393,9 +402,9 @@ async def test_answered_task_runs_on_an_earlier_version(tmp_path: Path) -> None:
     app.hosting.runs_tasks = False
     async with lifespan(app):
         client = Client(app)
-        await client.send(answers(task, approve(CALL, args={'cents': 4})), returnImmediately=True)
-        before = await number(client, task['id'])
-    as_before(tmp_path / 'agent.db')
+        await client.send(answer_message(task, approve(CALL, args={'cents': 4})), returnImmediately=True)
+        before = await last_event(client, task['id'])
+    as_stored_by_earlier_version(tmp_path / 'agent.db')
     async with serving(cashier.agent, backend=url, name='cashier') as client:
         await client.a2a_app.backend.events.wait(task['id'], before)
     assert cashier.paid == [4]

@@ -15,19 +15,20 @@ from starlette.middleware import Middleware
 from starlette.routing import Host, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pydantic_ai_a2a import A2AApp, Access, BearerAuth, mount, run, serve, to_a2a
+from pydantic_ai_a2a import A2AApp, Access, BearerAuth, mount, run, serve, serve_grpc, to_a2a
 
 from ...app_client import LIMIT, Answer, Client, Exchange, rpc
+from ...logs import audit_records
 from ...server.auth.issuer import bearer
-from ..refused import refusal
-from ..stage import audited, serving
+from ...serving import serving
+from ..refusals import error_of_answer
 
 ANN = 'the-token-of-ann-1234'
 STRANGER, HERE, INSIDE = '192.0.2.1', '127.0.0.1', 'testclient'
 LOCAL = [HERE, '::1', '::ffff:127.0.0.1', INSIDE]
 
 
-async def posted(client: Client, body: bytes, address: str | None, headers: dict[str, str] | None = None) -> Answer:
+async def post_from(client: Client, body: bytes, address: str | None, headers: dict[str, str] | None = None) -> Answer:
     """The answer to a request from an address."""
     merged = {'Content-Type': 'application/json', **client.headers, **(headers or {})}
     exchange = Exchange(client.app, 'POST', '/', merged, body)
@@ -35,8 +36,8 @@ async def posted(client: Client, body: bytes, address: str | None, headers: dict
     return await exchange.answer()
 
 
-async def listed(client: Client, address: str | None, headers: dict[str, str] | None = None) -> Answer:
-    return await posted(client, rpc('ListTasks', {}), address, headers)
+async def list_tasks_from(client: Client, address: str | None, headers: dict[str, str] | None = None) -> Answer:
+    return await post_from(client, rpc('ListTasks', {}), address, headers)
 
 
 @pytest.mark.parametrize(
@@ -50,11 +51,11 @@ async def test_anonymous_callers_list_tasks_only_from_allowed_addresses(
     async with serving(Agent('test'), access=Access(anonymous_list=anonymous_list)) as client:
         await client.send()
         for address in everywhere if anonymous_list is not True else may:
-            answer = await listed(client, address)
+            answer = await list_tasks_from(client, address)
             if address in may:
                 assert (answer.status, b'"totalSize":1' in answer.body) == (200, True)
             else:
-                assert refusal(answer, status=403).message == (
+                assert error_of_answer(answer, status=403).message == (
                     'Anonymous callers may not list tasks on this server: send credentials, or read a task by its id.'
                 )
 
@@ -75,14 +76,14 @@ async def test_proxied_request_counts_as_remote(
     header: tuple[str, str], anonymous_list: bool | None, status: int
 ) -> None:
     async with serving(Agent('test'), access=Access(anonymous_list=anonymous_list)) as client:
-        assert (await listed(client, HERE, dict([header]))).status == status
-        assert (await listed(client, HERE)).status == 200
+        assert (await list_tasks_from(client, HERE, dict([header]))).status == status
+        assert (await list_tasks_from(client, HERE)).status == 200
 
 
 async def test_proxied_anonymous_request_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test')) as client:
         for headers in ({}, {}, {'X-Forwarded-For': STRANGER}, {'X-Forwarded-For': STRANGER}):
-            await listed(client, HERE, headers)
+            await list_tasks_from(client, HERE, headers)
     told = [each.getMessage() for each in caplog.records if each.name == 'pydantic_ai_a2a']
     assert [each.partition(':')[0] for each in told] == [
         'The agent does not authenticate callers, and received a request from a machine behind a proxy'
@@ -99,21 +100,21 @@ async def test_remote_anonymous_request_is_warned_of_once(
 ) -> None:
     async with serving(Agent('test')) as client:
         for address in clients:
-            assert (await posted(client, rpc('GetTask', {'id': 'no-such-task'}), address)).status == 200
+            assert (await post_from(client, rpc('GetTask', {'id': 'no-such-task'}), address)).status == 200
     told = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
     assert [each.partition(',')[0] for each in told] == ['The agent does not authenticate callers'] * times
 
 
 async def test_authenticated_caller_may_list_tasks(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test'), auth=BearerAuth({ANN: 'ann'}), access=Access(anonymous_list=False)) as client:
-        assert (await listed(client, STRANGER, bearer(ANN))).status == 200
+        assert (await list_tasks_from(client, STRANGER, bearer(ANN))).status == 200
     assert caplog.records == []
 
 
 async def test_refused_anonymous_list_is_audited(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test')) as client:
-        refusal(await listed(client, STRANGER), status=403)
-    [record] = audited(caplog)
+        error_of_answer(await list_tasks_from(client, STRANGER), status=403)
+    [record] = audit_records(caplog)
     assert [record[fact] for fact in ('event', 'operation', 'remote')] == ['forbidden', 'ListTasks', STRANGER]
 
 
@@ -138,7 +139,7 @@ class Wrapped:
         await self.app(scope, receive, send)
 
 
-def hiding(app: Starlette) -> Any:
+def opaque_middleware(app: Starlette) -> Any:
     """Middleware of which nobody knows what it wraps."""
 
     async def hides(scope: Scope, receive: Receive, send: Send) -> None:
@@ -166,7 +167,7 @@ def test_public_host_is_refused_for_a_wrapped_anonymous_app(start: Any, wrap: Ca
 @pytest.mark.parametrize('start', [run, serve])
 def test_public_host_is_refused_when_no_app_is_found(start: Any) -> None:
     with pytest.raises(ValueError, match=r'can be found.*To let everybody call, say anonymous=True'):
-        start(hiding(to_a2a(Agent('test'))), host='0.0.0.0')
+        start(opaque_middleware(to_a2a(Agent('test'))), host='0.0.0.0')
 
 
 @pytest.mark.parametrize('start', [run, serve])
@@ -191,7 +192,7 @@ def test_wrapped_app_keeps_its_allowed_hosts() -> None:
 
 @pytest.mark.parametrize(('host', 'options'), [('127.0.0.1', {}), ('0.0.0.0', {'anonymous': True})])
 def test_unrecognized_app_is_served_locally_or_with_anonymous_option(host: str, options: Any) -> None:
-    with serve(hiding(to_a2a(Agent('test'))), host=host, **options) as server:
+    with serve(opaque_middleware(to_a2a(Agent('test'))), host=host, **options) as server:
         port = server.url.rstrip('/').rpartition(':')[2]
         assert httpx.get(f'http://127.0.0.1:{port}/health/live', timeout=LIMIT).status_code == 200
 
@@ -204,3 +205,10 @@ def test_public_host_is_served_with_anonymous_option_or_auth(options: Any) -> No
         with socket.create_connection(('127.0.0.1', port)):
             pass
     assert app.guard.expected is bool(options)
+
+
+def test_grpc_beside_http_keeps_anonymous_callers_allowed() -> None:
+    app = to_a2a(Agent('test'))
+    with serve(app, host='0.0.0.0', anonymous=True):
+        serve_grpc(app, port=0)
+        assert app.guard.expected

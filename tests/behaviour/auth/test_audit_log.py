@@ -18,10 +18,12 @@ from pydantic_ai_a2a.server.store.sql.housekeeping import SqlHousekeeping
 from pydantic_ai_a2a.server.store.sql.reader_port import SqlReader
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
+from ...agents import GatedAgent
 from ...app_client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc
-from ...fixed import fixed
+from ...constants import with_constants
+from ...logs import audit_records
 from ...server.auth.issuer import bearer
-from ..stage import Stage, audited, ended, serving
+from ...serving import serving, wait_until_ended
 
 ANN = 'the-token-of-ann-1234'
 AUTH = BearerAuth({ANN: Caller(id='ann', tenant='acme')})
@@ -31,26 +33,29 @@ SECRET = 'SECRET'
 PRIVATE = f'https://10.0.0.1/{SECRET}.png'
 
 
-def recorded(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+def audit_records_without_secret(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     """The audit log, which has no secret."""
-    records = audited(caplog)
+    records = audit_records(caplog)
     assert SECRET not in str(records)
     return records
 
 
-def erased(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+def erasure_records(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     """The records of erasures, without their correlation ids."""
-    return [{name: value for name, value in each.items() if name != 'correlation_id'} for each in recorded(caplog)]
+    return [
+        {name: value for name, value in each.items() if name != 'correlation_id'}
+        for each in audit_records_without_secret(caplog)
+    ]
 
 
-class Unreadable(SqlReader):
+class UnavailableReader(SqlReader):
     """A store that is away when a task is read."""
 
     async def load(self, *_: object, **__: object) -> None:
         raise StoreUnavailable
 
 
-class Stuck(Exchange):
+class StalledBody(Exchange):
     """A request whose body does not come."""
 
     async def _receive(self) -> Message:
@@ -66,7 +71,7 @@ def url_of(field: str) -> bytes:
 
 
 async def late(client: Client) -> Answer:
-    return await Stuck(client.app, 'POST', '/', JSON | bearer(ANN), b'').answer()
+    return await StalledBody(client.app, 'POST', '/', JSON | bearer(ANN), b'').answer()
 
 
 async def misdirected(client: Client) -> Answer:
@@ -95,13 +100,13 @@ async def test_suspicious_request_writes_audit_record(
 ) -> None:
     options: Any = {
         'access': Access(allowed_hosts=['testserver']),
-        'limits': fixed(Limits, body=4_000, body_time=0.01),
+        'limits': with_constants(Limits, body=4_000, body_time=0.01),
         'push': Push(),
     }
     async with serving(Agent('test'), auth=AUTH, **options, headers=bearer(ANN)) as client:
         answer = await ask(client)
     assert answer.status == status
-    assert recorded(caplog) == [
+    assert audit_records_without_secret(caplog) == [
         {
             'event': 'refused',
             'remote': 'testclient',
@@ -126,7 +131,7 @@ async def test_auth_failure_writes_audit_record(
     caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
     async with serving(Agent('test'), auth=AUTH, access=Access(scopes={'*': 'admin'}), headers=headers) as client:
         answer = await client.post(SECRET.encode())
-    [record] = recorded(caplog)
+    [record] = audit_records_without_secret(caplog)
     assert (answer.status, record['event']) == (status, event)
     assert record['correlation_id'] == answer.headers['x-correlation-id']
 
@@ -137,7 +142,7 @@ async def test_exceeded_quota_writes_audit_record(caplog: pytest.LogCaptureFixtu
     ) as client:
         statuses = [(await client.post(rpc('ListTasks', {}))).status for _ in range(2)]
     assert statuses == [200, 429]
-    assert [(each['event'], each['quota'], each['caller']) for each in recorded(caplog)] == [
+    assert [(each['event'], each['quota'], each['caller']) for each in audit_records_without_secret(caplog)] == [
         ('quota-exceeded', 'rates.*', 'ann')
     ]
 
@@ -148,7 +153,7 @@ async def test_client_text_cannot_forge_audit_records(caplog: pytest.LogCaptureF
     async with lifespan(app):
         answer = await Client(app).post(rpc('GetTask', {'id': 't', 'tenant': named}))
     assert answer.status == 200
-    [record] = recorded(caplog)
+    [record] = audit_records_without_secret(caplog)
     assert (record['named'], record['caller']) == (named, '\ud800')
     assert [each for each in caplog.messages if not each.isascii() or len(each.splitlines()) > 1] == []
 
@@ -158,12 +163,12 @@ async def test_client_mistake_writes_no_audit_record(caplog: pytest.LogCaptureFi
         for body in (b'{', rpc('GetTask', {'id': 'no-such-task'}), rpc('SendMessage', {'message': 7})):
             await client.post(body)
         await client.send()
-    assert recorded(caplog) == []
+    assert audit_records_without_secret(caplog) == []
 
 
 async def test_cancel_writes_audit_record(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
-    stage = Stage()
+    stage = GatedAgent()
     app = to_a2a(stage.agent, auth=AUTH)
     async with lifespan(app), asyncio.timeout(LIMIT):
         client = Client(app, headers=bearer(ANN))
@@ -171,7 +176,7 @@ async def test_cancel_writes_audit_record(caplog: pytest.LogCaptureFixture) -> N
         answer = await client.post(rpc('CancelTask', {'id': tasks[0]['id']}))
         await app.cancel_task(tasks[1]['id'])
         await client.post(rpc('CancelTask', {'id': tasks[0]['id']}))
-    [by_caller, by_python] = recorded(caplog)
+    [by_caller, by_python] = audit_records_without_secret(caplog)
     assert by_caller == {
         'event': 'task-canceled',
         'task': tasks[0]['id'],
@@ -192,20 +197,20 @@ async def test_cancel_writes_audit_record(caplog: pytest.LogCaptureFixture) -> N
 @pytest.mark.parametrize('ends', [False, True], ids=['breaks off', 'has ended'])
 async def test_failed_cancel_is_audited_unless_the_task_ended(ends: bool, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
-    stage, limits = Stage(), fixed(Limits, cancel_grace=LIMIT)
+    stage, limits = GatedAgent(), with_constants(Limits, cancel_grace=LIMIT)
     async with lifespan(app := to_a2a(stage.agent, auth=AUTH, limits=limits)), asyncio.timeout(LIMIT):
         client = Client(app, headers=bearer(ANN))
         task = await client.send(SECRET, returnImmediately=True)
         await stage.reached(SECRET)
         if ends:
             stage.open(SECRET)
-            await ended(client, task['id'])
+            await wait_until_ended(client, task['id'])
         else:
             assert isinstance(app.backend, MemoryBackend)
-            app.backend.reader = Unreadable(app.backend)
+            app.backend.reader = UnavailableReader(app.backend)
         answer = await client.post(rpc('CancelTask', {'id': task['id']}))
     assert answer.status == (200 if ends else 503)
-    known = [(each['event'], each['ended']) for each in recorded(caplog)]
+    known = [(each['event'], each['ended']) for each in audit_records_without_secret(caplog)]
     assert known == ([] if ends else [('task-canceled', 'asked')])
 
 
@@ -219,14 +224,14 @@ async def test_erasure_from_python_writes_audit_record(caplog: pytest.LogCapture
             await app.erase_task(task['id'])
             await app.erase_context(other['contextId'], caller=ann)
             await app.conversations(caller=ann).delete(third['contextId'])
-    assert erased(caplog) == [
+    assert erasure_records(caplog) == [
         {'event': 'erased', 'via': 'python', 'task': task['id']},
         {'event': 'erased', 'via': 'python', 'context': other['contextId'], 'owner': 'acme/ann'},
         {'event': 'erased', 'via': 'python', 'conversation': third['contextId'], 'owner': 'acme/ann'},
     ]
 
 
-class Breaking(SqlHousekeeping):
+class InterruptedErasure(SqlHousekeeping):
     """Breaks off an erasure at the second batch."""
 
     batches = 0
@@ -243,9 +248,31 @@ async def test_interrupted_erasure_writes_audit_record(caplog: pytest.LogCapture
     async with lifespan(app), asyncio.timeout(LIMIT):
         context = (await Client(app).send(SECRET))['contextId']
         assert isinstance(app.backend, MemoryBackend)
-        app.backend.housekeeping = Breaking(app.backend)
+        app.backend.housekeeping = InterruptedErasure(app.backend)
         with pytest.raises(StoreUnavailable):
             await app.erase_context(context)
-    assert erased(caplog) == [
+    assert erasure_records(caplog) == [
         {'event': 'erased', 'via': 'python', 'context': context, 'owner': '/', 'ended': 'broken off'}
     ]
+
+
+class Rest(SqlHousekeeping):
+    """Erases the rest of a conversation in a last batch."""
+
+    rest = Erased(entries=1)
+
+    async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
+        batch = await super().erase(owner, context_id, at=at)
+        if not batch:
+            batch, self.rest = self.rest, Erased()
+        return batch
+
+
+async def test_erasure_in_batches_is_audited_once(caplog: pytest.LogCaptureFixture) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        context = (await Client(app).send(SECRET))['contextId']
+        assert isinstance(app.backend, MemoryBackend)
+        app.backend.housekeeping = Rest(app.backend)
+        assert await app.erase_context(context)
+    assert erasure_records(caplog) == [{'event': 'erased', 'via': 'python', 'context': context, 'owner': '/'}]

@@ -41,9 +41,10 @@ from pydantic_ai_a2a.errors import OverloadedError
 from pydantic_ai_a2a.server.audit import LOGGER
 
 from ...app_client import Client, Exchange, lifespan, message, rpc, state_of
-from ...server.auth.issuer import AUDIENCE, ISSUER, SECRET, Key, bearer, issuer, shared
-from ..refused import refusal, send, untouched
-from ..stage import audited, serving
+from ...logs import audit_records
+from ...server.auth.issuer import AUDIENCE, ISSUER, SECRET, Key, bearer, hs256_token, issuer
+from ...serving import serving
+from ..refusals import error_of_answer, send_body, serving_without_runs
 
 ANN, BOB, CAROL = 'the-token-of-ann-1234', 'the-key-of-bob-1234', 'the-key-of-carol-1234'
 READER, WRITER = frozenset({'read'}), frozenset({'read', 'write'})
@@ -53,7 +54,7 @@ JWT = JWTAuth(ISSUER, AUDIENCE, secret=SECRET)
 BASIC = {'basic': SecurityScheme(http_auth_security_scheme=HttpSecurityScheme(scheme='Basic'))}
 
 
-class Silent(Exchange):
+class UnreadBody(Exchange):
     """A request whose body nobody may ask for."""
 
     async def _receive(self) -> Message:
@@ -62,9 +63,9 @@ class Silent(Exchange):
 
 @pytest.mark.parametrize('credentials', [{}, bearer('wrong'), bearer(ANN)], ids=['none', 'wrong', 'scope'])
 async def test_unauthorized_request_is_refused_before_its_body_is_read(credentials: dict[str, str]) -> None:
-    async with untouched(auth=TOKENS, access=Access(scopes={'*': 'admin'})) as client:
-        answer = await Silent(client.app, 'POST', '/', {**client.headers, **credentials}, b'').answer()
-    refusal(answer, status=403 if ANN in str(credentials) else 401, id=None)
+    async with serving_without_runs(auth=TOKENS, access=Access(scopes={'*': 'admin'})) as client:
+        answer = await UnreadBody(client.app, 'POST', '/', {**client.headers, **credentials}, b'').answer()
+    error_of_answer(answer, status=403 if ANN in str(credentials) else 401, id=None)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ async def test_unauthorized_request_is_refused_before_its_body_is_read(credentia
             'Bearer realm="a2a", ApiKey realm="a2a", in="header", name="X-API-Key", error="invalid_token"',
         ),
         (
-            lambda: bearer(shared(exp=1)),
+            lambda: bearer(hs256_token(exp=1)),
             'Bearer realm="a2a", error="invalid_token", error_description="The token has expired", '
             'ApiKey realm="a2a", in="header", name="X-API-Key"',
         ),
@@ -88,9 +89,9 @@ async def test_unauthorized_request_is_refused_before_its_body_is_read(credentia
     ids=['none', 'token', 'key', 'expired'],
 )
 async def test_401_has_a_challenge_for_every_scheme(credentials: Callable[[], dict[str, str]], challenge: str) -> None:
-    async with untouched(auth=[TOKENS, KEYS, JWT]) as client:
-        answer = await client.post(send(), credentials())
-    refusal(answer, status=401, id=None)
+    async with serving_without_runs(auth=[TOKENS, KEYS, JWT]) as client:
+        answer = await client.post(send_body(), credentials())
+    error_of_answer(answer, status=401, id=None)
     assert answer.headers['www-authenticate'] == challenge
 
 
@@ -99,7 +100,7 @@ async def test_401_has_a_challenge_for_every_scheme(credentials: Callable[[], di
     [
         (lambda: bearer(ANN), 'ann'),
         (lambda: {'X-API-Key': BOB}, 'bob'),
-        (lambda: bearer(shared(sub='dora')), 'dora'),
+        (lambda: bearer(hs256_token(sub='dora')), 'dora'),
         (lambda: bearer('wrong') | {'X-API-Key': BOB}, 'bob'),
         (lambda: bearer(ANN) | {'X-API-Key': BOB}, 'ann'),
     ],
@@ -117,14 +118,14 @@ async def test_all_of_requires_valid_credentials_for_every_scheme() -> None:
     async with lifespan(app):
         client = Client(app)
         for credentials in ({}, bearer(ANN), {'X-API-Key': BOB}, bearer(ANN) | {'X-API-Key': 'wrong'}):
-            refusal(await client.post(send(), credentials), status=401, id=None)
+            error_of_answer(await client.post(send_body(), credentials), status=401, id=None)
         task = await Client(app, headers=bearer(ANN) | {'X-API-Key': BOB}).send()
         assert [each['id'] for each in await app.list_tasks(caller=Caller(id='ann'))] == [task['id']]
 
 
 async def test_agent_card_declares_the_enforced_security() -> None:
     auth = [TOKENS, AllOf(JWT, KEYS), BearerAuth({CAROL: 'carol'})]
-    async with untouched(auth=auth, access=Access(scopes={'*': ['b', 'a']})) as client:
+    async with serving_without_runs(auth=auth, access=Access(scopes={'*': ['b', 'a']})) as client:
         card = (await client.get('/.well-known/agent-card.json')).json
         assert (await client.get('/health/live')).status == 200
     security = {name: card[name] for name in ('securitySchemes', 'securityRequirements', 'security')}
@@ -168,26 +169,26 @@ async def test_operation_without_scopes_uses_its_equivalent_or_default(method: s
 
 async def test_failing_jwt_issuer_gives_503_with_retry_after(caplog: pytest.LogCaptureFixture) -> None:
     key = Key()
-    async with issuer(key) as server, untouched(auth=[JWTAuth(server.url, AUDIENCE), KEYS]) as client:
+    async with issuer(key) as server, serving_without_runs(auth=[JWTAuth(server.url, AUDIENCE), KEYS]) as client:
         server.status = b'500 Oops'
-        answer = await client.post(send(), bearer(key.sign(iss=server.url)))
-        refusal(await client.post(send()), status=401, id=None)
-    error = refusal(answer, status=503, id=None)
+        answer = await client.post(send_body(), bearer(key.sign(iss=server.url)))
+        error_of_answer(await client.post(send_body()), status=401, id=None)
+    error = error_of_answer(answer, status=503, id=None)
     assert error.code == -32000
-    assert 1 < int(answer.headers['retry-after']) <= 30  # since the attempt began; 1 stands for unknown
+    assert int(answer.headers['retry-after']) in range(1, 31)  # since the attempt began
     assert 'www-authenticate' not in answer.headers
-    assert [each['event'] for each in audited(caplog)] == ['authentication-unavailable']
+    assert [each['event'] for each in audit_records(caplog)] == ['authentication-unavailable']
 
 
-def nobody(_: Request) -> None:
+def no_caller(_: Request) -> None:
     return None
 
 
 async def test_auth_function_is_described_by_given_security_schemes() -> None:
-    async with untouched(auth=nobody, security_schemes=BASIC) as client:
-        answer = await client.post(send())
+    async with serving_without_runs(auth=no_caller, security_schemes=BASIC) as client:
+        answer = await client.post(send_body())
         card = (await client.get('/.well-known/agent-card.json')).json
-    refusal(answer, status=401, id=None)
+    error_of_answer(answer, status=401, id=None)
     assert answer.headers['www-authenticate'] == 'Basic realm="a2a"'
     assert card['securitySchemes'].keys() == {'basic'}
 
@@ -217,19 +218,19 @@ async def test_http_exception_in_auth_gives_401_403_or_internal_error(
 
     auth = AllOf(KEYS, Users()) if as_class else current_user
     access = Access(extended_card={})
-    async with untouched(auth=auth, access=access, push=Push()) as client:
+    async with serving_without_runs(auth=auth, access=access, push=Push()) as client:
         for operation, params in OPERATIONS.items():
             missing, denied, failed = [
                 await client.post(rpc(operation, params), {'X-Status': str(status), 'X-API-Key': BOB})
                 for status in (401, 403, 418)
             ]
-            assert refusal(missing, status=401, id=None).code == -32000
+            assert error_of_answer(missing, status=401, id=None).code == -32000
             assert ('ApiKey' in missing.headers['www-authenticate']) is as_class
             assert as_class or missing.headers['www-authenticate'] == 'Bearer'
-            assert refusal(denied, status=403, id=None).code == -32000
+            assert error_of_answer(denied, status=403, id=None).code == -32000
             assert b'detail-1234' not in missing.body + denied.body + failed.body
-            assert refusal(failed, id=None).code == -32603
-    events = [record['event'] for record in audited(caplog)]
+            assert error_of_answer(failed, id=None).code == -32603
+    events = [record['event'] for record in audit_records(caplog)]
     assert events == ['authentication-missing', 'forbidden'] * len(OPERATIONS)
 
 
@@ -239,7 +240,7 @@ async def test_next_authenticator_is_tried_after_http_exception_401() -> None:
             raise HTTPException(401)
 
     async with serving(Agent('test'), auth=[Users(), KEYS]) as client:
-        refusal(await client.post(send()), status=401, id=None)
+        error_of_answer(await client.post(send_body()), status=401, id=None)
         assert state_of(await Client(client.app, headers={'X-API-Key': BOB}).send()) == 'COMPLETED'
 
 
@@ -247,18 +248,18 @@ async def test_same_subject_of_two_jwt_issuers_is_two_owners() -> None:
     other = JWTAuth('other', AUDIENCE, secret=SECRET, id_prefix='other:')
     named = JWTAuth('third', AUDIENCE, secret=SECRET, caller=lambda claims: Caller(id=f'third {claims["sub"]}'))
     async with serving(Agent('test'), auth=[JWT, other, named]) as client:
-        task = await Client(client.app, headers=bearer(shared())).send()
+        task = await Client(client.app, headers=bearer(hs256_token())).send()
         for iss in ('other', 'third'):
-            answer = await client.post(rpc('GetTask', {'id': task['id']}), bearer(shared(iss=iss)))
-            assert refusal(answer).code == -32001
+            answer = await client.post(rpc('GetTask', {'id': task['id']}), bearer(hs256_token(iss=iss)))
+            assert error_of_answer(answer).code == -32001
 
 
 async def test_challenge_strips_quotes_and_line_breaks() -> None:
     odd = Stamp()
     odd.schemes = {'odd': SecurityScheme(api_key_security_scheme={'name': 'X-"Odd"\r\n', 'location': 'header'})}
-    async with untouched(auth=odd) as client:
-        answer = await client.post(send(), {'X-Stamp': 'bad'})
-    refusal(answer, status=401, id=None)
+    async with serving_without_runs(auth=odd) as client:
+        answer = await client.post(send_body(), {'X-Stamp': 'bad'})
+    error_of_answer(answer, status=401, id=None)
     assert answer.headers['www-authenticate'] == snapshot(
         'ApiKey realm="a2a", in="header", name="X-Odd", error="invalid_token", error_description="no xX: 1"'
     )
@@ -281,28 +282,28 @@ async def test_custom_authenticator_decides_without_declared_schemes(
     stamp: str | None, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(Agent('test'), auth=Stamp()) as client:
-        answer = await client.post(send(), {} if stamp is None else {'X-Stamp': stamp})
+        answer = await client.post(send_body(), {} if stamp is None else {'X-Stamp': stamp})
         card = (await client.get('/.well-known/agent-card.json')).json
     assert (answer.status, 'www-authenticate' in answer.headers) == (status, False)
     assert card.keys().isdisjoint({'securitySchemes', 'securityRequirements', 'security'})
-    reasons = [each['reasons'] for each in audited(caplog) if 'reasons' in each]
+    reasons = [each['reasons'] for each in audit_records(caplog) if 'reasons' in each]
     assert reasons == ([{'Stamp': 'smudged'}] if stamp == 'bad' else [])
 
 
 async def test_auth_refusals_are_audited_without_credentials(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    unsigned = shared('c' * 40)
-    async with untouched(auth=[TOKENS, JWT, KEYS], access=Access(scopes={'SendMessage': 'write'})) as client:
+    unsigned = hs256_token('c' * 40)
+    async with serving_without_runs(auth=[TOKENS, JWT, KEYS], access=Access(scopes={'SendMessage': 'write'})) as client:
         answers = [
-            await client.post(send()),
-            await client.post(send(), bearer(unsigned)),
+            await client.post(send_body()),
+            await client.post(send_body(), bearer(unsigned)),
             await client.post(
-                send(), bearer(shared(exp=1)) | {'X-API-Key': 'wrong\x85\u2028'.encode().decode('latin-1')}
+                send_body(), bearer(hs256_token(exp=1)) | {'X-API-Key': 'wrong\x85\u2028'.encode().decode('latin-1')}
             ),
-            await client.post(send(), bearer(ANN)),
-            await client.post(send(), bearer(shared(sub='eve\u2028', tenant='t'))),
+            await client.post(send_body(), bearer(ANN)),
+            await client.post(send_body(), bearer(hs256_token(sub='eve\u2028', tenant='t'))),
         ]
-    records = audited(caplog)
+    records = audit_records(caplog)
     assert [each.pop('correlation_id') for each in records] == [each.headers['x-correlation-id'] for each in answers]
     assert [each.levelname for each in caplog.records if each.name == LOGGER] == ['INFO', *['WARNING'] * 4]
     assert records == snapshot(
@@ -337,9 +338,9 @@ async def test_auth_refusals_are_audited_without_credentials(caplog: pytest.LogC
 
 async def test_audit_records_respect_the_logger_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, 'pydantic_ai_a2a.audit')
-    async with untouched(auth=TOKENS) as client:
-        refusal(await client.post(send(), bearer('wrong')), status=401, id=None)
-    assert audited(caplog) == []
+    async with serving_without_runs(auth=TOKENS) as client:
+        error_of_answer(await client.post(send_body(), bearer('wrong')), status=401, id=None)
+    assert audit_records(caplog) == []
 
 
 CONTRADICTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -424,31 +425,31 @@ async def test_starlette_auth_uses_middleware_of_the_parent_app(parent: type[Sta
     async with lifespan(outer):
         for path in ('/agent', '/agent/'):
             await Client(outer, path=path, headers={'X-User': 'bob'}).send()
-            answer = await Client(outer, path=path).post(send(), {'X-User': 'ann'})
-            assert refusal(answer, status=403).message.startswith(
+            answer = await Client(outer, path=path).post(send_body(), {'X-User': 'ann'})
+            assert error_of_answer(answer, status=403).message.startswith(
                 'The operation needs credentials with the scope: write'
             )
         assert len(await app.list_tasks(caller=Caller(id='bob'))) == 2
 
 
 async def test_unauthenticated_starlette_user_gets_401() -> None:
-    async with untouched(auth=StarletteAuth(BASIC), middleware=[AROUND]) as client:
-        answer = await client.post(send())
+    async with serving_without_runs(auth=StarletteAuth(BASIC), middleware=[AROUND]) as client:
+        answer = await client.post(send_body())
         card = (await client.get('/.well-known/agent-card.json')).json
-    refusal(answer, status=401, id=None)
+    error_of_answer(answer, status=401, id=None)
     assert answer.headers['www-authenticate'] == 'Basic realm="a2a"'
     assert card['security'] == [{'basic': []}]
 
 
 async def test_starlette_user_without_name_is_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
-    async with untouched(auth=StarletteAuth(), middleware=[AROUND]) as client:
-        assert refusal(await client.post(send(), {'X-User': ''}), id=None).code == -32603
+    async with serving_without_runs(auth=StarletteAuth(), middleware=[AROUND]) as client:
+        assert error_of_answer(await client.post(send_body(), {'X-User': ''}), id=None).code == -32603
     assert 'no identity and no display_name' in caplog.text
 
 
 async def test_starlette_auth_without_middleware_refuses_the_request(caplog: pytest.LogCaptureFixture) -> None:
-    async with untouched(auth=StarletteAuth()) as client:
-        assert refusal(await client.post(send(), {'X-User': 'ann'}), id=None).code == -32603
+    async with serving_without_runs(auth=StarletteAuth()) as client:
+        assert error_of_answer(await client.post(send_body(), {'X-User': 'ann'}), id=None).code == -32603
     [record] = [each for each in caplog.records if each.levelno == logging.ERROR]
     assert record.exc_info is not None
     assert "needs Starlette's AuthenticationMiddleware" in str(record.exc_info[1])

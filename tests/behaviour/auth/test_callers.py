@@ -14,16 +14,17 @@ from starlette.requests import Request
 from pydantic_ai_a2a import A2AApp, Access, CallContext, Caller, Limits, Messages, Quotas, Rate, to_a2a
 from pydantic_ai_a2a.server.auth.authenticator import Authenticate
 
+from ...agents import GatedAgent, echo_prompts
 from ...app_client import LIMIT, Client, lifespan, message, rpc, state_of, texts
-from ..callers import by_header, caller
-from ..refused import refusal, refused, send, untouched
-from ..rows import covers
-from ..stage import Stage, ended, heard, serving
+from ...serving import serving, wait_until_ended
+from ..callers import caller_from_header, client_of_caller
+from ..promised_behaviours import covers
+from ..refusals import error_of_answer, error_of_call, send_body, serving_without_runs
 
 
 async def by_header_later(request: Request) -> Caller | None:
     await asyncio.sleep(0)
-    return by_header(request)
+    return caller_from_header(request)
 
 
 def about(method: str, task_id: str) -> bytes:
@@ -31,41 +32,41 @@ def about(method: str, task_id: str) -> bytes:
     return rpc(method, params)
 
 
-@pytest.mark.parametrize('authenticate', [by_header, by_header_later])
+@pytest.mark.parametrize('authenticate', [caller_from_header, by_header_later])
 async def test_unknown_caller_is_refused_before_the_request_is_parsed(authenticate: Authenticate) -> None:
-    async with untouched(auth=authenticate) as client:
-        error = refusal(await client.post(send()), status=401, id=None)
-        refusal(await client.post(b'not even JSON', {'Content-Type': 'text/plain'}), status=401, id=None)
+    async with serving_without_runs(auth=authenticate) as client:
+        error = error_of_answer(await client.post(send_body()), status=401, id=None)
+        error_of_answer(await client.post(b'not even JSON', {'Content-Type': 'text/plain'}), status=401, id=None)
     assert (error.code, error.reason, error.message) == (-32000, 'UNAUTHENTICATED', 'Authentication is required.')
 
 
-@pytest.mark.parametrize('authenticate', [by_header, by_header_later])
+@pytest.mark.parametrize('authenticate', [caller_from_header, by_header_later])
 async def test_known_caller_owns_the_created_task(authenticate: Authenticate) -> None:
     app = to_a2a(Agent('test'), auth=authenticate)
     async with lifespan(app):
-        task = await caller(app, 'ann').send()
+        task = await client_of_caller(app, 'ann').send()
         assert state_of(task) == 'COMPLETED'
         assert [each['id'] for each in await app.list_tasks(caller=Caller(id='ann'))] == [task['id']]
         assert await app.list_tasks(caller=Caller(id='bob')) == []
 
 
 async def test_agent_card_is_public() -> None:
-    async with untouched(auth=by_header) as client:
+    async with serving_without_runs(auth=caller_from_header) as client:
         assert (await client.get('/.well-known/agent-card.json')).status == 200
 
 
 @pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask', 'SendMessage', 'SendStreamingMessage'])
 async def test_task_of_another_owner_is_not_found(method: str) -> None:
-    stage = Stage()
-    app = to_a2a(stage.agent, auth=by_header)
+    stage = GatedAgent()
+    app = to_a2a(stage.agent, auth=caller_from_header)
     async with lifespan(app), asyncio.timeout(LIMIT):
-        task = await caller(app, 'ann').send(returnImmediately=True)
+        task = await client_of_caller(app, 'ann').send(returnImmediately=True)
         await stage.reached('hello')
-        foreign = await caller(app, 'bob').post(about(method, task['id']))
-        missing = await caller(app, 'bob').post(about(method, 'no-such-task'))
-        tenant = await caller(app, 'ann', tenant='other').post(about(method, task['id']))
+        foreign = await client_of_caller(app, 'bob').post(about(method, task['id']))
+        missing = await client_of_caller(app, 'bob').post(about(method, 'no-such-task'))
+        tenant = await client_of_caller(app, 'ann', tenant='other').post(about(method, task['id']))
         stage.open('hello')
-    errors = [refusal(answer) for answer in (foreign, missing, tenant)]
+    errors = [error_of_answer(answer) for answer in (foreign, missing, tenant)]
     assert {(error.code, error.reason, error.message) for error in errors} == {
         (-32001, 'TASK_NOT_FOUND', 'Task not found.')
     }
@@ -73,12 +74,12 @@ async def test_task_of_another_owner_is_not_found(method: str) -> None:
 
 
 async def test_list_tasks_returns_only_tasks_of_the_caller() -> None:
-    app = to_a2a(Agent('test'), auth=by_header)
+    app = to_a2a(Agent('test'), auth=caller_from_header)
     async with lifespan(app):
-        ann, bob = caller(app, 'ann'), caller(app, 'bob')
+        ann, bob = client_of_caller(app, 'ann'), client_of_caller(app, 'bob')
         mine = [(await ann.send())['id'] for _ in range(2)]
         page = await ann.call('ListTasks', {'pageSize': 1})
-        error = await refused(bob.call('ListTasks', {'pageSize': 1, 'pageToken': page['nextPageToken']}))
+        error = await error_of_call(bob.call('ListTasks', {'pageSize': 1, 'pageToken': page['nextPageToken']}))
         assert (await bob.call('ListTasks'))['totalSize'] == 0
         assert {task['id'] for task in (await ann.call('ListTasks'))['tasks']} == set(mine)
     assert (error.code, error.fields) == (-32602, ['pageToken'])
@@ -86,28 +87,28 @@ async def test_list_tasks_returns_only_tasks_of_the_caller() -> None:
 
 @covers('same contextId from two callers')
 async def test_same_context_id_of_two_callers_is_two_contexts() -> None:
-    app = to_a2a(Agent(FunctionModel(heard)), auth=by_header)
+    app = to_a2a(Agent(FunctionModel(echo_prompts)), auth=caller_from_header)
     async with lifespan(app):
         for name in ('ann', 'bob', 'ann'):
-            task = await caller(app, name).send(message(f'I am {name}', contextId='shared'))
+            task = await client_of_caller(app, name).send(message(f'I am {name}', contextId='shared'))
             assert task['contextId'] == 'shared'
-        of_bob = await caller(app, 'bob').send(message('Who am I?', contextId='shared'))
-        of_ann = await caller(app, 'ann').send(message('Who am I?', contextId='shared'))
+        of_bob = await client_of_caller(app, 'bob').send(message('Who am I?', contextId='shared'))
+        of_ann = await client_of_caller(app, 'ann').send(message('Who am I?', contextId='shared'))
     assert texts(of_bob) == ['I am bob + Who am I?']
     assert texts(of_ann) == ['I am ann + I am ann + Who am I?']
 
 
 async def test_same_message_id_of_two_callers_is_two_messages() -> None:
-    app = to_a2a(Agent('test'), auth=by_header)
+    app = to_a2a(Agent('test'), auth=caller_from_header)
     async with lifespan(app):
         sent = message('hello')
-        mine, yours = await caller(app, 'ann').send(sent), await caller(app, 'bob').send(sent)
-        again = await caller(app, 'ann').send(sent)
+        mine, yours = await client_of_caller(app, 'ann').send(sent), await client_of_caller(app, 'bob').send(sent)
+        again = await client_of_caller(app, 'ann').send(sent)
     assert mine['id'] == again['id'] != yours['id']
 
 
 async def test_anonymous_callers_share_tasks_and_contexts() -> None:
-    async with serving(Agent(FunctionModel(heard))) as client:
+    async with serving(Agent(FunctionModel(echo_prompts))) as client:
         task = await client.send(message('one', contextId='shared'))
         assert await client.get_task(task['id']) == task
         following = await client.send(message('two', contextId='shared'))
@@ -129,7 +130,7 @@ def team(caller: Caller) -> str:
 
 
 def shared() -> A2AApp:
-    return to_a2a(Agent(FunctionModel(heard)), auth=by_name, access=Access(owner=team))
+    return to_a2a(Agent(FunctionModel(echo_prompts)), auth=by_name, access=Access(owner=team))
 
 
 def client_of(app: A2AApp, who: str) -> Client:
@@ -150,7 +151,7 @@ async def test_task_of_another_team_or_tenant_is_not_found(who: str) -> None:
     app = shared()
     async with lifespan(app), asyncio.timeout(LIMIT):
         first = await client_of(app, 'acme/ann').send('one')
-        error = await refused(client_of(app, who).get_task(first['id']))
+        error = await error_of_call(client_of(app, who).get_task(first['id']))
         own = await client_of(app, who).send(message('two', contextId=first['contextId']))
     assert error.code == -32001
     assert texts(own) == ['two']
@@ -187,7 +188,7 @@ async def test_team_shares_a_quota() -> None:
     async with lifespan(app), asyncio.timeout(LIMIT):
         await client_of(app, 'acme/ann').send()
         await client_of(app, 'acme/carol').send()
-        refusal(await client_of(app, 'acme/bob').post(send()), status=429)
+        error_of_answer(await client_of(app, 'acme/bob').post(send_body()), status=429)
 
 
 @pytest.mark.parametrize('named', ['', None, 7])
@@ -195,9 +196,9 @@ async def test_owner_function_must_return_a_non_empty_string(named: Any, caplog:
     def wrong(_: Caller) -> Any:
         return named
 
-    async with untouched(auth=by_name, access=Access(owner=wrong)) as client:
-        answer = await client.post(send(), {'X-Caller': 'acme/ann'})
-    assert refusal(answer, id=None).message == 'Internal error.'
+    async with serving_without_runs(auth=by_name, access=Access(owner=wrong)) as client:
+        answer = await client.post(send_body(), {'X-Caller': 'acme/ann'})
+    assert error_of_answer(answer, id=None).message == 'Internal error.'
     assert f'Access.owner must return a string that is not empty, not {named!r}.' in caplog.text
 
 
@@ -225,7 +226,7 @@ async def test_message_runs_as_the_sending_team_member() -> None:
         text = call.message['parts'][0].get('text', '')
         told.append((text, call.caller.id, sorted(call.caller.scopes), call.headers['x-caller']))
 
-    stage = Stage()
+    stage = GatedAgent()
     app = to_a2a(
         stage.agent,
         auth=known,
@@ -240,5 +241,5 @@ async def test_message_runs_as_the_sending_team_member() -> None:
         task = await ann.send(message('delete all', contextId='c'), returnImmediately=True)
         await bob.send(message('thanks', taskId=task['id']), returnImmediately=True)
         stage.open('first', 'delete all', 'thanks')
-        await ended(ann, task['id'])
+        await wait_until_ended(ann, task['id'])
     assert told[1:] == [('delete all', 'ann', [], 'ann'), ('thanks', 'bob', ['admin'], 'bob')]

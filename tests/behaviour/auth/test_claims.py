@@ -22,8 +22,8 @@ from starlette.requests import Request
 from pydantic_ai_a2a import APIKeyAuth, CallContext, Caller, Workers, a2a, to_a2a
 
 from ...app_client import LIMIT, Client, lifespan, texts
-from ..refused import refused
-from ..stage import ended, serving
+from ...serving import serving, wait_until_ended
+from ..refusals import error_of_call
 
 SECRET = 'ann@example.com'
 
@@ -32,7 +32,7 @@ def by_header(request: Request) -> Caller | None:
     return Caller(id=request.headers['x-caller'], claims={'email': SECRET, 'groups': ['a', 'b']})
 
 
-class Desk:
+class ClaimsAgent:
     """An agent that tells the claims of its caller."""
 
     def __init__(self, **options: Any) -> None:
@@ -59,7 +59,7 @@ class Desk:
 async def test_run_reads_claims_of_its_caller() -> None:
     calls: list[CallContext] = []
     for factory in (None, calls.append):
-        app = to_a2a(Desk().agent, auth=by_header, deps_factory=factory)
+        app = to_a2a(ClaimsAgent().agent, auth=by_header, deps_factory=factory)
         async with lifespan(app):
             task = await Client(app, headers={'X-Caller': 'ann'}).send('Who am I?')
             assert texts(task) == ['2']
@@ -83,7 +83,7 @@ async def test_run_reads_caller_with_unusual_characters() -> None:
 
 
 async def test_run_in_another_process_reads_claims(tmp_path: Path) -> None:
-    first = Desk()
+    first = ClaimsAgent()
     first.gate.clear()
     options: dict[str, Any] = {
         'auth': by_header,
@@ -94,9 +94,9 @@ async def test_run_in_another_process_reads_claims(tmp_path: Path) -> None:
     async with lifespan(app):
         task = await Client(app, headers={'X-Caller': 'ann'}).send('Who am I?', returnImmediately=True)
         await asyncio.wait_for(first.asking.wait(), LIMIT)
-    app = to_a2a(Desk().agent, **options)
+    app = to_a2a(ClaimsAgent().agent, **options)
     async with lifespan(app):
-        done = await ended(Client(app, headers={'X-Caller': 'ann'}), task['id'])
+        done = await wait_until_ended(Client(app, headers={'X-Caller': 'ann'}), task['id'])
     assert texts(done) == ['2']
 
 
@@ -104,7 +104,7 @@ async def test_logs_and_spans_have_no_claims(caplog: pytest.LogCaptureFixture) -
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     settings = InstrumentationSettings(tracer_provider=provider)
-    desk = Desk(capabilities=[Instrumentation(settings)])
+    desk = ClaimsAgent(capabilities=[Instrumentation(settings)])
     with caplog.at_level(logging.DEBUG):
         app = to_a2a(desk.agent, auth=by_header)
         async with lifespan(app):
@@ -141,7 +141,7 @@ async def test_api_key_can_carry_claims() -> None:
 async def test_invalid_claims_refuse_the_request(claims: Any, caplog: pytest.LogCaptureFixture) -> None:
     app = to_a2a(Agent('test'), auth=lambda _: Caller(id='ann', claims=claims))
     async with lifespan(app):
-        error = await refused(Client(app).send())
+        error = await error_of_call(Client(app).send())
         assert await app.list_tasks() == []
     assert error.code == -32603
     assert 'Caller.claims must be a JSON object of at most 10000 bytes.' in caplog.text

@@ -43,11 +43,14 @@ from pydantic_ai_a2a import (
     a2a,
     to_a2a,
 )
+from pydantic_ai_a2a.clock import SYSTEM, Clock
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
 from ...app_client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
-from ...fixed import fixed
-from ..asking import answers, approve, asked
-from ..stage import each_backend, ended
+from ...constants import with_constants
+from ...serving import each_backend, wait_until_ended
+from ...suites.values import READER_LAG
+from ..pending_calls import answer_message, approve, pending_calls
 
 KEY, NEW_KEY = Fernet.generate_key().decode(), Fernet.generate_key().decode()
 TOKENS = {'first-token-of-ann': 'ann', 'other-token-of-ann': 'ann', 'first-token-of-bob': 'bob'}
@@ -56,25 +59,25 @@ SECRET = 'downstream-secret'
 EACH_STORE = each_backend('sqlite', 'postgres')
 
 
-async def exchanged(request: Request, caller: Caller) -> Credential:
+async def exchange_token(request: Request, caller: Caller) -> Credential:
     """Exchange the token of the caller for a token of another server."""
     token = request.headers['authorization'].removeprefix('Bearer ')
     return Credential(value=f'{SECRET} of {caller.id} for {token}', expires_in=600)
 
 
-async def only_other(request: Request, caller: Caller) -> Credential | None:
+async def exchange_second_token_only(request: Request, caller: Caller) -> Credential | None:
     """Exchange only the other token of ann."""
-    return await exchanged(request, caller) if 'other' in request.headers['authorization'] else None
+    return await exchange_token(request, caller) if 'other' in request.headers['authorization'] else None
 
 
-def returns(value: Any) -> Callable[[Request, Caller], Awaitable[Any]]:
+def exchange_returning(value: Any) -> Callable[[Request, Caller], Awaitable[Any]]:
     async def exchange(request: Request, caller: Caller) -> Any:
         return value
 
     return exchange
 
 
-class Desk:
+class CredentialAgent:
     """An agent with a tool that uses the credential of its caller."""
 
     def __init__(self) -> None:
@@ -101,13 +104,13 @@ class Desk:
 
     def app(
         self,
-        exchange: Callable[[Request, Caller], Any] = exchanged,
+        exchange: Callable[[Request, Caller], Any] = exchange_token,
         *,
         keys: tuple[str, ...] = (KEY,),
         timeout: float = 10.0,
         **options: Any,
     ) -> A2AApp:
-        credentials = fixed(Credentials, exchange=exchange, keys=keys, timeout=timeout)
+        credentials = with_constants(Credentials, exchange=exchange, keys=keys, timeout=timeout)
         access = Access(credentials=credentials)
         return to_a2a(self.agent, auth=BearerAuth(TOKENS), access=access, **options)
 
@@ -116,7 +119,7 @@ def client_of(app: A2AApp, token: str = 'first-token-of-ann') -> Client:
     return Client(app, headers={'Authorization': f'Bearer {token}'})
 
 
-async def until_it_waits(client: Client, task_id: str) -> None:
+async def auth_required(client: Client, task_id: str) -> None:
     """Wait until the task needs a sign-in."""
     async with client.subscribe(task_id) as stream:
         if state_of((await anext(stream)).result['task']) != 'AUTH_REQUIRED':
@@ -124,7 +127,7 @@ async def until_it_waits(client: Client, task_id: str) -> None:
 
 
 async def test_tool_uses_credential_of_its_caller(caplog: pytest.LogCaptureFixture) -> None:
-    desk = Desk()
+    desk = CredentialAgent()
     app = desk.app()
     with caplog.at_level(logging.DEBUG):
         async with lifespan(app):
@@ -136,7 +139,7 @@ async def test_tool_uses_credential_of_its_caller(caplog: pytest.LogCaptureFixtu
 
 
 async def test_exchange_may_be_a_plain_function() -> None:
-    desk = Desk()
+    desk = CredentialAgent()
     app = desk.app(lambda request, caller: Credential(value=f'{SECRET} of {caller.id}', expires_in=600))
     async with lifespan(app):
         assert state_of(await client_of(app).send('Go!')) == 'COMPLETED'
@@ -144,7 +147,7 @@ async def test_exchange_may_be_a_plain_function() -> None:
 
 
 async def test_streamed_message_brings_a_credential() -> None:
-    desk = Desk()
+    desk = CredentialAgent()
     app = desk.app()
     async with lifespan(app), client_of(app).send_streaming('Go!') as stream:
         await stream.rest()
@@ -155,7 +158,7 @@ def test_missing_credential_error_can_be_pickled() -> None:
     assert str(pickle.loads(pickle.dumps(NoCredential()))) == str(NoCredential())
 
 
-async def rows(backend: str) -> list[Any]:
+async def stored_credentials(backend: str) -> list[Any]:
     """Return the stored credentials."""
     if not backend.startswith('sqlite'):
         connection = await asyncpg.connect(backend)
@@ -169,26 +172,26 @@ async def rows(backend: str) -> list[Any]:
 
 @EACH_STORE
 async def test_another_process_decrypts_credential_with_an_older_key(backend: str) -> None:
-    first, second = Desk(), Desk()
+    first, second = CredentialAgent(), CredentialAgent()
     first.gate.clear()
     app = first.app(backend=backend, workers=Workers(drain_grace=0.01))
     async with lifespan(app):
         task = await client_of(app).send('Go!', returnImmediately=True)
         await asyncio.wait_for(first.asking.wait(), LIMIT)
-        [row] = await rows(backend)
+        [row] = await stored_credentials(backend)
         assert SECRET not in repr(row)
     await asyncio.to_thread(app.backend.close)
     app = second.app(backend=backend, keys=(NEW_KEY, KEY))
     async with lifespan(app):
-        assert texts(await ended(client_of(app), task['id'])) == ['done']
+        assert texts(await wait_until_ended(client_of(app), task['id'])) == ['done']
         assert SECRET not in repr([item async for item in app.backend.housekeeping.export('/ann')])
     assert second.used == [f'{SECRET} of ann for first-token-of-ann']
-    assert await rows(backend) == []
+    assert await stored_credentials(backend) == []
 
 
 async def test_task_without_credential_is_auth_required_until_sign_in() -> None:
-    desk = Desk()
-    app = desk.app(only_other)
+    desk = CredentialAgent()
+    app = desk.app(exchange_second_token_only)
     async with lifespan(app):
         task = await client_of(app).send('Go!')
         assert state_of(task) == 'AUTH_REQUIRED'
@@ -200,8 +203,8 @@ async def test_task_without_credential_is_auth_required_until_sign_in() -> None:
 
 
 async def test_credential_is_not_used_for_a_later_message() -> None:
-    desk = Desk()
-    app = desk.app(only_other)
+    desk = CredentialAgent()
+    app = desk.app(exchange_second_token_only)
     async with lifespan(app):
         task = await client_of(app).send('Go!')
         desk.gate.clear()
@@ -220,11 +223,61 @@ async def test_credential_is_not_used_for_a_later_message() -> None:
 
 
 async def test_expired_credential_is_not_used() -> None:
-    desk = Desk()
-    app = desk.app(returns(Credential(value=SECRET, expires_in=0.0001)))
+    desk = CredentialAgent()
+    app = desk.app(exchange_returning(Credential(value=SECRET, expires_in=0.0001)))
     async with lifespan(app):
         assert state_of(await client_of(app).send('Go!')) == 'AUTH_REQUIRED'
         assert desk.used == []
+
+
+class StoppedClock(Clock):
+    """A wall clock that stands still."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = SYSTEM.now()
+
+    def now(self) -> int:
+        return self._now
+
+
+async def test_credential_of_part_of_second_is_used() -> None:
+    desk = CredentialAgent()
+    backend = MemoryBackend('desk', reader_lag=READER_LAG, clock=StoppedClock())
+    app = desk.app(exchange_returning(Credential(value=SECRET, expires_in=0.9)), backend=backend)
+    async with lifespan(app):
+        assert state_of(await client_of(app).send('Go!')) == 'COMPLETED'
+    assert desk.used == [SECRET]
+
+
+@EACH_STORE
+async def test_credential_of_other_task_is_not_used(backend: str) -> None:
+    desk = CredentialAgent()
+    desk.gate.clear()
+    app = desk.app(backend=backend)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        of_ann = await client_of(app).send('Go!', returnImmediately=True)
+        of_bob = await client_of(app, 'first-token-of-bob').send('Go!', returnImmediately=True)
+        await copy_credential(backend, of_ann['id'], of_bob['id'])
+        desk.gate.set()
+        await auth_required(client_of(app, 'first-token-of-bob'), of_bob['id'])
+        await wait_until_ended(client_of(app), of_ann['id'])
+    assert desk.used == [f'{SECRET} of ann for first-token-of-ann']
+
+
+async def copy_credential(backend: str, source: str, target: str) -> None:
+    """Copy the encrypted credential of a task to another task."""
+    copy = 'UPDATE {0} SET body = (SELECT body FROM {0} WHERE task_id = {1}) WHERE task_id = {2}'
+    if backend.startswith('sqlite'):
+        with closing(sqlite3.connect(backend.removeprefix('sqlite:///').partition('?')[0], timeout=LIMIT)) as file:
+            file.execute(copy.format('credential', '?', '?'), (source, target))
+            file.commit()
+        return
+    connection = await asyncpg.connect(backend)
+    try:
+        await connection.execute(copy.format('a2a.credential', '$1', '$2'), source, target)
+    finally:
+        await connection.close()
 
 
 async def fails(request: Request, caller: Caller) -> Credential:
@@ -240,7 +293,7 @@ async def hangs(request: Request, caller: Caller) -> Credential:
     raise AssertionError
 
 
-NONSENSE = (
+INVALID_CREDENTIALS = (
     SECRET,
     Credential(value='', expires_in=1),
     Credential(value='x' * 16_001, expires_in=1),
@@ -254,13 +307,18 @@ NONSENSE = (
 
 @pytest.mark.parametrize(
     ('exchange', 'code'),
-    [(fails, -32000), (exits, -32000), (hangs, -32000), *((returns(value), -32603) for value in NONSENSE)],
+    [
+        (fails, -32000),
+        (exits, -32000),
+        (hangs, -32000),
+        *((exchange_returning(value), -32603) for value in INVALID_CREDENTIALS),
+    ],
     ids=['fails', 'exits', 'hangs', 'text', 'empty', 'long', 'lines', 'zero', 'NaN', 'text as time', 'number'],
 )
 async def test_failed_exchange_refuses_the_message(
     exchange: Callable[[Request, Caller], Awaitable[Any]], code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    desk = Desk()
+    desk = CredentialAgent()
     app = desk.app(exchange, timeout=0.01)
     async with lifespan(app):
         with pytest.raises(RpcError, match='The credentials of the caller could not be exchanged') as error:
@@ -274,17 +332,17 @@ async def test_failed_exchange_refuses_the_message(
 
 @EACH_STORE
 async def test_credential_is_erased_when_the_task_ends(backend: str) -> None:
-    desk = Desk()
+    desk = CredentialAgent()
     desk.gate.clear()
     app = desk.app(backend=backend)
     async with lifespan(app):
         task = await client_of(app).send('Go!', returnImmediately=True)
         await asyncio.wait_for(desk.asking.wait(), LIMIT)
-        assert len(await rows(backend)) == 1
+        assert len(await stored_credentials(backend)) == 1
         await client_of(app).call('CancelTask', {'id': task['id']})
-        assert await rows(backend) == []
+        assert await stored_credentials(backend) == []
     await asyncio.to_thread(app.backend.close)
-    app = Desk().app(returns(None), backend=backend)
+    app = CredentialAgent().app(exchange_returning(None), backend=backend)
     async with lifespan(app):
         waiting = await client_of(app).send('Go!')
         assert state_of(waiting) == 'AUTH_REQUIRED'
@@ -296,7 +354,7 @@ async def test_undecryptable_credential_leaves_the_task_auth_required(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     backend = f'sqlite:///{tmp_path}/desk.db'
-    first, second = Desk(), Desk()
+    first, second = CredentialAgent(), CredentialAgent()
     first.gate.clear()
     app = first.app(backend=backend, workers=Workers(drain_grace=0.01))
     async with lifespan(app):
@@ -305,7 +363,7 @@ async def test_undecryptable_credential_leaves_the_task_auth_required(
     await asyncio.to_thread(app.backend.close)
     app = second.app(backend=backend, keys=(NEW_KEY,))
     async with lifespan(app):
-        await until_it_waits(client_of(app), task['id'])
+        await auth_required(client_of(app), task['id'])
         await app.resume_task(task['id'])
         await client_of(app).call('CancelTask', {'id': task['id']})
     await asyncio.to_thread(app.backend.close)
@@ -326,7 +384,7 @@ async def test_run_outside_a_task_has_no_credential() -> None:
 
 
 def test_invalid_credentials_options_are_rejected() -> None:
-    access = Access(credentials=Credentials(exchange=exchanged, keys=[KEY]))
+    access = Access(credentials=Credentials(exchange=exchange_token, keys=[KEY]))
     auth = BearerAuth(TOKENS)
     with pytest.raises(TypeError, match=r'Access.credentials needs auth='):
         to_a2a(Agent('test'), access=access)
@@ -335,9 +393,11 @@ def test_invalid_credentials_options_are_rejected() -> None:
     with pytest.raises(ValueError, match=r'Access.credentials needs a backend with credentials'):
         to_a2a(Agent('test'), access=access, auth=auth, storage=InMemoryStorage())
     with pytest.raises(ValueError, match=r'Credentials.keys must be keys'):
-        to_a2a(Agent('test'), auth=auth, access=Access(credentials=Credentials(exchange=exchanged, keys=['short'])))
+        to_a2a(
+            Agent('test'), auth=auth, access=Access(credentials=Credentials(exchange=exchange_token, keys=['short']))
+        )
     with pytest.raises(ValueError, match=r'Credentials.keys needs a key'):
-        Credentials(exchange=exchanged, keys=[])
+        Credentials(exchange=exchange_token, keys=[])
 
 
 async def test_approver_does_not_replace_the_credential() -> None:
@@ -351,7 +411,7 @@ async def test_approver_does_not_replace_the_credential() -> None:
 
     async def exchange(request: Request, caller: Caller) -> Credential:
         exchanges.append(caller.id)
-        return await exchanged(request, caller)
+        return await exchange_token(request, caller)
 
     app = to_a2a(
         agent,
@@ -361,13 +421,13 @@ async def test_approver_does_not_replace_the_credential() -> None:
     )
     async with lifespan(app):
         task = await client_of(app).send('Pay.')
-        [call] = asked(task)
-        await client_of(app, 'first-token-of-boss').send(answers(task, approve(call['id'])))
-        await ended(client_of(app), task['id'])
+        [call] = pending_calls(task)
+        await client_of(app, 'first-token-of-boss').send(answer_message(task, approve(call['id'])))
+        await wait_until_ended(client_of(app), task['id'])
     assert (used, exchanges) == ([f'{SECRET} of ann for first-token-of-ann'], ['ann'])
 
 
-class Mail(FunctionToolset[Any]):
+class ToolsetNeedingCredential(FunctionToolset[Any]):
     """A toolset that needs the credential before the first step of a run, as the toolset of an MCP server does."""
 
     def __init__(self) -> None:
@@ -387,15 +447,17 @@ class Mail(FunctionToolset[Any]):
         return 'deleted'
 
 
-def heard(messages: list[ModelMessage]) -> list[str]:
+def prompts_and_results(messages: list[ModelMessage]) -> list[str]:
     """Return the prompts and the results of tools."""
     parts = [part for message in messages for part in message.parts]
     return [str(part.content) for part in parts if isinstance(part, UserPromptPart | ToolReturnPart)]
 
 
-def mail_app(mail: Mail, exchange: Callable[[Request, Caller], Awaitable[Any]], **options: Any) -> A2AApp:
+def mail_app(
+    mail: ToolsetNeedingCredential, exchange: Callable[[Request, Caller], Awaitable[Any]], **options: Any
+) -> A2AApp:
     def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        said = heard(messages)
+        said = prompts_and_results(messages)
         if 'deleted' in said:
             return ModelResponse(parts=[TextPart(' + '.join(said))])
         return ModelResponse(parts=[ToolCallPart('delete', {})])
@@ -409,31 +471,31 @@ def mail_app(mail: Mail, exchange: Callable[[Request, Caller], Awaitable[Any]], 
 
 
 async def test_toolset_without_credential_pauses_before_the_first_step() -> None:
-    mail = Mail()
-    app = mail_app(mail, only_other)
+    mail = ToolsetNeedingCredential()
+    app = mail_app(mail, exchange_second_token_only)
     async with lifespan(app):
         task = await client_of(app).send('Delete it.')
         assert state_of(task) == 'AUTH_REQUIRED'
         owner = client_of(app, 'other-token-of-ann')
         task = await owner.send(message('Signed in.', taskId=task['id']))
-        [call] = asked(task)
-        task = await owner.send(answers(task, approve(call['id'])))
+        [call] = pending_calls(task)
+        task = await owner.send(answer_message(task, approve(call['id'])))
     assert texts(task) == ['Delete it. + Signed in. + deleted']
 
 
 @each_backend('memory', 'sqlite')
 async def test_approved_call_runs_after_the_owner_signs_in(backend: str) -> None:
-    mail = Mail()
-    app = mail_app(mail, exchanged, approvals=Approvals(approvers='approve'), backend=backend)
+    mail = ToolsetNeedingCredential()
+    app = mail_app(mail, exchange_token, approvals=Approvals(approvers='approve'), backend=backend)
     async with lifespan(app):
         task = await client_of(app).send('Delete it.')
-        [call] = asked(task)
+        [call] = pending_calls(task)
         mail.expired = True
-        await client_of(app, 'first-token-of-boss').send(answers(task, approve(call['id'])))
+        await client_of(app, 'first-token-of-boss').send(answer_message(task, approve(call['id'])))
         owner = client_of(app, 'other-token-of-ann')
-        await until_it_waits(owner, task['id'])
+        await auth_required(owner, task['id'])
         with pytest.raises(RpcError, match='Read the task for what waits now'):
-            await owner.send(answers(task, approve('another')))
+            await owner.send(answer_message(task, approve('another')))
         mail.expired = False
         task = await owner.send(message('Signed in.', taskId=task['id']))
         assert state_of(task) == 'COMPLETED'
@@ -443,7 +505,7 @@ async def test_approved_call_runs_after_the_owner_signs_in(backend: str) -> None
     assert mail.used == [*[f'{ann} first-token-of-ann'] * 2, f'{ann} other-token-of-ann']
 
 
-class Post(FunctionToolset[Any]):
+class ToolNeedingCredential(FunctionToolset[Any]):
     """A toolset whose tools are listed, or whose tool is called, without a credential that is valid."""
 
     def __init__(self) -> None:
@@ -467,10 +529,10 @@ class Post(FunctionToolset[Any]):
 @pytest.mark.parametrize('listed', [False, True], ids=['at its start', 'in the tool'])
 async def test_messages_sent_while_auth_required_all_reach_the_model(backend: str, listed: bool) -> None:
     def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        spoken = heard(messages)
+        spoken = prompts_and_results(messages)
         return ModelResponse(parts=[TextPart(' + '.join(spoken)) if 'fetched' in spoken else ToolCallPart('fetch', {})])
 
-    post = Post()
+    post = ToolNeedingCredential()
     app = to_a2a(Agent(FunctionModel(model), name='agent', toolsets=[post]), backend=backend, auth=BearerAuth(TOKENS))
     async with lifespan(app):
         client = client_of(app)
@@ -501,20 +563,20 @@ async def test_resumed_run_waits_for_a_missing_credential(backend: str) -> None:
         return 'deleted'
 
     running = asyncio.Event()
-    first, second = Mail(), Mail()
+    first, second = ToolsetNeedingCredential(), ToolsetNeedingCredential()
     for mail, tool in ((first, hang), (second, read)):
         mail.tools.clear()
         mail.add_function(tool, takes_ctx=False, name='delete')
-    app = mail_app(first, exchanged, backend=backend, workers=Workers(drain_grace=0.01))
+    app = mail_app(first, exchange_token, backend=backend, workers=Workers(drain_grace=0.01))
     async with lifespan(app):
         task = await client_of(app).send('Delete it.', returnImmediately=True)
         await asyncio.wait_for(running.wait(), LIMIT)
     await asyncio.to_thread(app.backend.close)
     second.expired = True
-    app = mail_app(second, exchanged, backend=backend)
+    app = mail_app(second, exchange_token, backend=backend)
     async with lifespan(app):
         owner = client_of(app)
-        await until_it_waits(owner, task['id'])
+        await auth_required(owner, task['id'])
         second.expired = False
         task = await owner.send(message('Signed in.', taskId=task['id']))
     await asyncio.to_thread(app.backend.close)

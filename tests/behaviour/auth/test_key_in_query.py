@@ -89,7 +89,7 @@ async def test_only_the_key_parameter_is_redacted_from_the_query(auth: Any, key:
 JWT = 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.c2lnbmF0dXJl'
 
 
-def nobody(_: Request) -> None:
+def no_caller(_: Request) -> None:
     return None
 
 
@@ -107,9 +107,9 @@ IN_HEADER: dict[str, SecurityScheme] = {
         ({'auth': BearerAuth({BOB: 'bob'})}, f't={BOB}'),
         ({'auth': [APIKeyAuth({BOB: 'bob'}), BearerAuth({'another-token-1234': 'ann'})]}, f'access_token={BOB}'),
         ({'auth': AllOf(APIKeyAuth({'another-key-1234': 'bob'}), BearerAuth({BOB: 'bob'}))}, f't={BOB}'),
-        ({'auth': nobody, 'security_schemes': IN_HEADER}, f'x-portal-key={BOB}'),
-        ({'auth': nobody, 'security_schemes': IN_HEADER}, f'access_token={BOB}'),
-        ({'auth': nobody}, f'session={JWT}'),
+        ({'auth': no_caller, 'security_schemes': IN_HEADER}, f'x-portal-key={BOB}'),
+        ({'auth': no_caller, 'security_schemes': IN_HEADER}, f'access_token={BOB}'),
+        ({'auth': no_caller}, f'session={JWT}'),
         ({}, f'access_token={BOB}'),
     ],
 )
@@ -121,6 +121,15 @@ async def test_credentials_of_every_scheme_are_redacted_from_the_query(options: 
         assert (BOB in repr(exchange.scope), JWT in repr(exchange.scope)) == (False, False)
         assert exchange.scope['query_string'].endswith(b'=redacted&x=1')
         await exchange.next()
+
+
+async def test_unknown_query_token_is_redacted_in_capitals() -> None:
+    async with lifespan(app := to_a2a(Agent('test'), auth=TOKENS)):
+        for name in ('access_token', 'ACCESS_TOKEN', 'Access-Token-X'):
+            exchange = Exchange(app, 'GET', f'/tasks?{name}=an-expired-token&x=1', {}, b'')
+            assert (await exchange.answer()).status == 401
+            redacted = b'an-expired-token' not in exchange.scope['query_string']
+            assert redacted is (name.lower() == 'access_token')
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,13 @@ from pydantic_ai_a2a.server.conversion.failures import (
 from pydantic_ai_a2a.server.store.ports import Pause, TaskReader
 from pydantic_ai_a2a.types import Page, StoredTask, TaskQuery
 
+from ...agents import scripted_model
 from ...app_client import Client, lifespan, message, rpc
+from ...constants import with_constants
 from ...docs.blocks import ROOT, table
-from ...fixed import fixed
+from ...serving import serving
 from ...spans import Spans, spans
-from ..refused import refusal, untouched
-from ..stage import serving
+from ..refusals import error_of_answer, serving_without_runs
 
 __all__ = ('spans',)  # a fixture
 SECRET = 'SECRET'
@@ -97,14 +98,14 @@ CLIENT_ERRORS = [
 ]
 
 
-def told(spans: Spans) -> str:
+def span_text(spans: Spans) -> str:
     """All that spans say."""
     ended = spans.all()
     assert ended
     return ''.join(span.to_json() for span in ended)
 
 
-def lines(caplog: pytest.LogCaptureFixture) -> str:
+def log_text(caplog: pytest.LogCaptureFixture) -> str:
     """All that is logged, but for the tracebacks of what went wrong inside."""
     return '\n'.join(f'{each.getMessage()} {vars(each).get("audit")}' for each in caplog.records)
 
@@ -126,12 +127,9 @@ async def test_failed_run_shows_fixed_sentence_and_correlation_id(
 ) -> None:
     caplog.set_level(logging.DEBUG, 'pydantic_ai_a2a')
 
-    def fail(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        raise error
-
-    workers = fixed(Workers, retries=1, backoff=0.001)
+    workers = with_constants(Workers, retries=1, backoff=0.001)
     async with serving(
-        Agent(FunctionModel(fail)),
+        Agent(scripted_model(error)),
         auth=BearerAuth({KEY: 'ann'}),
         workers=workers,
         headers={'Authorization': f'Bearer {KEY}'},
@@ -141,8 +139,8 @@ async def test_failed_run_shows_fixed_sentence_and_correlation_id(
     said = sent['status']['message']
     assert [part['text'] for part in said['parts']] == [SENTENCES[kind]]
     assert said['metadata'].keys() == {'failure', 'correlationId'}
-    assert said['metadata']['correlationId'] in lines(caplog)
-    assert SECRET not in json.dumps(answers) + told(spans) + lines(caplog)
+    assert said['metadata']['correlationId'] in log_text(caplog)
+    assert SECRET not in json.dumps(answers) + span_text(spans) + log_text(caplog)
     assert KEY not in caplog.text
 
 
@@ -165,7 +163,7 @@ async def test_task_ended_by_shutdown_says_the_server_shut_down() -> None:
 # --- refusals -------------------------------------------------------------------------------------------------------
 
 
-class Raising(TaskReader):
+class RaisingReader(TaskReader):
     """A store whose every read raises."""
 
     def __init__(self, error: Exception) -> None:
@@ -193,11 +191,11 @@ async def test_a2a_error_shows_only_its_own_sentence(
             with subtests.test(error.__name__):
                 caplog.clear()
                 spans.clear()
-                app.backend.reader = Raising(error())
+                app.backend.reader = RaisingReader(error())
                 client = Client(app, headers={'X-API-Key': KEY})
                 answer = await client.post(rpc('GetTask', {'id': SECRET}))
-                assert refusal(answer, status=answer.status).message.rstrip('.') == error().message.rstrip('.')
-                assert SECRET not in str(answer) + told(spans)
+                assert error_of_answer(answer, status=answer.status).message.rstrip('.') == error().message.rstrip('.')
+                assert SECRET not in str(answer) + span_text(spans)
                 # The log tells the operator why the agent cannot be entered, as it does for internal errors.
                 assert (SECRET in caplog.text) is (error in (errors.AgentUnavailable, errors.AgentUnusable))
 
@@ -207,13 +205,13 @@ async def test_store_exception_is_an_internal_error_with_correlation_id(
 ) -> None:
     app = to_a2a(Agent('test'), auth=APIKeyAuth({KEY: 'ann'}))
     async with lifespan(app):
-        app.backend.reader = Raising(OSError(SECRET))
+        app.backend.reader = RaisingReader(OSError(SECRET))
         client = Client(app, headers={'X-API-Key': KEY})
         for operation in ('GetTask', 'SubscribeToTask'):
             answer = await client.post(rpc(operation, {'id': SECRET}))
-            assert refusal(answer, status=answer.status).message.rstrip('.') == 'Internal error'
-            assert answer.headers['x-correlation-id'] in lines(caplog)
-            assert SECRET not in str(answer) + told(spans) + lines(caplog)
+            assert error_of_answer(answer, status=answer.status).message.rstrip('.') == 'Internal error'
+            assert answer.headers['x-correlation-id'] in log_text(caplog)
+            assert SECRET not in str(answer) + span_text(spans) + log_text(caplog)
     assert KEY not in caplog.text
 
 
@@ -235,9 +233,9 @@ async def test_refusal_does_not_repeat_request_content(
     operation: str, params: Any, spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, 'pydantic_ai_a2a')
-    async with untouched() as client:
+    async with serving_without_runs() as client:
         answer = await client.post(rpc(operation, params), {'Authorization': f'Bearer {KEY}', 'Cookie': f'key={KEY}'})
-        refusal(answer, status=answer.status)
+        error_of_answer(answer, status=answer.status)
     everything = ''.join(span.to_json() for span in spans.all()) + caplog.text
     assert SECRET not in str(answer) + everything
 
@@ -273,4 +271,4 @@ async def test_prompts_thoughts_and_tools_are_not_exposed(spans: Spans, caplog: 
         answers.append(await client.get_task(events[0].result['task']['id']))
         card = await client.get('/.well-known/agent-card.json')
     assert 'an answer' in json.dumps(answers)
-    assert SECRET not in json.dumps(answers) + str(card) + told(spans) + caplog.text
+    assert SECRET not in json.dumps(answers) + str(card) + span_text(spans) + caplog.text

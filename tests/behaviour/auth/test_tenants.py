@@ -19,8 +19,9 @@ from pydantic_ai_a2a import Access, APIKeyAuth, Caller, Limits, Push, Quotas, Ra
 
 from ...app_client import Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
 from ...dialects import PATHS, Call
-from ..refused import refusal, untouched
-from ..stage import audited, serving
+from ...logs import audit_records
+from ...serving import serving
+from ..refusals import error_of_answer, serving_without_runs
 
 ANN, BOB = 'the-key-of-ann-1234', 'the-key-of-bob-1234'
 AUTH = APIKeyAuth({ANN: 'ann', BOB: Caller(id='bob', tenant='acme')})
@@ -29,7 +30,7 @@ NONE = 'Invalid parameters: tenant: is not a tenant of this caller'
 BOTH = pytest.mark.parametrize('path', ['/acme', '/acme/'])
 
 
-def of(app: Any, key: str, tenant: str = '') -> Client:
+def client_in_tenant(app: Any, key: str, tenant: str = '') -> Client:
     """A client that reaches a tenant by its path."""
     return Client(app, path=f'/{tenant}', headers={'X-API-Key': key})
 
@@ -43,7 +44,7 @@ async def test_path_selects_the_tenant(path: str) -> None:
         async with client.send_streaming() as stream:
             events = await stream.rest()
         seen = await client.get_task(task['id'])
-        others = [await refused(of(app, ANN, tenant), task['id']) for tenant in ('umbrella', '')]
+        others = [await refused(client_in_tenant(app, ANN, tenant), task['id']) for tenant in ('umbrella', '')]
         owned = await app.list_tasks(caller=Caller(id='ann', tenant='acme'))
     assert (state_of(task), seen['id'], others) == ('COMPLETED', task['id'], [-32001, -32001])
     assert {each['id'] for each in owned} == {task['id'], events[0].result['task']['id']}
@@ -58,9 +59,9 @@ async def refused(client: Client, task_id: str) -> int:
 async def test_params_select_the_tenant() -> None:
     app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=True))
     async with lifespan(app):
-        client = of(app, ANN)
+        client = client_in_tenant(app, ANN)
         task = (await client.call('SendMessage', {'message': message(), 'tenant': 'acme'}))['task']
-        by_path = await of(app, ANN, 'acme').get_task(task['id'])
+        by_path = await client_in_tenant(app, ANN, 'acme').get_task(task['id'])
         listed = await client.call('ListTasks', {'tenant': 'acme'})
         elsewhere = await client.call('ListTasks', {'tenant': 'umbrella'})
         with pytest.raises(RpcError) as ended:
@@ -74,14 +75,14 @@ async def test_params_select_the_tenant() -> None:
 @pytest.mark.parametrize('tenant', ['umbrella', 'a' * 257, 'a\x01', '%2e%2e'])
 async def test_unknown_and_foreign_tenants_get_the_same_refusal(tenant: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, 'pydantic_ai_a2a.audit')
-    async with untouched(auth=AUTH, access=Access(tenants=['acme', 'other'])) as client:
+    async with serving_without_runs(auth=AUTH, access=Access(tenants=['acme', 'other'])) as client:
         known = {'X-API-Key': ANN}
         path = f'/{tenant}/' if tenant == 'umbrella' else '/nobody/'
         unknown = await client.post(rpc('GetTask', {'id': 't'}), known, path=path)
         foreign = await client.post(rpc('GetTask', {'id': 't'}), {'X-API-Key': BOB}, path='/other/')
-    errors = [refusal(each) for each in (unknown, foreign)]
+    errors = [error_of_answer(each) for each in (unknown, foreign)]
     assert [(each.code, each.message) for each in errors] == [(-32602, NONE)] * 2
-    records = audited(caplog)
+    records = audit_records(caplog)
     assert [(each['event'], each['caller'], each.get('tenant'), each['named']) for each in records] == [
         ('forbidden', 'ann', None, path.strip('/')),
         ('forbidden', 'bob', 'acme', 'other'),
@@ -94,18 +95,18 @@ def not_umbrella(caller: Caller, name: str) -> bool:
 
 @pytest.mark.parametrize('tenant', ['umbrella', 'tasks', 'message:x', '..', 'a' * 257, 'a\u2028b', 'v1', 'health'])
 async def test_invalid_or_forbidden_tenant_in_params_is_refused(tenant: str) -> None:
-    async with untouched(auth=AUTH, access=Access(tenants=not_umbrella)) as client:
+    async with serving_without_runs(auth=AUTH, access=Access(tenants=not_umbrella)) as client:
         answers = [
             await client.post(rpc('SendMessage', {'message': message(), 'tenant': tenant}), {'X-API-Key': key})
             for key in (ANN, BOB)
         ]
-    assert [(error.code, error.message) for error in map(refusal, answers)] == [(-32602, NONE)] * 2
+    assert [(error.code, error.message) for error in map(error_of_answer, answers)] == [(-32602, NONE)] * 2
 
 
 async def test_tenants_in_path_and_params_must_agree() -> None:
-    async with untouched(access=Access(tenants=True)) as client:
+    async with serving_without_runs(access=Access(tenants=True)) as client:
         said = {'message': message(), 'tenant': 'umbrella'}
-        error = refusal(await client.post(rpc('SendMessage', said), path='/acme/'))
+        error = error_of_answer(await client.post(rpc('SendMessage', said), path='/acme/'))
     assert (error.code, error.fields) == (-32602, ['tenant'])
 
 
@@ -121,23 +122,23 @@ async def test_tenants_in_path_and_params_must_agree() -> None:
 )
 async def test_tenants_in_path_and_query_must_agree(verb: str, path: str) -> None:
     access = Access(tenants=True, extended_card={'version': '2'})
-    async with untouched(auth=AUTH, access=access, push=Push()) as client:
+    async with serving_without_runs(auth=AUTH, access=access, push=Push()) as client:
         known = {'X-API-Key': ANN}
         answer = await client.get(f'/acme{path}?tenant=umbrella', known, method=verb)
         agrees = await client.get('/acme/extendedAgentCard?tenant=acme', known)
-    assert (answer.status, refusal_of_http(answer)) == (400, ['tenant'])
+    assert (answer.status, violated_fields(answer)) == (400, ['tenant'])
     assert agrees.status == 200
 
 
-def refusal_of_http(answer: Answer) -> list[str]:
+def violated_fields(answer: Answer) -> list[str]:
     return [each['field'] for each in answer.json['error']['details'][1]['fieldViolations']]
 
 
 async def test_tenant_of_the_credentials_needs_no_path() -> None:
     app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=['umbrella']))
     async with lifespan(app):
-        task = await of(app, BOB).send()
-        same = await of(app, BOB, 'acme').get_task(task['id'])
+        task = await client_in_tenant(app, BOB).send()
+        same = await client_in_tenant(app, BOB, 'acme').get_task(task['id'])
         [owned] = await app.list_tasks(caller=Caller(id='bob', tenant='acme'))
     assert same['id'] == owned['id'] == task['id']
 
@@ -148,9 +149,9 @@ async def test_tenants_function_decides_per_caller() -> None:
 
     app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=allowed))
     async with lifespan(app):
-        task = await of(app, ANN, 'anns-company').send()
+        task = await client_in_tenant(app, ANN, 'anns-company').send()
         with pytest.raises(RpcError, match='is not a tenant of this caller'):
-            await of(app, ANN, 'bobs-company').send()
+            await client_in_tenant(app, ANN, 'bobs-company').send()
         [owned] = await app.list_tasks()
     assert (state_of(task), owned['id']) == ('COMPLETED', task['id'])
 
@@ -158,9 +159,9 @@ async def test_tenants_function_decides_per_caller() -> None:
 async def test_owner_function_receives_the_selected_tenant() -> None:
     app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=True, owner=lambda caller: f'team of {caller.tenant}'))
     async with lifespan(app):
-        task = await of(app, ANN, 'acme').send()
-        same = await of(app, BOB, 'acme').get_task(task['id'])
-        other = await refused(of(app, ANN, 'umbrella'), task['id'])
+        task = await client_in_tenant(app, ANN, 'acme').send()
+        same = await client_in_tenant(app, BOB, 'acme').get_task(task['id'])
+        other = await refused(client_in_tenant(app, ANN, 'umbrella'), task['id'])
     assert (same['id'], other) == (task['id'], -32001)
 
 
@@ -172,8 +173,8 @@ async def test_rate_is_shared_by_all_tenants_of_a_caller() -> None:
         limits=Limits(quotas=Quotas(rates={'GetTask': Rate(1, timedelta(days=1))})),
     )
     async with lifespan(app):
-        codes = [await refused(of(app, ANN, tenant), 't') for tenant in ('acme', 'umbrella')]
-        other = await refused(of(app, BOB), 't')
+        codes = [await refused(client_in_tenant(app, ANN, tenant), 't') for tenant in ('acme', 'umbrella')]
+        other = await refused(client_in_tenant(app, BOB), 't')
     assert (codes, other) == ([-32001, -32000], -32001)
 
 
@@ -188,7 +189,7 @@ async def test_anonymous_callers_of_two_tenants_have_separate_tasks() -> None:
 async def test_tenants_false_ignores_params_and_hides_tenant_paths(names: Mapping[str, str]) -> None:
     app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=False))
     async with lifespan(app):
-        task = (await of(app, ANN).call('SendMessage', {'message': message(), **names}))['task']
+        task = (await client_in_tenant(app, ANN).call('SendMessage', {'message': message(), **names}))['task']
         [owned] = await app.list_tasks(caller=Caller(id='ann'))
         nothing = await Client(app).post(rpc('GetTask', {'id': 't'}), {'X-API-Key': ANN}, path='/acme/')
     assert (owned['id'], nothing.status) == (task['id'], 404)
@@ -232,6 +233,15 @@ async def test_app_paths_cannot_be_tenants() -> None:
         to_a2a(Agent('test'), access=Access(tenants='acme'))
 
 
+@pytest.mark.parametrize(('docs_url', 'name'), [('/docs', 'docs'), ('/try/it', 'try')])
+async def test_path_of_playground_is_no_tenant(docs_url: str, name: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}' cannot be the name of a tenant"):
+        to_a2a(Agent('test'), access=Access(tenants=['acme', name]), docs_url=docs_url)
+    app = to_a2a(Agent('test'), access=Access(tenants=True), docs_url=docs_url)
+    async with lifespan(app):
+        assert (await Client(app).post(rpc('GetTask', {'id': 't'}), path=f'/{name}')).status == 404
+
+
 async def test_agent_card_of_a_tenant_names_the_tenant() -> None:
     app, parent = to_a2a(Agent('test', name='joker'), access=Access(tenants=['acme'])), Starlette()
     mount(parent, '/agent', app)
@@ -253,6 +263,16 @@ async def test_agent_card_of_a_tenant_names_the_tenant() -> None:
     assert 'tenant' not in str(plain)
 
 
+async def test_tenant_is_encoded_in_card_url() -> None:
+    app = to_a2a(Agent('test'), access=Access(tenants=['a/b']))
+    async with lifespan(app):
+        card = (await Client(app).get(f'/a%2Fb{CARD}')).json
+        assert card['url'] == 'http://testserver/a%2Fb/'
+        await Client(app, path='/a%2Fb/').send()
+        [task] = await app.list_tasks(caller=Caller(id='', tenant='a/b'))
+    assert task['status']['state'] == 'completed'
+
+
 async def test_extended_agent_card_is_built_for_the_tenant() -> None:
     async with serving(
         Agent('test'),
@@ -266,15 +286,17 @@ async def test_extended_agent_card_is_built_for_the_tenant() -> None:
 
 @pytest.mark.parametrize('method', ['GetExtendedAgentCard', 'GetTaskPushNotificationConfig'])
 async def test_card_and_webhook_operations_refuse_a_forbidden_tenant(method: str) -> None:
-    async with untouched(auth=AUTH, access=Access(tenants=['acme'], extended_card={'version': '2'})) as client:
+    async with serving_without_runs(
+        auth=AUTH, access=Access(tenants=['acme'], extended_card={'version': '2'})
+    ) as client:
         params = {'tenant': 'umbrella', 'taskId': 't', 'id': 'c'}
-        error = refusal(await client.post(rpc(method, params), {'X-API-Key': ANN}))
+        error = error_of_answer(await client.post(rpc(method, params), {'X-API-Key': ANN}))
     assert (error.code, error.message) == (-32602, NONE)
 
 
 async def test_non_string_tenant_is_refused() -> None:
-    async with untouched(auth=AUTH, access=Access(tenants=True, extended_card={'version': '2'})) as client:
-        error = refusal(await client.post(rpc('GetExtendedAgentCard', {'tenant': 5}), {'X-API-Key': ANN}))
+    async with serving_without_runs(auth=AUTH, access=Access(tenants=True, extended_card={'version': '2'})) as client:
+        error = error_of_answer(await client.post(rpc('GetExtendedAgentCard', {'tenant': 5}), {'X-API-Key': ANN}))
     assert (error.code, error.fields) == (-32602, ['tenant'])
 
 
@@ -290,7 +312,7 @@ async def test_non_string_tenant_is_refused() -> None:
     ],
 )
 async def test_http_errors_are_the_same_below_a_tenant_path(verb: str, path: str, status: int, reason: str) -> None:
-    async with untouched(access=Access(tenants=True)) as client:
+    async with serving_without_runs(access=Access(tenants=True)) as client:
         for tenant in ('', '/acme'):
             answer = await Exchange(client.app, verb, tenant + path, {}, b'').answer()
             assert answer.headers['content-type'] == 'application/a2a+json'
@@ -299,7 +321,7 @@ async def test_http_errors_are_the_same_below_a_tenant_path(verb: str, path: str
 
 @pytest.mark.parametrize(('verb', 'path'), PATHS.values(), ids=PATHS)
 async def test_every_http_path_is_served_below_a_tenant_path(verb: str, path: str) -> None:
-    async with untouched(access=Access(tenants=True), push=Push()) as client:
+    async with serving_without_runs(access=Access(tenants=True), push=Push()) as client:
         refusals: list[Any] = []
         for tenant in ('', '/acme', '/tenant:of%2Fours'):
             sent = tenant + path.format(id='t', taskId='t')
@@ -312,7 +334,7 @@ async def test_every_http_path_is_served_below_a_tenant_path(verb: str, path: st
 
 @pytest.mark.parametrize('path', ['/acme', '/acme/nothing', '/tasks/tasks/t:none/x', '/a%0Ab/tasks/t/x'])
 async def test_path_outside_tenant_operations_is_404(path: str) -> None:
-    async with untouched(access=Access(tenants=True)) as client:
+    async with serving_without_runs(access=Access(tenants=True)) as client:
         assert (await Exchange(client.app, 'DELETE', path, {}, b'').answer()).status == 404
 
 
@@ -330,8 +352,8 @@ async def test_tenant_of_the_authenticated_caller_cannot_be_changed() -> None:
 
 async def test_audit_record_has_the_requested_tenant(caplog: pytest.LogCaptureFixture) -> None:
     parts = [{'url': 'https://10.0.0.1/a.png', 'mediaType': 'image/png'}]
-    async with untouched(auth=AUTH, access=Access(tenants=['umbrella'])) as client:
+    async with serving_without_runs(auth=AUTH, access=Access(tenants=['umbrella'])) as client:
         headers = {'X-API-Key': ANN}
         await client.post(rpc('SendMessage', {'message': message(parts=parts)}), headers, path='/umbrella/')
-    [record] = audited(caplog)
+    [record] = audit_records(caplog)
     assert (record['refusal'], record['caller'], record['tenant']) == ('private-address', 'ann', 'umbrella')

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from ...engines import Kit
+    from ...engines import EngineSetup
 
 
 @pytest.fixture(params=['dbos', 'temporal'])
-def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Kit:
+def kit(request: pytest.FixtureRequest, tmp_path: Path) -> EngineSetup:
     """Each engine."""
-    from ...engines import DbosKit, TemporalKit  # which takes long to import
+    from ...engines import DbosSetup, TemporalSetup  # which takes long to import
 
     if request.param == 'dbos':
-        return DbosKit(tmp_path)
-    return TemporalKit(tmp_path, request.getfixturevalue('temporal'))
+        return DbosSetup(tmp_path)
+    return TemporalSetup(tmp_path, request.getfixturevalue('temporal'))

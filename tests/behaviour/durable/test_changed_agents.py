@@ -10,13 +10,13 @@ from uuid import uuid4
 import pytest
 
 from ...app_client import state_of
-from ...engines import need_dbos
-from ...long import size
-from ..asking import answers, approve
-from ..durable_processes import Remote, kill, started
+from ...engines import skip_without_dbos
+from ...sizes import short_or_long
+from ..durable_processes import ServerClient, kill, server_process
+from ..pending_calls import answer_message, approve
 
 PACKAGES = ('pydantic_ai.durable_exec.dbos', 'pydantic_ai.durable_exec.temporal')
-HEARS: dict[str, str] = {
+MODEL_READS: dict[str, str] = {
     'gone': "Unknown tool name: 'look'. No tools available.",
     'renamed': "Unknown tool name: 'look'. Available tools: 'look_at'",
     'parameters': 'Field required',
@@ -26,7 +26,7 @@ HEARS: dict[str, str] = {
     'settings': 'saw Rome',
 }
 """What the model hears from the changed agent, if no workflow holds the agent to its steps."""
-OTHER_STEPS = {'gone', 'renamed', 'parameters', 'toolset'}
+UNREPLAYABLE = {'gone', 'renamed', 'parameters', 'toolset'}
 """Changes with which the agent cannot take the step that Temporal has begun."""
 
 
@@ -47,9 +47,9 @@ class Deploys:
         """Let the tool ask for approval."""
         self._env['A2A_TEST_APPROVAL'] = '1'
 
-    def server(self, change: str = '') -> AbstractContextManager[Remote]:
+    def server(self, change: str = '') -> AbstractContextManager[ServerClient]:
         env = {**self._env, 'A2A_TEST_CHANGE': change}
-        return started('tests.behaviour.durable_changed:app', env=env, packages=PACKAGES)
+        return server_process('tests.behaviour.durable_changed:app', env=env, packages=PACKAGES)
 
 
 Task: TypeAlias = dict[str, Any]
@@ -67,7 +67,7 @@ def answer_of(task: Task) -> str:
 def engine(request: pytest.FixtureRequest) -> str:
     """Each engine, and none."""
     if request.param == 'dbos':
-        need_dbos()
+        skip_without_dbos()
     return request.param
 
 
@@ -77,7 +77,7 @@ def deploys(request: pytest.FixtureRequest, tmp_path: Path, engine: str) -> Depl
 
 
 @pytest.mark.long
-@pytest.mark.parametrize('change', size(['parameters', 'toolset', 'output'], [*HEARS]))
+@pytest.mark.parametrize('change', short_or_long(['parameters', 'toolset', 'output'], [*MODEL_READS]))
 async def test_run_after_deploy_continues_or_fails_as_changed_agent(deploys: Deploys, engine: str, change: str) -> None:
     with deploys.server() as server:
         task = await server.send('hello', wait=False)
@@ -88,18 +88,18 @@ async def test_run_after_deploy_continues_or_fails_as_changed_agent(deploys: Dep
         done = await server.ended(task['id'])
         output = server.server.output
     assert 'Traceback' not in output
-    if engine == 'temporal' and change in OTHER_STEPS:
+    if engine == 'temporal' and change in UNREPLAYABLE:
         assert failure_of(done) == 'changed-agent'
         [line] = [line for line in output.splitlines() if 'changed-agent' in line]
         assert f'Task {done["id"]} failed' in line
         assert 'Let the tasks of an agent end before you deploy another one' in line
         assert 'task_queue' in line
     else:
-        assert HEARS[change] in answer_of(done)
+        assert MODEL_READS[change] in answer_of(done)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize('change', size(['renamed', 'default'], ['gone', 'renamed', 'parameters', 'default']))
+@pytest.mark.parametrize('change', short_or_long(['renamed', 'default'], ['gone', 'renamed', 'parameters', 'default']))
 async def test_approved_call_does_not_run_changed_tool(deploys: Deploys, change: str, tmp_path: Path) -> None:
     deploys.asks_for_approval()
     with deploys.server() as server:
@@ -107,7 +107,7 @@ async def test_approved_call_does_not_run_changed_tool(deploys: Deploys, change:
         assert state_of(task) == 'INPUT_REQUIRED'
         await kill(server.server)
     with deploys.server(change) as server:
-        answered = await server.call('SendMessage', message=answers(task, approve()))
-    hears = 'The tool was changed after the call was approved' if change == 'default' else HEARS[change]
+        answered = await server.call('SendMessage', message=answer_message(task, approve()))
+    hears = 'The tool was changed after the call was approved' if change == 'default' else MODEL_READS[change]
     assert hears in answer_of(answered['task'])
     assert [line.split()[0] for line in (tmp_path / 'ledger.txt').read_text().splitlines()] == ['model-1', 'model-3']

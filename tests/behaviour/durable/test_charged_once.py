@@ -18,10 +18,12 @@ from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
 
+from ...agents import user_prompts
 from ...app_client import LIMIT, RpcError, message, state_of
+from ...logs import log_event
+from ...serving import serving, wait_until_ended
+from ..faulty_queues import FinishInDoubt
 from ..metered import DAY, HTTP, USED
-from ..queues import InDoubt
-from ..stage import ended, prompts, serving, told_in_log
 
 pytestmark = HTTP
 QUOTAS = Quotas(budgets=[Budget(window=DAY, requests=9)])
@@ -38,7 +40,7 @@ def backend_in(folder: Path) -> SqliteFileBackend:
     return SqliteFileBackend(file, 'agent', reader_lag=10**6)
 
 
-class Breaking:
+class FailingToolAgent:
     """An agent whose tool fails once `goes_on` is set, and which answers the message 'two'."""
 
     def __init__(self) -> None:
@@ -48,7 +50,7 @@ class Breaking:
         self.agent.tool_plain(self.work)
 
     async def answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        if prompts(messages)[-1] == 'two':
+        if user_prompts(messages)[-1] == 'two':
             return ModelResponse(parts=[TextPart('done')], usage=USED)
         return ModelResponse(parts=[ToolCallPart('work')], usage=USED)
 
@@ -60,15 +62,15 @@ class Breaking:
 
 @pytest.mark.parametrize('unread', [False, True], ids=['ends', 'goes on'])
 async def test_failure_stored_without_answer_is_charged_once(unread: bool, tmp_path: Path) -> None:
-    backend, breaking = backend_in(tmp_path), Breaking()
-    backend.queue = InDoubt(backend.queue)
+    backend, breaking = backend_in(tmp_path), FailingToolAgent()
+    backend.queue = FinishInDoubt(backend.queue)
     async with serving(breaking.agent, backend=backend, limits=Limits(quotas=QUOTAS), workers=WORKERS) as client:
         task = await client.send(returnImmediately=True)
         await breaking.begun.wait()
         if unread:
             await client.send(message('two', taskId=task['id']), returnImmediately=True)
         breaking.goes_on.set()
-        assert state_of(await ended(client, task['id'])) == ('COMPLETED' if unread else 'FAILED')
+        assert state_of(await wait_until_ended(client, task['id'])) == ('COMPLETED' if unread else 'FAILED')
     assert await used(backend) == [(2, 200, 20_000_000) if unread else (1, 100, 10_000_000)]
     backend.close()
 
@@ -104,12 +106,12 @@ class ChargesInDoubt(QuotaStore):
 
 
 async def test_repeated_charge_of_canceled_run_counts_once(tmp_path: Path) -> None:
-    backend, breaking = backend_in(tmp_path), Breaking()
+    backend, breaking = backend_in(tmp_path), FailingToolAgent()
     backend.quotas = quotas = ChargesInDoubt(backend.quotas)
     async with serving(breaking.agent, backend=backend, limits=Limits(quotas=QUOTAS), workers=WORKERS) as client:
         task = await client.send(returnImmediately=True)
         await breaking.begun.wait()
-        with told_in_log('was taken over') as told:
+        with log_event('was taken over') as told:
             await backend.queue.cancel(task['id'], '/', at=backend.now(), force=True)
             breaking.goes_on.set()
             assert await asyncio.to_thread(told.wait, LIMIT)
@@ -121,7 +123,7 @@ async def test_repeated_charge_of_canceled_run_counts_once(tmp_path: Path) -> No
 async def test_repeated_charge_of_erased_task_counts_once(
     tmp_path: Path,
 ) -> None:
-    backend, breaking = backend_in(tmp_path), Breaking()
+    backend, breaking = backend_in(tmp_path), FailingToolAgent()
     backend.quotas = quotas = ChargesInDoubt(backend.quotas)
     async with serving(breaking.agent, backend=backend, limits=Limits(quotas=QUOTAS), workers=WORKERS) as client:
         task = await client.send(returnImmediately=True)
@@ -136,7 +138,7 @@ async def test_repeated_charge_of_erased_task_counts_once(
     backend.close()
 
 
-class Unreachable(WrappedQueue):
+class UnavailableQueue(WrappedQueue):
     """Is unavailable when the end of a run is stored for the first time."""
 
     available = False
@@ -149,8 +151,8 @@ class Unreachable(WrappedQueue):
 
 
 async def test_canceled_run_is_charged_despite_store_outage(tmp_path: Path) -> None:
-    backend, breaking = backend_in(tmp_path), Breaking()
-    backend.queue, backend.quotas = Unreachable(backend.queue), (quotas := ChargesInDoubt(backend.quotas))
+    backend, breaking = backend_in(tmp_path), FailingToolAgent()
+    backend.queue, backend.quotas = UnavailableQueue(backend.queue), (quotas := ChargesInDoubt(backend.quotas))
     async with serving(breaking.agent, backend=backend, limits=Limits(quotas=QUOTAS), workers=WORKERS) as client:
         task = await client.send(returnImmediately=True)
         await breaking.begun.wait()

@@ -24,7 +24,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import UsageLimits
 
-from pydantic_ai_a2a import Results, Workers
+from pydantic_ai_a2a import AuthRequired, Results, Workers
 from pydantic_ai_a2a.server.store.ports import Checkpoint, Claim, Status, TaskQueue
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
@@ -32,12 +32,13 @@ from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.types import TaskEvent
 
+from ...agents import LookupAgent, echo_prompts
 from ...app_client import Client, Event, message, state_of, texts
-from ..durable_handover import WHOLE, LosesEnds, begun, left_at, served
-from ..stage import ended, heard, serving
-from ..steps import KINDS, POINTS, Steps, what
+from ...serving import serving, wait_until_ended
+from ..durable_handover import ALL_POINTS, LosesTaskAtFinish, run_until_handover, serving_until_handover, start_task
+from ..steps import KINDS, POINTS, Steps, comparable_messages
 
-PIECES = Results(stream='mark', interval=0)
+STREAMED = Results(stream='mark', interval=0)
 """Each piece of text is sent as the model gives it, and none is sent again."""
 
 
@@ -50,10 +51,10 @@ async def conversation(client: Client) -> tuple[list[Any], tuple[int, int]]:
     """What the conversation holds, and how many model requests and tool calls were counted."""
     record = await client.a2a_app.conversations().read_record('c')
     assert record is not None
-    return what(await client.messages_of('c')), (record.usage.requests, record.usage.tool_calls)
+    return comparable_messages(await client.messages_of('c')), (record.usage.requests, record.usage.tool_calls)
 
 
-def said(task: dict[str, Any]) -> tuple[Any, list[str]]:
+def outcome_of(task: dict[str, Any]) -> tuple[Any, list[str]]:
     """What a task came to, and all that was said in it."""
     return task.get('artifacts', [])[0]['parts'], [part['text'] for each in task['history'] for part in each['parts']]
 
@@ -64,17 +65,17 @@ CASES = [(kind, point) for kind in KINDS for point in POINTS] + [('validated', '
 @pytest.mark.parametrize(('kind', 'point'), CASES)
 async def test_interrupted_run_resumes_with_same_result(kind: str, point: str, url: str) -> None:
     undisturbed, steps = Steps(kind), Steps(kind)
-    async with served(undisturbed.agent) as client:
-        expected = [said(await client.send(message(text, contextId='c'))) for text in ('one', 'two', 'three')]
+    async with serving_until_handover(undisturbed.agent) as client:
+        expected = [outcome_of(await client.send(message(text, contextId='c'))) for text in ('one', 'two', 'three')]
         wanted = await conversation(client)
-    async with served(steps.agent, backend=url) as client:
+    async with serving_until_handover(steps.agent, backend=url) as client:
         await client.send(message('one', contextId='c'))
         reached = steps.hold(point)
-        task_id = await begun(client, 'two')
+        task_id = await start_task(client, 'two')
         await reached.wait()
-    async with served(steps.agent, backend=url) as client:
-        assert said(await ended(client, task_id)) == expected[1]
-        assert said(await client.send(message('three', contextId='c'))) == expected[2]
+    async with serving_until_handover(steps.agent, backend=url) as client:
+        assert outcome_of(await wait_until_ended(client, task_id)) == expected[1]
+        assert outcome_of(await client.send(message('three', contextId='c'))) == expected[2]
         got = await conversation(client)
     assert got == wanted
     again = [f'tool {point[-1]}', f'tool 1{point[-1]}'] if 'tool' in point else [point]
@@ -84,35 +85,35 @@ async def test_interrupted_run_resumes_with_same_result(kind: str, point: str, u
 
 async def test_run_survives_repeated_handovers(url: str) -> None:
     steps = Steps()
-    task_id = await left_at('model 1', steps, backend=url)
+    task_id = await run_until_handover('model 1', steps, backend=url)
     for point in POINTS[1:]:
         held = steps.hold(point)
-        async with served(steps.agent, backend=url):
+        async with serving_until_handover(steps.agent, backend=url):
             await held.wait()
-    async with served(steps.agent, backend=url) as client:
-        assert texts(await ended(client, task_id)) == ['Read 5 messages.']
+    async with serving_until_handover(steps.agent, backend=url) as client:
+        assert texts(await wait_until_ended(client, task_id)) == ['Read 5 messages.']
         messages, used = await conversation(client)
     assert [kind for kind, *_ in messages] == ['request', 'response'] * 3
     assert used == (3, 4)
-    assert Counter(steps.done) == dict.fromkeys(WHOLE, 2)
+    assert Counter(steps.done) == dict.fromkeys(ALL_POINTS, 2)
 
 
 async def test_each_run_resumes_from_its_own_checkpoint(url: str) -> None:
     undisturbed, steps = Steps(), Steps()
-    async with served(undisturbed.agent) as client:
+    async with serving_until_handover(undisturbed.agent) as client:
         for text in ('one', 'two'):
             await client.send(message(text, contextId='c'))
         wanted = await conversation(client)
     held = steps.hold('model 2')
-    async with served(steps.agent, backend=url) as client:
-        task_id = await begun(client, 'one')
+    async with serving_until_handover(steps.agent, backend=url) as client:
+        task_id = await start_task(client, 'one')
         await held.wait()
         await client.send(message('two', contextId='c', taskId=task_id), returnImmediately=True)
     held = steps.hold('tool 1')
-    async with served(steps.agent, backend=url):
+    async with serving_until_handover(steps.agent, backend=url):
         await held.wait()
-    async with served(steps.agent, backend=url) as client:
-        assert state_of(await ended(client, task_id)) == 'COMPLETED'
+    async with serving_until_handover(steps.agent, backend=url) as client:
+        assert state_of(await wait_until_ended(client, task_id)) == 'COMPLETED'
         assert await conversation(client) == wanted
     assert {metadata['a2a']['idempotency_key'] for _, _, metadata in steps.told} == {f'{task_id}.1', f'{task_id}.2'}
     assert Counter(steps.done) - Counter(undisturbed.done) == Counter(['model 2', 'tool 1', 'tool 11'])
@@ -120,9 +121,9 @@ async def test_each_run_resumes_from_its_own_checkpoint(url: str) -> None:
 
 async def test_usage_limits_count_all_attempts(url: str) -> None:
     steps = Steps()
-    task_id = await left_at('tool 2', steps, backend=url, usage_limits=UsageLimits(request_limit=2))
-    async with served(steps.agent, backend=url, usage_limits=UsageLimits(request_limit=2)) as client:
-        task = await ended(client, task_id)
+    task_id = await run_until_handover('tool 2', steps, backend=url, usage_limits=UsageLimits(request_limit=2))
+    async with serving_until_handover(steps.agent, backend=url, usage_limits=UsageLimits(request_limit=2)) as client:
+        task = await wait_until_ended(client, task_id)
     assert task['status']['message']['metadata']['failure'] == 'usage-limit'
     assert 'model 3' not in steps.done
 
@@ -130,19 +131,39 @@ async def test_usage_limits_count_all_attempts(url: str) -> None:
 async def test_stream_resumes_in_next_process_without_repeats(url: str) -> None:
     steps = Steps('streamed')
     held = steps.hold('middle 3')
-    async with served(steps.agent, backend=url, results=PIECES) as client, client.live.send_streaming('one') as stream:
+    async with (
+        serving_until_handover(steps.agent, backend=url, results=STREAMED) as client,
+        client.live.send_streaming('one') as stream,
+    ):
         await held.wait()
         before = [await anext(stream)]
         while answers(before)[-1:] != ['Read ']:
             before.append(await anext(stream))
     async with (
-        served(steps.agent, backend=url, results=PIECES) as client,
+        serving_until_handover(steps.agent, backend=url, results=STREAMED) as client,
         client.live.subscribe(before[0].result['task']['id'], Last_Event_ID=str(before[-1].id)) as stream,
     ):
         events = [*before, *(await stream.rest())]
     assert [event.id for event in events] == list(range(len(events)))
     assert notes(events) == ['Step 1.', 'Step 2.']
     assert answers(events) == ['Step 1.', 'Step 2.', 'Read ', 'Read 5 messages.']
+
+
+async def test_resumed_stream_leaves_answer_once(url: str) -> None:
+    steps = Steps('streamed')
+    held = steps.hold('middle 3')
+    async with (
+        serving_until_handover(steps.agent, backend=url, results=STREAMED) as client,
+        client.live.send_streaming('one') as stream,
+    ):
+        await held.wait()
+        before = [await anext(stream)]
+        while answers(before)[-1:] != ['Read ']:
+            before.append(await anext(stream))
+    async with serving_until_handover(steps.agent, backend=url, results=STREAMED) as client:
+        task = await wait_until_ended(client, before[0].result['task']['id'])
+    assert [artifact['artifactId'] for artifact in task['artifacts']] == [f'{task["id"]}.1.result']
+    assert texts(task) == ['Read 5 messages.']
 
 
 def answers(events: Sequence[Event]) -> list[str]:
@@ -162,19 +183,19 @@ def notes(events: Sequence[Event]) -> list[str]:
 
 async def test_repeated_tool_call_keeps_id_and_idempotency_key(url: str) -> None:
     steps = Steps()
-    task_id = await left_at('tool 1', steps, backend=url)
-    async with served(steps.agent, backend=url) as client:
-        await ended(client, task_id)
+    task_id = await run_until_handover('tool 1', steps, backend=url)
+    async with serving_until_handover(steps.agent, backend=url) as client:
+        await wait_until_ended(client, task_id)
     run = {'task_id': task_id, 'context_id': 'c', 'attempt': 1, 'idempotency_key': f'{task_id}.1'}
     calls = ['call 1', 'call 11', 'call 1', 'call 11', 'call 2', 'call 12']
     assert steps.told == [('one', call, {'a2a': run}) for call in calls]
 
 
-def mine(_: object) -> dict[str, Any]:
+def app_metadata(_: object) -> dict[str, Any]:
     return {'mine': 1, 'a2a': 2}
 
 
-@pytest.mark.parametrize('metadata', [mine(None), mine])
+@pytest.mark.parametrize('metadata', [app_metadata(None), app_metadata])
 async def test_run_metadata_merges_agent_app_and_a2a_metadata(metadata: Any) -> None:
     told: list[Any] = []
 
@@ -188,11 +209,34 @@ async def test_run_metadata_merges_agent_app_and_a2a_metadata(metadata: Any) -> 
     assert told == [{'its': 3, 'mine': 1, 'a2a': run}]
 
 
+async def test_resumed_run_goes_on_after_sign_in(url: str) -> None:
+    """The stored response has calls without results, after which Pydantic AI takes no prompt."""
+    desk, signed_in = LookupAgent(), True
+    desk.found.set()
+
+    @desk.agent.toolset
+    def mailbox(ctx: RunContext[object]) -> None:
+        if not signed_in:
+            raise AuthRequired('Sign in.')
+
+    desk.hold('tool 1')
+    async with serving_until_handover(desk.agent, backend=url) as client:
+        task_id = await start_task(client, 'one')
+        await desk.reached.wait()
+    signed_in = False
+    async with serving_until_handover(desk.agent, backend=url) as client:
+        await client.a2a_app.backend.events.wait(task_id, 0)
+        assert state_of(await client.get_task(task_id)) == 'AUTH_REQUIRED'
+        signed_in = True
+        task = await client.send(message('two', taskId=task_id))
+    assert (state_of(task), texts(task)) == ('COMPLETED', ['one + two'])
+
+
 async def test_canceled_run_keeps_messages_from_before_handover(url: str) -> None:
     steps = Steps()
-    task_id = await left_at('tool 2', steps, backend=url)
+    task_id = await run_until_handover('tool 2', steps, backend=url)
     held = steps.hold('model 3')
-    async with served(steps.agent, backend=url) as client:
+    async with serving_until_handover(steps.agent, backend=url) as client:
         await held.wait()
         assert state_of(await client.call('CancelTask', {'id': task_id})) == 'CANCELED'
         messages, used = await conversation(client)
@@ -256,22 +300,22 @@ async def test_final_response_for_user_code_is_checkpointed(agent: Agent[Any, An
 
 async def test_run_lost_before_end_repeats_only_last_request(url: str) -> None:
     steps, lost = Steps(), SqliteFileBackend(SqliteFile.of(url), 'agent', reader_lag=10**6)
-    loses = lost.queue = LosesEnds(lost.queue)
-    async with served(steps.agent, backend=lost) as client:
-        task_id = await begun(client, 'one')
+    loses = lost.queue = LosesTaskAtFinish(lost.queue)
+    async with serving_until_handover(steps.agent, backend=lost) as client:
+        task_id = await start_task(client, 'one')
         await loses.asked.wait()
     lost.close()
-    async with served(steps.agent, backend=url) as client:
-        assert texts(await ended(client, task_id)) == ['Read 5 messages.']
+    async with serving_until_handover(steps.agent, backend=url) as client:
+        assert texts(await wait_until_ended(client, task_id)) == ['Read 5 messages.']
         messages, used = await conversation(client)
     assert [kind for kind, *_ in messages] == ['request', 'response'] * 3
     assert used == (3, 4)
-    assert steps.done == [*WHOLE, 'model 3']
+    assert steps.done == [*ALL_POINTS, 'model 3']
 
 
 async def test_single_step_run_stores_no_checkpoint(file: SqliteFileBackend) -> None:
     saves = file.queue = Saves(file.queue)
-    async with serving(Agent(FunctionModel(heard)), backend=file) as client:
+    async with serving(Agent(FunctionModel(echo_prompts)), backend=file) as client:
         await client.send('one')
     assert saves.saved == []
 
@@ -292,7 +336,7 @@ WRITES = re.compile(r'\b(INSERT INTO|UPDATE|DELETE FROM) (task|checkpoint|event|
     ('agent', 'commits'),
     [
         (lambda: Agent(TestModel(call_tools=[]), name='agent'), 2),
-        (lambda: Agent(TestModel(), name='agent', tools=[heard_of]), 4),
+        (lambda: Agent(TestModel(), name='agent', tools=[greet]), 4),
         (lambda: Steps().agent, 6),
     ],
     ids=['no step', 'one', 'two'],
@@ -317,7 +361,7 @@ async def test_task_takes_documented_number_of_commits(
         assert sum(WRITES.search(each) is not None for each in transactions) == commits
 
 
-def heard_of(name: str) -> str:
+def greet(name: str) -> str:
     return f'{name} is well'
 
 
@@ -345,11 +389,11 @@ async def test_attempt_starts_with_fresh_deps_and_retries(url: str) -> None:
 
     agent = Agent(FunctionModel(answer), deps_type=int, tools=[Tool(work, max_retries=1)])
     agent.instructions(attempt)
-    async with served(agent, backend=url, deps_factory=make) as client:
-        task_id = await begun(client, 'hi')
+    async with serving_until_handover(agent, backend=url, deps_factory=make) as client:
+        task_id = await start_task(client, 'hi')
         await reached.wait()
-    async with served(agent, backend=url, deps_factory=make) as client:
-        assert texts(await ended(client, task_id)) == ['Done.']
+    async with serving_until_handover(agent, backend=url, deps_factory=make) as client:
+        assert texts(await wait_until_ended(client, task_id)) == ['Done.']
     assert seen == [(1, 'Attempt 1'), (2, 'Attempt 2'), (2, 'Attempt 2')]
 
 
@@ -382,8 +426,8 @@ async def test_conversation_continues_after_cancel_before_tools_start() -> None:
     holds = backend.queue = HoldsNotes(backend.queue)
     steps = Steps()
     async with serving(steps.agent, backend=backend) as client:
-        task_id = await begun(client, 'one')
+        task_id = await start_task(client, 'one')
         await holds.asked.wait()
         assert state_of(await client.call('CancelTask', {'id': task_id})) == 'CANCELED'
         assert state_of(await client.send(message('two', contextId='c'))) == 'COMPLETED'
-    assert steps.done == ['model 1', *WHOLE]
+    assert steps.done == ['model 1', *ALL_POINTS]

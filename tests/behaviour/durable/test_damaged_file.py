@@ -20,14 +20,16 @@ from pydantic_ai_a2a.server.store.sql import filing
 from pydantic_ai_a2a.server.store.sqlite.connect import connect
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
+from ...agents import echo_prompts
 from ...app_client import LIMIT, Client, RpcError, message, state_of, texts
-from ...dialects import only, unversioned
-from ..clerk import Clerk, readiness, refused, until_ready
-from ..rows import covers
-from ..stage import ended, heard, serving, told_in_log
+from ...dialects import in_no_version, only_in
+from ...logs import log_event
+from ...serving import serving, wait_until_ended
+from ..promised_behaviours import covers
+from ..waiting_tool import WaitingToolAgent, readiness, refused_by_store, wait_until_ready
 
 ROW = 'storage error in one task'
-BELOW = unversioned('where tasks are kept is below what versions differ in')
+BELOW = in_no_version('where tasks are kept is below what versions differ in')
 
 
 def delete(file: Path) -> None:
@@ -52,19 +54,19 @@ def replace(file: Path) -> None:
 async def test_server_without_sqlite_file_refuses_messages(
     take_away: Callable[[Path], None], happened: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    clerk, file = Clerk(), tmp_path / 'agent.db'
+    clerk, file = WaitingToolAgent(), tmp_path / 'agent.db'
     async with serving(clerk.agent, backend=f'sqlite:///{file}', workers=Workers(lease=0.3)) as client:
         task = await client.send('hi', returnImmediately=True)
         await clerk.reached.wait()
         take_away(file)
-        assert await refused(client) == (503, '1', -32000)
+        assert await refused_by_store(client) == (503, '1', -32000)
         assert await readiness(client) == (503, 'failed')
-        with told_in_log(f'task {task["id"]} continues once') as waiting:
+        with log_event(f'task {task["id"]} continues once') as waiting:
             clerk.go_on.set()
             assert await asyncio.to_thread(waiting.wait, LIMIT)
         file.with_name('moved').rename(file)
-        done = await ended(client, task['id'])
-        await until_ready(client)
+        done = await wait_until_ended(client, task['id'])
+        await wait_until_ready(client)
     assert (state_of(done), texts(done), clerk.requests, clerk.calls) == ('COMPLETED', ['booked'], 2, 1)
     told = f'The SQLite file {file} is unavailable: {file} {happened}. Put the file back, or restart this process.'
     assert told in caplog.messages
@@ -76,16 +78,16 @@ async def test_server_without_sqlite_file_refuses_messages(
 async def test_server_with_lost_wal_refuses_messages(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / 'agent.db'
     backend = f'sqlite:///{file}'
-    async with serving(Agent(FunctionModel(heard), name='agent'), backend=backend) as client:
+    async with serving(Agent(FunctionModel(echo_prompts), name='agent'), backend=backend) as client:
         task = await client.send('hi')
         delete(file)
         with closing(sqlite3.connect(file)) as other:
             other.execute('CREATE TABLE other (x)')
         file.with_name('moved').rename(file)
-        assert await refused(client) == (503, '1', -32000)
+        assert await refused_by_store(client) == (503, '1', -32000)
         assert await readiness(client) == (503, 'failed')
     assert f'{file}-wal was deleted or replaced while it is open. Restart this process.' in caplog.text
-    async with serving(Agent(FunctionModel(heard), name='agent'), backend=backend) as client:
+    async with serving(Agent(FunctionModel(echo_prompts), name='agent'), backend=backend) as client:
         assert await client.get_task(task['id']) == task
         await client.send('hi')
 
@@ -108,11 +110,11 @@ async def test_damaged_file_is_reported_by_log_and_commands(
 ) -> None:
     file = tmp_path / 'agent.db'
     async with serving(
-        Agent(FunctionModel(heard), name='agent'), backend=f'sqlite:///{file}', workers=Workers(lease=3600)
+        Agent(FunctionModel(echo_prompts), name='agent'), backend=f'sqlite:///{file}', workers=Workers(lease=3600)
     ) as client:
         await client.send('hi')
         damage(file)
-        assert await refused(client) == (503, '1', -32000)
+        assert await refused_by_store(client) == (503, '1', -32000)
         assert (await readiness(client))[0] == 503
     [told] = [each for each in caplog.messages if each.startswith(f'The SQLite file {file} is unavailable: ')]
     assert 'the file is damaged: database disk image is malformed (SQLITE_CORRUPT' in told
@@ -143,7 +145,7 @@ async def test_new_file_is_readable_only_by_owner(tmp_path: Path, caplog: pytest
     before = os.umask(0)
     try:
         async with serving(
-            Agent(FunctionModel(heard), name='agent'), backend=f'sqlite:///{tmp_path}/agent.db'
+            Agent(FunctionModel(echo_prompts), name='agent'), backend=f'sqlite:///{tmp_path}/agent.db'
         ) as client:
             await client.send('hi')
             modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
@@ -157,7 +159,7 @@ async def test_world_readable_file_is_logged_and_unchanged(tmp_path: Path, caplo
     file = tmp_path / 'agent.db'
     file.touch()
     file.chmod(0o644)
-    async with serving(Agent(FunctionModel(heard), name='agent'), backend=f'sqlite:///{file}') as client:
+    async with serving(Agent(FunctionModel(echo_prompts), name='agent'), backend=f'sqlite:///{file}') as client:
         await client.send('hi')
     assert file.stat().st_mode & 0o777 == 0o644
     [told] = caplog.messages
@@ -180,7 +182,7 @@ BROKEN = [STATE, *ENDINGS, *(ARTIFACT.replace(':body', f"'{body}'") for body in 
 LONG = ARTIFACT.replace(':body', """'{"a":"' || hex(zeroblob(100000))""")
 
 
-@only('1.0', '0.3 has no lists')
+@only_in('1.0', '0.3 has no lists')
 @covers(ROW)
 @pytest.mark.parametrize('statement', [*BROKEN, LONG])
 async def test_list_tasks_omits_damaged_task(
@@ -188,7 +190,7 @@ async def test_list_tasks_omits_damaged_task(
 ) -> None:
     monkeypatch.setattr(filing, 'EVERY', 1)  # the ends of the other tasks file the tasks before
     file = tmp_path / 'agent.db'
-    async with serving(Agent(FunctionModel(heard), name='agent'), backend=f'sqlite:///{file}') as client:
+    async with serving(Agent(FunctionModel(echo_prompts), name='agent'), backend=f'sqlite:///{file}') as client:
         damaged = await written(client, file, statement)
         others = [(await client.send(text))['id'] for text in ('second', 'third')]
         everything: dict[str, Any] = {'includeArtifacts': True}
@@ -208,7 +210,7 @@ async def test_get_damaged_task_is_logged_internal_error(
     statement: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / 'agent.db'
-    async with serving(Agent(FunctionModel(heard), name='agent'), backend=f'sqlite:///{file}') as client:
+    async with serving(Agent(FunctionModel(echo_prompts), name='agent'), backend=f'sqlite:///{file}') as client:
         damaged = await written(client, file, statement)
         with pytest.raises(RpcError) as raised:
             await client.get_task(damaged)
@@ -221,7 +223,7 @@ async def test_get_damaged_task_is_logged_internal_error(
 
 async def test_task_in_unknown_state_can_be_erased(tmp_path: Path) -> None:
     file = tmp_path / 'agent.db'
-    async with serving(Agent(FunctionModel(heard), name='agent'), backend=f'sqlite:///{file}') as client:
+    async with serving(Agent(FunctionModel(echo_prompts), name='agent'), backend=f'sqlite:///{file}') as client:
         app = client.a2a_app
         assert await app.erase_task(await written(client, file, STATE))
         await written(client, file, STATE)

@@ -19,11 +19,12 @@ from pydantic_ai_a2a.server.store.sql.migrations import MIGRATIONS, newest
 from pydantic_ai_a2a.server.store.sqlite.connect import connect
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
+from ...agents import GatedAgent, echo_prompts
 from ...app_client import message, texts
-from ...dialects import unversioned
-from ..stage import Stage, ended, heard, serving
+from ...dialects import in_no_version
+from ...serving import serving, wait_until_ended
 
-pytestmark = unversioned('where tasks are kept is below what versions differ in')
+pytestmark = in_no_version('where tasks are kept is below what versions differ in')
 
 KNOWN = newest(MIGRATIONS)
 ADDS = (
@@ -57,14 +58,14 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 async def test_additive_migration_does_not_stop_older_version(url: str) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     stage.open('two', 'three')
     async with serving(stage.agent, backend=url) as client:
         running = await client.send(message('one', contextId='c'), returnImmediately=True)
         await stage.reached('one')
         await upgrade(url, ADDS)
         stage.open('one')
-        assert texts(await ended(client, running['id'])) == ['one']
+        assert texts(await wait_until_ended(client, running['id'])) == ['one']
         assert texts(await client.send(message('two', contextId='c'))) == ['one + two']
     async with serving(stage.agent, backend=url) as client:
         assert texts(await client.get_task(running['id'])) == ['one']
@@ -72,7 +73,7 @@ async def test_additive_migration_does_not_stop_older_version(url: str) -> None:
 
 
 async def test_older_version_cannot_start_after_breaking_migration(url: str) -> None:
-    agent = Agent(FunctionModel(heard), name='ada')
+    agent = Agent(FunctionModel(echo_prompts), name='ada')
     async with serving(agent, backend=url) as client:
         await client.send('one')
         await upgrade(url, CHANGES)

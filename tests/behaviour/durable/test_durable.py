@@ -21,13 +21,15 @@ from pydantic_ai_a2a.server.app.backend_choice import open_store
 from pydantic_ai_a2a.server.store.ports import Marks, TaskQueue
 from pydantic_ai_a2a.store import WrappedQueue
 
+from ...agents import GatedAgent, echo_prompts, user_prompts
 from ...app_client import LIMIT, Client, Event, lifespan, message, state_of, texts
-from ...dialects import unversioned
+from ...dialects import in_no_version
+from ...serving import list_tasks, serving, wait_until_ended
 from ...suites import values
-from ..rows import covers
-from ..stage import Stage, ended, heard, prompts, serving, tasks_of
+from ..fasta2a_parts import memory_parts
+from ..promised_behaviours import covers
 
-pytestmark = unversioned('where tasks are kept is below what versions differ in')
+pytestmark = in_no_version('where tasks are kept is below what versions differ in')
 
 
 @pytest.fixture
@@ -45,19 +47,19 @@ def ids(events: list[Event]) -> list[int]:
 
 
 async def test_tasks_and_conversations_survive_restart(url: str) -> None:
-    agent = Agent(FunctionModel(heard), name='agent')
+    agent = Agent(FunctionModel(echo_prompts), name='agent')
     async with serving(agent, backend=url) as client:
         first = await client.send(message('one', contextId='c'))
         before = await client.get_task(first['id'])
     async with serving(agent, backend=url) as client:
         assert await client.get_task(first['id']) == before
         assert texts(await client.send(message('two', contextId='c'))) == ['one + two']
-        assert [task['id'] for task in await tasks_of(client)][1:] == [first['id']]
+        assert [task['id'] for task in await list_tasks(client)][1:] == [first['id']]
 
 
 @covers('SIGTERM')
 async def test_unfinished_tasks_continue_after_restart(url: str) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent, backend=url, workers=Workers(running=1)) as client:
         first = await client.send(message('one', contextId='c'), returnImmediately=True)
         await stage.reached('one')
@@ -69,13 +71,17 @@ async def test_unfinished_tasks_continue_after_restart(url: str) -> None:
     store.close()
     stage.open('one', 'two', 'three')
     async with serving(stage.agent, backend=url, workers=Workers(running=1)) as client:
-        assert [texts(await ended(client, task_id)) for task_id in tasks] == [['one'], ['one + two'], ['three']]
+        assert [texts(await wait_until_ended(client, task_id)) for task_id in tasks] == [
+            ['one'],
+            ['one + two'],
+            ['three'],
+        ]
     assert stage.began == ['one', 'one', 'three', 'two']  # the second waited for its conversation, and so longer
 
 
 @covers('SIGTERM')
 async def test_blocking_send_returns_unfinished_task_at_shutdown(url: str) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with (
         asyncio.TaskGroup() as waiting,
         serving(stage.agent, backend=url, workers=Workers(running=1)) as client,
@@ -83,13 +89,13 @@ async def test_blocking_send_returns_unfinished_task_at_shutdown(url: str) -> No
         running = waiting.create_task(client.send(message('one', contextId='c')))
         await stage.reached('one')
         queued = waiting.create_task(client.send(message('two', contextId='c')))
-        while len(await tasks_of(client)) < 2:
+        while len(await list_tasks(client)) < 2:
             pass
     assert (state_of(running.result()), state_of(queued.result())) == ('WORKING', 'SUBMITTED')
 
 
 async def test_namespaces_separate_agents_in_a_shared_file(file: str) -> None:
-    agent = Agent(FunctionModel(heard), name='ada')
+    agent = Agent(FunctionModel(echo_prompts), name='ada')
     async with (
         serving(agent, backend=file) as client,
         serving(agent, backend=file, retention=Retention(namespace='bob')) as other,
@@ -102,13 +108,13 @@ async def test_namespaces_separate_agents_in_a_shared_file(file: str) -> None:
 
 async def test_task_submitted_by_second_process_is_run(url: str) -> None:
     there = open_store(url, 'agent')
-    async with serving(Agent(FunctionModel(heard), name='agent'), backend=url) as client:
+    async with serving(Agent(FunctionModel(echo_prompts), name='agent'), backend=url) as client:
         await values.submit(there, values.message('hi', new='t', owner='/'))
-        assert texts(await ended(client, 't')) == ['hi']
+        assert texts(await wait_until_ended(client, 't')) == ['hi']
     there.close()
 
 
-class Beating(WrappedQueue):
+class CountsHeartbeats(WrappedQueue):
     """Tells of each heartbeat."""
 
     def __init__(self, inner: TaskQueue) -> None:
@@ -121,28 +127,28 @@ class Beating(WrappedQueue):
         return await super().renew(holder, tasks, lease=lease)
 
 
-class Cargo:
+class RequestState:
     """What a request carries in its context."""
 
 
-carried: ContextVar[Cargo] = ContextVar('carried')
+request_state: ContextVar[RequestState] = ContextVar('carried')
 
 
 async def test_request_context_is_freed_after_takeover(url: str) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     backend, there = (open_store(url, 'agent') for _ in range(2))
-    queue = backend.queue = Beating(backend.queue)
+    queue = backend.queue = CountsHeartbeats(backend.queue)
 
-    async def submit(task_id: str) -> weakref.ref[Cargo]:
-        carried.set(Cargo())
+    async def submit(task_id: str) -> weakref.ref[RequestState]:
+        request_state.set(RequestState())
         await values.submit(backend, values.message(task_id, new=task_id, context='c'))
-        return weakref.ref(carried.get())
+        return weakref.ref(request_state.get())
 
     async with serving(stage.agent, backend=backend, workers=Workers(running=1, lease=0.3)) as client:
         await client.send('first', returnImmediately=True)
         await stage.reached('first')
         taken, waits_still = [await asyncio.create_task(submit(task_id)) for task_id in ('one', 'two')]
-        await values.run(there, 'one', at=backend.now())
+        await values.claim_and_finish(there, 'one', at=backend.now())
         while taken() is not None:
             await queue.beats.get()
             gc.collect()
@@ -158,7 +164,7 @@ def speaker(*, fails: bool = False, gate: asyncio.Event | None = None) -> Agent[
     """Says as many words as the prompt says; then fails, or waits at the gate."""
 
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
-        for n in range(int(prompts(messages)[-1])):
+        for n in range(int(user_prompts(messages)[-1])):
             yield f'{n} '
             if n % 100 == 0:
                 await asyncio.sleep(0)
@@ -220,7 +226,7 @@ async def test_streamed_text_of_canceled_run_is_kept(url: str) -> None:
 
 @covers('five 1 s tasks at once')
 async def test_fifty_concurrent_tasks_all_complete(url: str) -> None:
-    async with serving(Agent(FunctionModel(heard), name='agent'), backend=url) as client:
+    async with serving(Agent(FunctionModel(echo_prompts), name='agent'), backend=url) as client:
         done = await asyncio.gather(*(client.send(message(f'{n}', contextId=f'c{n % 5}')) for n in range(50)))
     assert [state_of(task) for task in done] == ['COMPLETED'] * 50
     longest = max((texts(task)[0] for task in done), key=len)
@@ -228,7 +234,7 @@ async def test_fifty_concurrent_tasks_all_complete(url: str) -> None:
 
 
 def test_app_works_in_successive_event_loops(url: str) -> None:
-    app = to_a2a(Agent(FunctionModel(heard), name='agent'), backend=url)
+    app = to_a2a(Agent(FunctionModel(echo_prompts), name='agent'), backend=url)
 
     async def send(text: str) -> list[str]:
         return texts(await asyncio.wait_for(Client(app).send(message(text, contextId='c')), LIMIT))
@@ -237,7 +243,7 @@ def test_app_works_in_successive_event_loops(url: str) -> None:
 
 
 async def test_app_creates_sqlite_file_only_at_startup(file: str, tmp_path: Path) -> None:
-    app = to_a2a(Agent(FunctionModel(heard), name='agent'), backend=file)
+    app = to_a2a(Agent(FunctionModel(echo_prompts), name='agent'), backend=file)
     assert list(tmp_path.iterdir()) == []
     async with lifespan(app):
         assert (tmp_path / 'agent.db').exists()
@@ -245,7 +251,7 @@ async def test_app_creates_sqlite_file_only_at_startup(file: str, tmp_path: Path
 
 @covers('`--workers 2`')
 def test_memory_backend_is_refused_for_several_processes(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = Agent(FunctionModel(heard), name='agent')
+    agent = Agent(FunctionModel(echo_prompts), name='agent')
     config = uvicorn.Config('module:app', workers=4)
     monkeypatch.setattr(multiprocessing.current_process(), '_kwargs', {'config': config}, raising=False)
     to_a2a(agent, backend=file)
@@ -253,3 +259,9 @@ def test_memory_backend_is_refused_for_several_processes(file: str, monkeypatch:
         ValueError, match=r"4 server processes cannot share .* use backend='sqlite:///agent\.db', or one proc"
     ):
         to_a2a(agent)
+
+
+def test_several_processes_may_serve_own_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = uvicorn.Config('module:app', workers=4)
+    monkeypatch.setattr(multiprocessing.current_process(), '_kwargs', {'config': config}, raising=False)
+    assert to_a2a(Agent('test'), **memory_parts()).task_manager

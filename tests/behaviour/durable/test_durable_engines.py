@@ -26,17 +26,17 @@ from pydantic_ai_a2a.engines import dbos as engine
 from pydantic_ai_a2a.errors import BackendUnusable
 
 from ...app_client import LIMIT, message, state_of, texts
-from ...engines import DbosKit, need_dbos
-from ..asking import Tools, answers, approve
-from ..durable_handover import begun, served
-from ..fasta2a.test_worker import Acting
-from ..stage import ended, serving
+from ...engines import DbosSetup, skip_without_dbos
+from ...serving import serving, wait_until_ended
+from ..durable_handover import serving_until_handover, start_task
+from ..fasta2a.test_worker import ScriptedWorker
+from ..pending_calls import ApprovalAgent, answer_message, approve
 
 
 @asynccontextmanager
 async def launched(folder: Path) -> AsyncGenerator[None]:
     """DBOS with the workflows that there are, on a file of the test's."""
-    need_dbos()
+    skip_without_dbos()
     DBOS(config={'name': 'test', 'system_database_url': f'sqlite:///{folder}/dbos.db', 'log_level': 'ERROR'})
     DBOS.launch()
     try:
@@ -46,15 +46,15 @@ async def launched(folder: Path) -> AsyncGenerator[None]:
 
 
 async def test_durable_agent_without_engine_starts_no_workflow(tmp_path: Path) -> None:
-    tools = Tools(name='agent', capabilities=[DBOSDurability()])
+    tools = ApprovalAgent(name='agent', capabilities=[DBOSDurability()])
     url = f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
     async with launched(tmp_path):
-        async with served(tools.agent, backend=url) as client:
+        async with serving_until_handover(tools.agent, backend=url) as client:
             async with client.send_streaming('hello') as stream:
                 events = await stream.rest()
             task = await client.send('delete')
-        async with served(tools.agent, backend=url) as client:
-            done = await client.send(answers(task, approve()))
+        async with serving_until_handover(tools.agent, backend=url) as client:
+            done = await client.send(answer_message(task, approve()))
         assert await DBOS.list_workflows_async() == []
     assert [next(iter(event.result)) for event in events] == ['task', 'statusUpdate', 'artifactUpdate', 'statusUpdate']
     assert (state_of(task), texts(done)) == ('INPUT_REQUIRED', ['delete + deleted a'])
@@ -103,12 +103,12 @@ async def test_workflow_of_repeated_tool_call_runs_once(tmp_path: Path) -> None:
 
     url = f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
     async with launched(tmp_path):
-        async with served(agent, backend=url) as client:
-            task_id = await begun(client, 'one')
+        async with serving_until_handover(agent, backend=url) as client:
+            task_id = await start_task(client, 'one')
             await paying.wait()
-        async with served(agent, backend=url) as client:
+        async with serving_until_handover(agent, backend=url) as client:
             paid.set()
-            assert texts(await ended(client, task_id)) == ['Booked.']
+            assert texts(await wait_until_ended(client, task_id)) == ['Booked.']
         [workflow] = await DBOS.list_workflows_async()
     assert workflow.workflow_id.startswith(f'{task_id}.1/')
     assert done == ['tool', 'pay', 'tool']
@@ -145,7 +145,9 @@ def test_prefect_and_temporal_agent_wrappers_are_refused() -> None:
 
 
 async def test_custom_worker_may_run_prefect_agent() -> None:
-    async with serving(PrefectAgent(Agent(TestModel(), name='agent')), workers=Workers(worker=Acting())) as client:
+    async with serving(
+        PrefectAgent(Agent(TestModel(), name='agent')), workers=Workers(worker=ScriptedWorker())
+    ) as client:
         assert state_of(await client.send('complete')) == 'COMPLETED'
 
 
@@ -158,11 +160,11 @@ async def test_temporal_agent_wrapper_without_timeout_is_served() -> None:
 
 
 @pytest.fixture
-def kit(tmp_path: Path) -> DbosKit:
-    return DbosKit(tmp_path)
+def kit(tmp_path: Path) -> DbosSetup:
+    return DbosSetup(tmp_path)
 
 
-async def test_workflow_without_task_stays_pending(kit: DbosKit) -> None:
+async def test_workflow_without_task_stays_pending(kit: DbosSetup) -> None:
     async with serving(kit.agent(TestModel()), **kit.options()) as client:
         task = await client.send('hello')
         fork = await DBOS.fork_workflow_async(f'{task["id"]}.1', 1)
@@ -173,16 +175,16 @@ async def test_workflow_without_task_stays_pending(kit: DbosKit) -> None:
         assert (await fork.get_status()).status == 'PENDING'
 
 
-async def test_second_dbos_engine_in_process_is_refused(kit: DbosKit, tmp_path: Path) -> None:
+async def test_second_dbos_engine_in_process_is_refused(kit: DbosSetup, tmp_path: Path) -> None:
     shared = kit.options()
     other: dict[str, Any] = {
         'backend': f'sqlite:///{tmp_path}/other.db',
         'engine': engine.DBOS(f'sqlite:///{tmp_path}/another.db'),
     }
     agent = Agent(TestModel(custom_output_text='Hi.'), name='second', capabilities=[DBOSDurability()])
-    async with served(kit.agent(TestModel(custom_output_text='Hello.')), **shared) as client:
+    async with serving_until_handover(kit.agent(TestModel(custom_output_text='Hello.')), **shared) as client:
         assert texts(await client.send('hello')) == ['Hello.']
-        async with served(agent, **{**other, 'engine': shared['engine']}) as second:
+        async with serving_until_handover(agent, **{**other, 'engine': shared['engine']}) as second:
             assert texts(await second.send('hello')) == ['Hi.']
         assert texts(await client.send('hello')) == ['Hello.']
         refused = to_a2a(agent, **other)

@@ -22,21 +22,21 @@ from pydantic_ai_a2a.server.store.postgres.sql_translation import CLOCK
 from pydantic_ai_a2a.wire.extensions.client_tools import CLIENT_TOOLS_URI
 
 from ...app_client import state_of, texts
-from ...dialects import unversioned
+from ...dialects import in_no_version
 from ...e2e.server import LIMIT, SERVERS, uvicorn
-from ...long import size
 from ...reserved_ports import port_of, reserved_port
-from ..asking import asked, result, tool
-from ..durable_processes import Remote, kill, started, stop, until, wait_for, where
-from ..rows import covers
+from ...sizes import short_or_long
+from ..durable_processes import ServerClient, holder_first, kill, pause, poll_until, server_process, wait_for
+from ..pending_calls import client_tool, pending_calls, result_answer
+from ..promised_behaviours import covers
 
-pytestmark = unversioned('where tasks are kept is below what versions differ in')
+pytestmark = in_no_version('where tasks are kept is below what versions differ in')
 
 
 class Start(Protocol):
     def __call__(
-        self, app: str, *options: str, lease: float = 30.0, cancel_grace: float = 5.0
-    ) -> AbstractContextManager[Remote]: ...
+        self, app: str, *options: str, lease: float = 30.0, cancel_grace: float = LIMIT
+    ) -> AbstractContextManager[ServerClient]: ...
 
 
 @pytest.fixture(params=['file', 'postgres'])
@@ -48,7 +48,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 FILE = pytest.mark.parametrize('store', ['file'], indirect=True)
 HOURS: dict[object, str] = {1: 'forward', -1: 'back'}
-CLOCKS = size([('file', 1)], [('file', 1), ('postgres', -1), ('file', -1), ('postgres', 1)])
+CLOCKS = short_or_long([('file', 1)], [('file', 1), ('postgres', -1), ('file', -1), ('postgres', 1)])
 """A store, and the hours by which the wall clock of a process is set."""
 
 
@@ -56,7 +56,9 @@ CLOCKS = size([('file', 1)], [('file', 1), ('postgres', -1), ('file', -1), ('pos
 def start(tmp_path: Path, store: str) -> Start:
     """Starts a server on the test's store."""
 
-    def run(app: str, *options: str, lease: float = 30.0, cancel_grace: float = 5.0) -> AbstractContextManager[Remote]:
+    def run(
+        app: str, *options: str, lease: float = 30.0, cancel_grace: float = LIMIT
+    ) -> AbstractContextManager[ServerClient]:
         env = {
             'A2A_TEST_BACKEND': store,
             'A2A_TEST_LEDGER': str(tmp_path / 'ledger.txt'),
@@ -64,7 +66,7 @@ def start(tmp_path: Path, store: str) -> Start:
             'A2A_TEST_CANCEL_GRACE': str(cancel_grace),
             'A2A_TEST_CLOCK': str(tmp_path / 'clock.txt'),
         }
-        return started(f'tests.behaviour.durable_{app}', *options, env=env)
+        return server_process(f'tests.behaviour.durable_{app}', *options, env=env)
 
     return run
 
@@ -103,7 +105,7 @@ async def test_wall_clock_jump_does_not_affect_leases(start: Start, store: str, 
     with start('puppet:app', *BOUNDED, lease=6.0) as one, start('puppet:app', *BOUNDED, lease=6.0) as two:
         senders = zip(gates, cycle((one, two)), strict=False)
         kept = [await sender.send(f'wait {gate}', wait=False) for gate, sender in senders]
-        await asyncio.gather(*(where(gate, one, two) for gate in gates))
+        await asyncio.gather(*(holder_first(gate, one, two) for gate in gates))
         with start('puppet:app', lease=6.0) as doomed:
             lost = [await doomed.send('wait lost', wait=False) for _ in range(6)]
             await doomed.gates.reached('lost')
@@ -145,10 +147,10 @@ async def test_conversation_summary_is_shared_between_processes(start: Start) ->
 async def test_late_result_of_paused_process_is_dropped(start: Start, tmp_path: Path) -> None:
     with start('puppet:app', *BOUNDED, lease=3.0) as one, start('puppet:app', *BOUNDED, lease=3.0) as two:
         task = await one.send('wait gate', wait=False)
-        here, there = await where('gate', one, two)
+        here, there = await holder_first('gate', one, two)
         async with here.subscribe(task['id']) as events:  # from now on the task has a log
             newest, _ = await anext(events)
-        stop(here, tmp_path / 'agent.db')
+        pause(here, tmp_path / 'agent.db')
         await there.gates.reached('gate')
         here.server.signal(signal.SIGCONT)
         await here.gates.open('gate')
@@ -172,10 +174,10 @@ async def test_task_of_hung_process_can_be_canceled(start: Start, tmp_path: Path
     hasty = partial(start, 'puppet:app', *BOUNDED, *options, cancel_grace=0.1)
     with hasty() as one, hasty() as two:
         task = await one.send('use gate', wait=False)
-        here, there = await where('gate', one, two)
+        here, there = await holder_first('gate', one, two)
         async with there.subscribe(task['id']) as events:
             assert 'task' in (await anext(events))[1]
-            stop(here, tmp_path / 'agent.db')
+            pause(here, tmp_path / 'agent.db')
             canceled = await there.call('CancelTask', id=task['id'])
             seen = [each async for each in events]
         following = await there.send('recall', contextId=task['contextId'])
@@ -188,11 +190,11 @@ async def test_task_of_hung_process_can_be_canceled(start: Start, tmp_path: Path
     assert texts(following) == ['Before, you said: .']
 
 
-async def noticed(here: Remote, there: Remote) -> None:
+async def wait_until_noticed(here: ServerClient, there: ServerClient) -> None:
     """Wait until one process has looked at the writes of the other one: it notices a cancellation so."""
     for n in count():
         task = await here.send(f'wait other{n}', wait=False)
-        holder, _ = await where(f'other{n}', here, there)
+        holder, _ = await holder_first(f'other{n}', here, there)
         await there.call('CancelTask', id=task['id'])
         if holder is here:
             return
@@ -203,12 +205,12 @@ async def test_task_is_usable_from_every_process(start: Start, options: tuple[st
     app = partial(start, 'puppet:app', *BOUNDED, *options)
     with app() as one, app() as two:
         task = await one.send('use gate', wait=False)
-        here, there = await where('gate', one, two)
+        here, there = await holder_first('gate', one, two)
         assert state_of(await there.call('GetTask', id=task['id'])) == 'WORKING'
         async with there.subscribe(task['id']) as events:
             assert 'task' in (await anext(events))[1]
             more = await there.send('wait ever', taskId=task['id'], contextId=task['contextId'], wait=False)
-            await noticed(here, there)  # else the second run may not stream
+            await wait_until_noticed(here, there)  # else the second run may not stream
             await here.gates.open('gate')
             seen = [await anext(events)]
             while '"Before the gate, "' not in json.dumps(seen):
@@ -228,7 +230,7 @@ async def test_task_is_usable_from_every_process(start: Start, options: tuple[st
 
 
 @pytest.mark.long
-@pytest.mark.parametrize('store', size(['file'], ['file', 'postgres']), indirect=True)
+@pytest.mark.parametrize('store', short_or_long(['file'], ['file', 'postgres']), indirect=True)
 @covers('`--workers 2`')
 async def test_uvicorn_workers_share_tasks(start: Start) -> None:
     with (
@@ -250,7 +252,7 @@ def test_uvicorn_workers_with_memory_store_are_refused() -> None:
 
 
 @asynccontextmanager
-async def taken_away(store: str) -> AsyncGenerator[Callable[[], Awaitable[bool]]]:
+async def store_locked(store: str) -> AsyncGenerator[Callable[[], Awaitable[bool]]]:
     """Lock all servers out of the store for the block. Gives a function that tells if all leases have expired."""
     if store.startswith('sqlite'):
         with closing(sqlite3.connect(store.removeprefix('sqlite:///'), timeout=LIMIT, isolation_level=None)) as file:
@@ -273,23 +275,23 @@ async def taken_away(store: str) -> AsyncGenerator[Callable[[], Awaitable[bool]]
         await database.close()
 
 
-async def renewed(store: str) -> bool:
+async def lease_is_valid(store: str) -> bool:
     """True once a lease has not expired."""
-    async with taken_away(store) as expired:
+    async with store_locked(store) as expired:
         return not await expired()
 
 
 @pytest.mark.long
-@pytest.mark.parametrize('store', size(['postgres'], ['file', 'postgres']), indirect=True)
+@pytest.mark.parametrize('store', short_or_long(['postgres'], ['file', 'postgres']), indirect=True)
 @covers('storage error in one task')
 async def test_long_store_outage_does_not_move_task(start: Start, store: str, tmp_path: Path) -> None:
     lease = 12.0  # a process that comes back has a third of it to renew, before another may claim the task
     with start('apps:clerk', *BOUNDED, lease=lease) as one, start('apps:clerk', *BOUNDED, lease=lease) as two:
         task = await one.send('held', wait=False)
-        here, _ = await where('held', one, two)
-        async with taken_away(store) as expired:
-            await until(expired)
-        await until(partial(renewed, store))
+        here, _ = await holder_first('held', one, two)
+        async with store_locked(store) as expired:
+            await poll_until(expired)
+        await poll_until(partial(lease_is_valid, store))
         await here.gates.open('held')
         done = await here.ended(task['id'])
     assert (state_of(done), texts(done)) == ('COMPLETED', ['held'])
@@ -297,12 +299,12 @@ async def test_long_store_outage_does_not_move_task(start: Start, store: str, tm
 
 
 @pytest.mark.long
-@pytest.mark.parametrize('store', size(['postgres'], ['file', 'postgres']), indirect=True)
+@pytest.mark.parametrize('store', short_or_long(['postgres'], ['file', 'postgres']), indirect=True)
 async def test_each_task_ends_once_despite_killed_process(start: Start, store: str, tmp_path: Path) -> None:
     ledger = tmp_path / 'ledger.txt'
     with start('apps:clerk', *BOUNDED, lease=6.0) as one, start('apps:clerk', *BOUNDED, lease=6.0) as two:
         held = await one.send('held', wait=False)
-        killed, left = await where('held', one, two)
+        killed, left = await holder_first('held', one, two)
         sent = [await (one, two)[n % 2].send(f'{n}', contextId=f'c{n % 6}', wait=False) for n in range(24)]
         killed.server.signal(signal.SIGKILL)
         await left.gates.reached('held')
@@ -332,7 +334,7 @@ async def test_message_enters_run_of_a_different_process(
     app = partial(start, 'apps:steered_clerk', *BOUNDED, *options)
     with app() as one, app() as two:
         task = await one.send('held', wait=False)
-        here, there = await where('held', one, two)
+        here, there = await holder_first('held', one, two)
         async with here.subscribe(task['id']) as events:
             assert 'task' in (await anext(events))[1]
             await there.send('more', taskId=task['id'], wait=False)
@@ -421,14 +423,14 @@ async def test_message_enqueued_by_tool_survives_killed_run(start: Start) -> Non
 STOPPED = ('TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_COMPLETED')
 
 
-async def answer(remote: Remote, task: dict[str, Any], value: Any, *, wait: bool = True) -> dict[str, Any]:
+async def answer(remote: ServerClient, task: dict[str, Any], value: Any, *, wait: bool = True) -> dict[str, Any]:
     """Answer the only call of a task."""
-    [call] = asked(task)
-    data = {'callAnswers': [result(call, value)]}
+    [call] = pending_calls(task)
+    data = {'callAnswers': [result_answer(call, value)]}
     return await remote.send('', wait=wait, parts=[{'data': data}], taskId=task['id'])
 
 
-async def stopped(remote: Remote, task_id: str) -> dict[str, Any]:
+async def stopped(remote: ServerClient, task_id: str) -> dict[str, Any]:
     """The task once it waits or is over."""
     async with remote.subscribe(task_id) as events:
         async for _, event in events:
@@ -439,7 +441,7 @@ async def stopped(remote: Remote, task_id: str) -> dict[str, Any]:
 
 @FILE
 async def test_client_tools_survive_kills_and_pause(start: Start, tmp_path: Path) -> None:
-    declared = {CLIENT_TOOLS_URI: {'tools': [tool(), tool('fetch')]}}
+    declared = {CLIENT_TOOLS_URI: {'tools': [client_tool(), client_tool('fetch')]}}
     with start('apps:declaring', lease=1.0) as remote:
         task_id = (await remote.send('go', wait=False, metadata=declared))['id']
         await remote.gates.reached('step-0')

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from ...docs.blocks import ROOT
-from ...engines import DbosKit, Kit, Plain
-from .contract import SCENARIOS, SLOW, Play, approvals, failures, hooks, inputs, outputs, remote, streams, tools
+from ...engines import DbosSetup, EngineSetup, NoEngine
+from .contract import SCENARIOS, SLOW, ScenarioRun, approvals, failures, hooks, inputs, outputs, remote, streams, tools
 
 PAGE = ROOT / 'docs' / 'durable-engines.md'
 SAME = 'same'
@@ -38,9 +38,9 @@ def rows() -> dict[str, dict[str, str]]:
     return {name: {'none': none, 'dbos': dbos, 'temporal': temporal} for name, none, dbos, temporal in cells}
 
 
-async def seen(name: str, kit: Plain) -> Any:
+async def seen(name: str, kit: NoEngine) -> Any:
     """All that is to be compared, or why the app is refused."""
-    play = Play(kit)
+    play = ScenarioRun(kit)
     try:
         await SCENARIOS[name](play)
     except TypeError as error:
@@ -61,14 +61,14 @@ CASES = [
 
 
 @pytest.mark.parametrize(('kit', 'name'), CASES, indirect=['kit'])
-async def test_engine_run_matches_plain_run_or_documentation(kit: Kit, name: str, tmp_path: Path) -> None:
+async def test_engine_run_matches_plain_run_or_documentation(kit: EngineSetup, name: str, tmp_path: Path) -> None:
     if name not in EXPECTED:
-        EXPECTED[name] = await seen(name, Plain(tmp_path))
+        EXPECTED[name] = await seen(name, NoEngine(tmp_path))
     expected = EXPECTED[name]
     kit.attempts = 1
     got = await seen(name, kit)
     said = rows().get(name)
-    engine = 'dbos' if isinstance(kit, DbosKit) else 'temporal'
+    engine = 'dbos' if isinstance(kit, DbosSetup) else 'temporal'
     if name in REFUSED[engine]:
         assert str(got).startswith('refused: ')
     elif said is None or said[engine].startswith(SAME):

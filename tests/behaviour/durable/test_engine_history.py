@@ -19,16 +19,17 @@ from pydantic_ai.durable_exec.temporal import PydanticAIPayloadConverter
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
+from temporalio import activity
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import DataConverter, PayloadCodec, SerializationContext, WithSerializationContext
 
 from pydantic_ai_a2a import Progress, Results, a2a
 
 from ...app_client import state_of, texts
-from ...engines import TemporalKit
+from ...engines import TemporalSetup, connect
+from ...serving import serving
 from ...temporal import temporal_server
-from ..asking import answers, approve, asked
-from ..stage import serving
+from ..pending_calls import answer_message, approve, pending_calls
 
 SECRETS = ('prompt-secret', 'thought-secret', 'text-secret', 'args-secret', 'status-secret', 'result-secret')
 PIECE = b'artifact-secret '
@@ -69,8 +70,8 @@ CODECS = [None, Reversed(), InContext()]
 
 
 @pytest.fixture
-def kit(tmp_path: Path, temporal: str) -> TemporalKit:
-    return TemporalKit(tmp_path, temporal)
+def kit(tmp_path: Path, temporal: str) -> TemporalSetup:
+    return TemporalSetup(tmp_path, temporal)
 
 
 async def speak(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[Any]:
@@ -84,7 +85,7 @@ async def speak(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[Any
 
 
 @pytest.mark.parametrize('codec', CODECS, ids=['none', 'plain', 'in context'])
-async def test_temporal_history_has_no_task_content(kit: TemporalKit, codec: PayloadCodec | None) -> None:
+async def test_temporal_history_has_no_task_content(kit: TemporalSetup, codec: PayloadCodec | None) -> None:
     own = replace(DataConverter.default, payload_codec=codec)
     agent = kit.agent(FunctionModel(stream_function=speak), streams=True)
 
@@ -105,7 +106,7 @@ async def test_temporal_history_has_no_task_content(kit: TemporalKit, codec: Pay
             events = [event async for event in stream]
         task_id = events[0].result['task']['id']
         task = await client.get_task(task_id)
-        done = await client.send(answers(task, approve(asked(task)[0]['id'])))
+        done = await client.send(answer_message(task, approve(pending_calls(task)[0]['id'])))
     assert texts(done) == ['All of text-secret is done.']
     shown = str([event.result for event in events])
     assert 'thought-secret' in shown
@@ -115,7 +116,7 @@ async def test_temporal_history_has_no_task_content(kit: TemporalKit, codec: Pay
         assert not [secret for secret in (*SECRETS, 'artifact-secret') for each in kept if secret.encode() in each]
 
 
-async def test_large_texts_and_artifacts_reach_client(kit: TemporalKit) -> None:
+async def test_large_texts_and_artifacts_reach_client(kit: TemporalSetup) -> None:
     large, drawn = 'x' * 3_000_000, list[str]()
 
     async def write(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[Any]:
@@ -150,7 +151,7 @@ class ConverterInContext(PydanticAIPayloadConverter):
         return ConverterInContext()
 
 
-async def test_stream_polls_are_not_stored(kit: TemporalKit) -> None:
+async def test_stream_polls_are_not_stored(kit: TemporalSetup) -> None:
     own = replace(DataConverter.default, payload_converter_class=ConverterInContext)
     agent = kit.agent(FunctionModel(stream_function=speak), streams=True)
     async with serving(agent, **kit.options(data_converter=own)) as client:
@@ -168,20 +169,27 @@ async def test_task_beyond_signal_limit_fails_without_retry(tmp_path: Path, stre
 
     async def write(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
         called.append('model')
-        for n in range(20):
-            yield f'{n}'
+        while await signals() < 3:  # on a slow machine, a signal has many pieces
+            yield 'a word '
             await asyncio.sleep(0.02)  # beyond the `batch_interval`
+        yield 'too much'
 
-    async def count(ctx: RunContext[Any]) -> str:
+    async def signals() -> int:
+        workflow = activity.info().workflow_id
+        assert workflow is not None
+        history = await (await connect(kit)).get_workflow_handle(workflow).fetch_history()
+        return sum(event.HasField('workflow_execution_signaled_event_attributes') for event in history.events)
+
+    async def note(ctx: RunContext[Any]) -> str:
         called.append('tool')
         for n in range(9):
             await a2a(ctx).status(f'{n}')
         return 'done'
 
     with temporal_server(settings=['history.maximumSignalsPerExecution=3']) as address:
-        kit = TemporalKit(tmp_path, address)
+        kit = TemporalSetup(tmp_path, address)
         model = FunctionModel(stream_function=write) if streams else TestModel()
-        agent = kit.agent(model, streams=streams, tools=[count])
+        agent = kit.agent(model, streams=streams, tools=[note])
         async with serving(agent, **kit.options()) as client:
             task = await client.send('hello')
     assert (state_of(task), task['status']['message']['metadata']['failure']) == ('FAILED', 'engine')

@@ -16,9 +16,9 @@ from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFile, SqliteFileBa
 
 from ...app_client import message, state_of
 from ...e2e.server import Process, process
-from ...engines import need_dbos
-from ..asking import answers, approve, asked
-from ..durable_processes import Remote, kill, started, until
+from ...engines import lose_activities, skip_without_dbos
+from ..durable_processes import ServerClient, kill, poll_until, server_process
+from ..pending_calls import answer_message, approve, pending_calls
 
 APP = 'tests.behaviour.durable_kills:app'
 PACKAGES = ('pydantic_ai.durable_exec.dbos', 'pydantic_ai.durable_exec.temporal')
@@ -28,11 +28,11 @@ QUICK = KILLED[:2]
 slow = pytest.mark.slow
 
 
-class House:
+class KilledApp:
     """A server of an app of `durable_kills`, and at Temporal a worker."""
 
     def __init__(self, folder: Path, engine: str, killed: str, temporal: str) -> None:
-        self.remote: Remote
+        self.remote: ServerClient
         self._folder = folder
         self.repeats = killed != 'server' or engine == 'dbos'
         """Whether a kill cuts models and tools, which begin again."""
@@ -56,7 +56,7 @@ class House:
         with self._stack:
             if agent == 'remote':
                 env = {**self._env, 'A2A_TEST_AGENT': ''}
-                other = self._stack.enter_context(started('tests.behaviour.durable_kills:remote_app', env=env))
+                other = self._stack.enter_context(server_process('tests.behaviour.durable_kills:remote_app', env=env))
                 self._env['A2A_TEST_REMOTE'] = other.url
             self._env['A2A_TEST_AGENT'] = agent
             self._start(server=True, worker=self.at_temporal)
@@ -78,6 +78,7 @@ class House:
             await kill(self.remote.server)
         if self._kills_worker and self._worker is not None:
             await kill(self._worker)
+            await lose_activities(self._env['A2A_TEST_TEMPORAL'], *(task['id'] for task in tasks.values()))
         self._start(server=self._kills_server, worker=self._kills_worker)
 
     def open(self) -> None:
@@ -92,7 +93,7 @@ class House:
             read.update(await self.remote.call('GetTask', id=task['id']))
             return state_of(read) != 'WORKING'
 
-        await until(found)
+        await poll_until(found)
         return read
 
     async def reached(self, prompt: str, task: dict[str, Any]) -> None:
@@ -105,7 +106,7 @@ class House:
                 assert state_of(now) != 'FAILED', self.remote.server.output
             return file.exists()
 
-        await until(reached)
+        await poll_until(reached)
         file.unlink()
 
     async def told(self, beginning: str) -> str:
@@ -114,7 +115,7 @@ class House:
         async def noted() -> bool:
             return any(line.startswith(beginning) for line in self.ledger)
 
-        await until(noted)
+        await poll_until(noted)
         [told] = (line.removeprefix(beginning) for line in self.ledger.elements() if line.startswith(beginning))
         return told
 
@@ -137,7 +138,7 @@ class House:
         async def charged() -> bool:
             return await self.charged() > 0
 
-        await until(charged)
+        await poll_until(charged)
         assert await self.charged() == requests
 
     def _start(self, *, server: bool, worker: bool) -> None:
@@ -146,21 +147,21 @@ class House:
             self._worker = self._stack.enter_context(process(*command, env=self._env, packages=PACKAGES))
             self._worker.wait_for('the worker runs the workflows of')
         if server:
-            self.remote = self._stack.enter_context(started(APP, env=self._env, packages=PACKAGES))
+            self.remote = self._stack.enter_context(server_process(APP, env=self._env, packages=PACKAGES))
 
 
 @pytest.fixture(params=KILLED, ids=' '.join)
-def house(request: pytest.FixtureRequest, tmp_path: Path) -> House:
+def killed_app(request: pytest.FixtureRequest, tmp_path: Path) -> KilledApp:
     engine, killed = request.param
     if engine == 'dbos':
-        need_dbos()
-    return House(tmp_path, engine, killed, '' if engine == 'dbos' else request.getfixturevalue('temporal'))
+        skip_without_dbos()
+    return KilledApp(tmp_path, engine, killed, '' if engine == 'dbos' else request.getfixturevalue('temporal'))
 
 
 # --- how runs end -----------------------------------------------------------------------------------------------------
 
 
-class Promise(NamedTuple):
+class Outcome(NamedTuple):
     """How a task ends."""
 
     parts: Sequence[Any]
@@ -172,16 +173,16 @@ class Promise(NamedTuple):
 
 PICTURE = {'raw': b64encode(b'picture').decode(), 'mediaType': 'image/png'}
 PDF = {'raw': b64encode(b'a file').decode(), 'mediaType': 'application/pdf', 'filename': 'a.pdf'}
-PROMISES = {
-    'text': Promise(['text + seen'], "'text + seen'"),
-    'validated': Promise([('Offer', {'priceCents': 701})], 'Offer(price_cents=701)'),
-    'union': Promise([('Refused', {'cents': 7})], 'Refused(cents=7)'),
-    'deps': Promise(['deps + word 2:00:00'], "'deps + word 2:00:00'"),
-    'files': Promise([b64encode(b'picture').decode(), 'a file', b64encode(b'picture').decode()], "'a file'"),
-    'content filter': Promise([], failure='refused-content'),
-    'usage limit': Promise([], failure='usage-limit'),
-    'bad output': Promise([], failure='bad-output'),
-    'unknown error': Promise([], failure='internal'),
+OUTCOMES = {
+    'text': Outcome(['text + seen'], "'text + seen'"),
+    'validated': Outcome([('Offer', {'priceCents': 701})], 'Offer(price_cents=701)'),
+    'union': Outcome([('Refused', {'cents': 7})], 'Refused(cents=7)'),
+    'deps': Outcome(['deps + word 2:00:00'], "'deps + word 2:00:00'"),
+    'files': Outcome([b64encode(b'picture').decode(), 'a file', b64encode(b'picture').decode()], "'a file'"),
+    'content filter': Outcome([], failure='refused-content'),
+    'usage limit': Outcome([], failure='usage-limit'),
+    'bad output': Outcome([], failure='bad-output'),
+    'unknown error': Outcome([], failure='internal'),
 }
 
 AS_JSON = {'Offer(price_cents=701)': "{'priceCents': 701}"}
@@ -200,115 +201,117 @@ def parts_of(task: dict[str, Any]) -> list[Any]:
 
 
 @slow
-async def test_killed_run_has_same_result_and_charge(house: House) -> None:
+async def test_killed_run_has_same_result_and_charge(killed_app: KilledApp) -> None:
     points = ('look', 'model-2')
-    promises = {f'{kind} at {point}': promise for kind, promise in PROMISES.items() for point in points}
-    promises['text at hook'] = PROMISES['text']
-    async with house.serving('desk'):
+    promises = {f'{kind} at {point}': promise for kind, promise in OUTCOMES.items() for point in points}
+    promises['text at hook'] = OUTCOMES['text']
+    async with killed_app.serving('desk'):
         tasks = {
-            prompt: await house.send(prompt, *([PDF] if prompt.startswith('files') else [])) for prompt in promises
+            prompt: await killed_app.send(prompt, *([PDF] if prompt.startswith('files') else [])) for prompt in promises
         }
-        await house.kill(tasks)
-        house.open()
+        await killed_app.kill(tasks)
+        killed_app.open()
         for prompt, (parts, output, failure) in promises.items():
-            done = await house.over(tasks[prompt])
-            heard = AS_JSON.get(output, output) if house.at_temporal else output
+            done = await killed_app.over(tasks[prompt])
+            heard = AS_JSON.get(output, output) if killed_app.at_temporal else output
             of_hook = f'completed {prompt}: ' if failure is None else f'failed {done["id"]}: '
-            assert (prompt, parts_of(done), await house.told(of_hook)) == (prompt, parts, failure or heard)
+            assert (prompt, parts_of(done), await killed_app.told(of_hook)) == (prompt, parts, failure or heard)
             assert failure == done['status'].get('message', {}).get('metadata', {}).get('failure')
             if not prompt.endswith('look'):
-                assert house.ledger[f'look for {prompt}'] == 1  # was complete
+                assert killed_app.ledger[f'look for {prompt}'] == 1  # was complete
         # Each run is charged once: a request for `look`, and another one for the answer.
-        assert await house.charged() == sum(2 if promise.failure is None else 1 for promise in promises.values())
+        assert await killed_app.charged() == sum(2 if promise.failure is None else 1 for promise in promises.values())
 
 
 @slow
-async def test_approved_calls_run_once_and_denied_never(house: House) -> None:
+async def test_approved_calls_run_once_and_denied_never(killed_app: KilledApp) -> None:
     def decided(task: dict[str, Any]) -> dict[str, Any]:
-        first, second = (call['id'] for call in asked(task))
-        return answers(task, approve(first), {'id': second, 'decision': 'deny'})
+        first, second = (call['id'] for call in pending_calls(task))
+        return answer_message(task, approve(first), {'id': second, 'decision': 'deny'})
 
-    async with house.serving('desk'):
-        sent = {point: await house.send(f'approval at {point}') for point in ('look', 'answer', 'delete', 'model-3')}
-        waiting = {point: await house.over(sent[point]) for point in ('answer', 'delete', 'model-3')}
+    async with killed_app.serving('desk'):
+        sent = {
+            point: await killed_app.send(f'approval at {point}') for point in ('look', 'answer', 'delete', 'model-3')
+        }
+        waiting = {point: await killed_app.over(sent[point]) for point in ('answer', 'delete', 'model-3')}
         for point in ('delete', 'model-3'):
-            await house.give(decided(waiting[point]))
-        await house.kill({f'approval at {point}': sent[point] for point in ('look', 'delete', 'model-3')})
-        house.open()
+            await killed_app.give(decided(waiting[point]))
+        await killed_app.kill({f'approval at {point}': sent[point] for point in ('look', 'delete', 'model-3')})
+        killed_app.open()
         for point in ('look', 'answer'):
-            await house.give(decided(await house.over(sent[point])))
+            await killed_app.give(decided(await killed_app.over(sent[point])))
         for point, task in sent.items():
-            done = await house.over(task)
+            done = await killed_app.over(task)
             assert (point, state_of(done), parts_of(done)) == (
                 point,
                 'COMPLETED',
                 ['approval + seen + no a + The tool call was denied.'],
             )
-            assert (point, house.ledger[f'delete a for approval at {point}']) == (point, 1)
-            assert (point, house.ledger[f'delete b for approval at {point}']) == (point, 0)
+            assert (point, killed_app.ledger[f'delete a for approval at {point}']) == (point, 1)
+            assert (point, killed_app.ledger[f'delete b for approval at {point}']) == (point, 0)
 
 
 # --- what clients send ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    'house', [*QUICK, *(pytest.param(each, marks=slow) for each in KILLED[2:])], indirect=True, ids=' '.join
+    'killed_app', [*QUICK, *(pytest.param(each, marks=slow) for each in KILLED[2:])], indirect=True, ids=' '.join
 )
-async def test_message_to_killed_run_reaches_model_once(house: House) -> None:
-    async with house.serving('desk'):
-        task = await house.send('text at look')
-        await house.send('more', taskId=task['id'], contextId=task['contextId'])
-        await house.kill({'text at look': task})
-        house.open()
-        assert parts_of(await house.over(task)) == ['text + seen', 'text + more + seen']
-    assert house.ledger['model-1 for text at look'] == 1
+async def test_message_to_killed_run_reaches_model_once(killed_app: KilledApp) -> None:
+    async with killed_app.serving('desk'):
+        task = await killed_app.send('text at look')
+        await killed_app.send('more', taskId=task['id'], contextId=task['contextId'])
+        await killed_app.kill({'text at look': task})
+        killed_app.open()
+        assert parts_of(await killed_app.over(task)) == ['text + seen', 'text + more + seen']
+    assert killed_app.ledger['model-1 for text at look'] == 1
 
 
 @slow
-async def test_resumed_run_is_charged_once_when_canceled(house: House) -> None:
-    async with house.serving('desk'):
-        task = await house.send('text at look')
-        await house.kill({'text at look': task})
-        if house.repeats:
-            await house.reached('text at look', task)
-        assert state_of(await house.remote.call('CancelTask', id=task['id'])) == 'CANCELED'
-        assert await house.told('cancelled: ') == '1'
-        await house.is_charged(1)
+async def test_resumed_run_is_charged_once_when_canceled(killed_app: KilledApp) -> None:
+    async with killed_app.serving('desk'):
+        task = await killed_app.send('text at look')
+        await killed_app.kill({'text at look': task})
+        if killed_app.repeats:
+            await killed_app.reached('text at look', task)
+        assert state_of(await killed_app.remote.call('CancelTask', id=task['id'])) == 'CANCELED'
+        assert await killed_app.told('cancelled: ') == '1'
+        await killed_app.is_charged(1)
 
 
 @slow
-async def test_run_canceled_right_after_kill_is_charged(house: House) -> None:
-    async with house.serving('desk'):
-        task = await house.send('text at look')
-        await house.kill({'text at look': task})
-        assert state_of(await house.remote.call('CancelTask', id=task['id'])) == 'CANCELED'
-        assert await house.told('cancelled: ') == '1'
-        await house.is_charged(1)
+async def test_run_canceled_right_after_kill_is_charged(killed_app: KilledApp) -> None:
+    async with killed_app.serving('desk'):
+        task = await killed_app.send('text at look')
+        await killed_app.kill({'text at look': task})
+        assert state_of(await killed_app.remote.call('CancelTask', id=task['id'])) == 'CANCELED'
+        assert await killed_app.told('cancelled: ') == '1'
+        await killed_app.is_charged(1)
 
 
 @slow
-async def test_stream_resumes_after_kill_without_repeated_text(house: House) -> None:
+async def test_stream_resumes_after_kill_without_repeated_text(killed_app: KilledApp) -> None:
     prompt = 'text at text'
-    async with house.serving('streams'):
-        async with house.remote.stream('SendStreamingMessage', {}, message=message(prompt)) as events:
+    async with killed_app.serving('streams'):
+        async with killed_app.remote.stream('SendStreamingMessage', {}, message=message(prompt)) as events:
             number, first = await anext(events)
             seen = Seen(first)
             while seen.text != 'Before the gate, ':
                 number, event = await anext(events)
                 seen.add(event)
-        await house.kill({prompt: first['task']})
+        await killed_app.kill({prompt: first['task']})
         async with (
-            house.remote.subscribe(first['task']['id'], Last_Event_ID=str(number)) as resumed,
-            house.remote.subscribe(first['task']['id']) as anew,
+            killed_app.remote.subscribe(first['task']['id'], Last_Event_ID=str(number)) as resumed,
+            killed_app.remote.subscribe(first['task']['id']) as anew,
         ):
             _, snapshot = await anext(anew)
             other = Seen(snapshot)
-            house.open()
+            killed_app.open()
             async for _, event in resumed:
                 seen.add(event)
             async for _, event in anew:
                 other.add(event)
-        done = await house.over(first['task'])
+        done = await killed_app.over(first['task'])
     assert [seen.text, other.text, *parts_of(done)] == ['Before the gate, and after.'] * 3
 
 
@@ -336,31 +339,31 @@ def texts_of(artifact: dict[str, Any]) -> str:
 
 
 @slow
-async def test_only_interrupted_mcp_stdio_call_is_repeated(house: House) -> None:
-    async with house.serving('mcp'):
-        tasks = {prompt: await house.send(prompt) for prompt in ('text at look', 'text at model-2')}
-        await house.kill(tasks)
-        house.open()
+async def test_only_interrupted_mcp_stdio_call_is_repeated(killed_app: KilledApp) -> None:
+    async with killed_app.serving('mcp'):
+        tasks = {prompt: await killed_app.send(prompt) for prompt in ('text at look', 'text at model-2')}
+        await killed_app.kill(tasks)
+        killed_app.open()
         for task in tasks.values():
-            assert parts_of(await house.over(task)) == ['text + seen']
-    assert house.ledger['look for text at model-2'] == 1
+            assert parts_of(await killed_app.over(task)) == ['text + seen']
+    assert killed_app.ledger['look for text at model-2'] == 1
 
 
 @slow
-async def test_remote_agent_runs_approved_call_once(house: House) -> None:
+async def test_remote_agent_runs_approved_call_once(killed_app: KilledApp) -> None:
     def approved(task: dict[str, Any]) -> dict[str, Any]:
-        return answers(task, approve(asked(task)[0]['id']))
+        return answer_message(task, approve(pending_calls(task)[0]['id']))
 
-    async with house.serving('remote'):
+    async with killed_app.serving('remote'):
         points = ('look', 'answer', 'delete there', 'model-3')
-        sent = {point: await house.send(f'text at {point}') for point in points}
+        sent = {point: await killed_app.send(f'text at {point}') for point in points}
         for point in ('delete there', 'model-3'):
-            await house.give(approved(await house.over(sent[point])))
-        await house.over(sent['answer'])
-        await house.kill({f'text at {point}': sent[point] for point in ('look', 'delete there', 'model-3')})
-        house.open()
+            await killed_app.give(approved(await killed_app.over(sent[point])))
+        await killed_app.over(sent['answer'])
+        await killed_app.kill({f'text at {point}': sent[point] for point in ('look', 'delete there', 'model-3')})
+        killed_app.open()
         for point in ('look', 'answer'):
-            await house.give(approved(await house.over(sent[point])))
+            await killed_app.give(approved(await killed_app.over(sent[point])))
         for point, task in sent.items():
-            assert (point, parts_of(await house.over(task))) == (point, ['text + seen + text + nothing there'])
-            assert (point, house.ledger[f'delete there for text at {point}']) == (point, 1)
+            assert (point, parts_of(await killed_app.over(task))) == (point, ['text + seen + text + nothing there'])
+            assert (point, killed_app.ledger[f'delete there for text at {point}']) == (point, 1)

@@ -33,12 +33,12 @@ from temporalio.worker import (
 from pydantic_ai_a2a import Artifacts
 from pydantic_ai_a2a.server.agent.run_output import RunOutput
 
-from ...engines import TemporalKit
-from ..stage import serving
+from ...engines import TemporalSetup
+from ...serving import serving
 from .contract.outputs import Cat, Doubled, Refused, Secret, answering
 
 
-async def ends(agent: Agent[Any, Any], options: dict[str, Any]) -> tuple[Any, ...]:
+async def outcome_of(agent: Agent[Any, Any], options: dict[str, Any]) -> tuple[Any, ...]:
     """What a client gets, and what `on_complete` gets."""
     completed = list[AgentRunResult[Any]]()
     async with serving(agent, on_complete=completed.append, **options) as client:
@@ -49,8 +49,8 @@ async def ends(agent: Agent[Any, Any], options: dict[str, Any]) -> tuple[Any, ..
 
 
 @pytest.fixture
-def at_temporal(tmp_path: Path, temporal: str) -> TemporalKit:
-    return TemporalKit(tmp_path, temporal)
+def at_temporal(tmp_path: Path, temporal: str) -> TemporalSetup:
+    return TemporalSetup(tmp_path, temporal)
 
 
 class Array:
@@ -79,26 +79,26 @@ def report(city: str) -> Artifacts:
 Items = Annotated[
     Array, PlainValidator(Array), PlainSerializer(lambda array: array.items, return_type=list[int]), WithJsonSchema({})
 ]
-LOST: dict[str, tuple[Any, dict[str, Any], Any]] = {
+NOT_ROUND_TRIP: dict[str, tuple[Any, dict[str, Any], Any]] = {
     'a validator that changes values': (Doubled, {'cents': 7}, {'cents': 700}),
     'a secret': (Secret, {'word': 'abc'}, {'word': '**********'}),
 }
-OTHER: dict[str, tuple[Any, dict[str, Any], list[Any], Any]] = {
+NOT_COMPARABLE: dict[str, tuple[Any, dict[str, Any], list[Any], Any]] = {
     # The output type, what the model answers with, what the client gets, and what the hook gets.
     'an array': (Items, {'response': [1, 2]}, [[1, 2]], 'Array([1, 2])'),
     'artifacts': (report, {'city': 'a'}, [{'name': 'a'}, '2026-11-28'], {'cat': {'name': 'a'}, 'day': '2026-11-28'}),
 }
 
 
-@pytest.mark.parametrize('case', LOST)
+@pytest.mark.parametrize('case', NOT_ROUND_TRIP)
 async def test_on_complete_gets_json_if_output_would_change(
-    at_temporal: TemporalKit, case: str, caplog: pytest.LogCaptureFixture
+    at_temporal: TemporalSetup, case: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    output_type, answer, dumped = LOST[case]
+    output_type, answer, dumped = NOT_ROUND_TRIP[case]
     agent = at_temporal.agent(answering(answer, ''), output_type=output_type)
     options = at_temporal.options()
-    state, artifacts, completed = await ends(agent, options)
-    await ends(agent, options)
+    state, artifacts, completed = await outcome_of(agent, options)
+    await outcome_of(agent, options)
     assert state == 'TASK_STATE_COMPLETED'
     assert artifacts[0]['parts'][0]['data'] == {'result': dumped}
     assert completed == [dumped]
@@ -106,23 +106,23 @@ async def test_on_complete_gets_json_if_output_would_change(
     assert caplog.text.count(f'Outputs of the type {name} change on their way from a workflow') == 1
 
 
-@pytest.mark.parametrize('case', OTHER)
-async def test_output_without_equality_reaches_client_and_hook(at_temporal: TemporalKit, case: str) -> None:
-    output_type, answer, expected, heard = OTHER[case]
+@pytest.mark.parametrize('case', NOT_COMPARABLE)
+async def test_output_without_equality_reaches_client_and_hook(at_temporal: TemporalSetup, case: str) -> None:
+    output_type, answer, expected, heard = NOT_COMPARABLE[case]
     agent = at_temporal.agent(answering(answer, ''), output_type=output_type)
-    _, artifacts, completed = await ends(agent, at_temporal.options())
+    _, artifacts, completed = await outcome_of(agent, at_temporal.options())
     assert [artifact['parts'][0]['data']['result'] for artifact in artifacts] == expected
     assert completed == [heard]
 
 
 @pytest.mark.parametrize('streams', [True, False])
-async def test_lone_surrogate_in_answer_is_replaced(at_temporal: TemporalKit, streams: bool) -> None:
+async def test_lone_surrogate_in_answer_is_replaced(at_temporal: TemporalSetup, streams: bool) -> None:
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         yield 'ab\ud83d'
 
     model = FunctionModel(stream_function=stream) if streams else answering('ab\ud83d', '')
     agent = at_temporal.agent(model, streams=streams)
-    _, artifacts, completed = await ends(agent, at_temporal.options())
+    _, artifacts, completed = await outcome_of(agent, at_temporal.options())
     assert (artifacts[0]['parts'][0]['text'], completed) == ('ab\ufffd', ['ab\ufffd'])
 
 
@@ -148,15 +148,15 @@ class Counted(BaseModel):
 
 
 async def test_on_complete_gets_json_of_unreadable_output(
-    at_temporal: TemporalKit, caplog: pytest.LogCaptureFixture
+    at_temporal: TemporalSetup, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = at_temporal.agent(answering({'cents': 7}, ''), output_type=Counted)
-    *_, completed = await ends(agent, at_temporal.options())
+    *_, completed = await outcome_of(agent, at_temporal.options())
     assert completed == [{'cents': 7}]
     assert 'on_complete gets the JSON of an output that this process cannot read as its type.' in caplog.text
 
 
-class OfVersionBefore(client.Interceptor, Interceptor):
+class WritesPreviousVersion(client.Interceptor, Interceptor):
     """Has workflows read and write the arrays that the version before read and wrote."""
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:
@@ -176,9 +176,9 @@ class _OfVersionBefore(WorkflowInboundInterceptor):
         return to_json(['', end['values'], rest])
 
 
-async def test_workflow_result_of_previous_version_is_read(at_temporal: TemporalKit) -> None:
+async def test_workflow_result_of_previous_version_is_read(at_temporal: TemporalSetup) -> None:
     agent = at_temporal.agent(answering({'name': 'Tom'}, 'Cat'), output_type=[Cat, Refused])
-    _, artifacts, completed = await ends(agent, at_temporal.options(interceptors=[OfVersionBefore()]))
+    _, artifacts, completed = await outcome_of(agent, at_temporal.options(interceptors=[WritesPreviousVersion()]))
     assert artifacts[0]['parts'][0]['metadata']['python_type'] == 'Cat'
     assert completed == [Cat(name='Tom')]
     assert at_temporal.queue in REWRITTEN

@@ -25,7 +25,7 @@ from pydantic_ai.durable_exec.dbos import DBOSDurability
 from pydantic_ai.durable_exec.temporal import TemporalDurability
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.mcp import MCPToolset
-from pydantic_ai.messages import FilePart, ModelMessage, ModelResponse
+from pydantic_ai.messages import FilePart, ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.profiles import ModelProfile
@@ -34,9 +34,10 @@ from pydantic_ai.toolsets import AbstractToolset, DynamicToolset, ExternalToolse
 
 from pydantic_ai_a2a import a2a, to_a2a
 
+from ...agents import scripted_model
 from ...app_client import state_of
-from ...engines import ACTIVITIES, DbosKit, Kit, TemporalKit
-from ..stage import serving
+from ...engines import ACTIVITIES, DbosSetup, EngineSetup, TemporalSetup
+from ...serving import serving
 
 OTHER = TestModel(custom_output_text='other')
 PNG = BinaryImage(b'png', media_type='image/png')
@@ -79,10 +80,6 @@ def dynamic(**metadata: Any) -> DynamicToolset[Any]:
     return DynamicToolset(lambda _: functions(**metadata), id='dynamic')
 
 
-def image(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    return ModelResponse(parts=[FilePart(PNG)])
-
-
 def read(path: str) -> BinaryImage:
     """Return an image as the output of the agent."""
     return PNG
@@ -92,7 +89,7 @@ def fail(messages: list[ModelMessage], info: AgentInfo) -> NoReturn:
     raise ModelHTTPError(400, 'main')
 
 
-IMAGES = FunctionModel(image, profile=ModelProfile(supports_image_output=True))
+IMAGES = scripted_model(FilePart(PNG), profile=ModelProfile(supports_image_output=True))
 
 
 def resolve(ctx: Any, model_id: str) -> TestModel | None:
@@ -107,7 +104,7 @@ def note(ctx: RunContext[Any]) -> Note:
     return Note()
 
 
-class Swap(AbstractCapability[Any]):
+class SwapsModel(AbstractCapability[Any]):
     """Takes a model that the engine does not know."""
 
     async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
@@ -128,9 +125,9 @@ class Case:
     late: AbstractToolset[Any] | None = None
     """Added to the agent by `@agent.toolset`."""
 
-    def of(self, kit: Kit) -> tuple[str, Agent[Any, Any], dict[str, Any]]:
+    def of(self, kit: EngineSetup) -> tuple[str, Agent[Any, Any], dict[str, Any]]:
         """What the engine says, the agent, and the options of the app."""
-        dbos = isinstance(kit, DbosKit)
+        dbos = isinstance(kit, DbosSetup)
         durability: AbstractCapability[Any] = (
             DBOSDurability(models=self.models)
             if dbos
@@ -151,7 +148,7 @@ ADDED, BOUND, SAME_ID = (
 )
 UNKNOWN_MODEL = 'Register the instance in `models=`'
 OPT_OUT: Mapping[str, Any] = {'temporal': False}
-AT_MAKING: Mapping[str, Case] = {
+AT_APP_CREATION: Mapping[str, Case] = {
     'toolset': Case('', ADDED, options={'toolsets': [functions()]}),
     'prefixed toolset': Case('', ADDED, options={'toolsets': [functions().prefixed('p')]}),
     'toolset without activities': Case(options={'toolsets': [functions(**OPT_OUT)]}),
@@ -225,9 +222,9 @@ AT_MAKING: Mapping[str, Case] = {
 }
 
 
-@pytest.mark.parametrize('case', AT_MAKING)
-async def test_app_creation_refuses_options_unsupported_in_runs(kit: Kit, case: str) -> None:
-    refusal, agent, options = AT_MAKING[case].of(kit)
+@pytest.mark.parametrize('case', AT_APP_CREATION)
+async def test_app_creation_refuses_options_unsupported_in_runs(kit: EngineSetup, case: str) -> None:
+    refusal, agent, options = AT_APP_CREATION[case].of(kit)
     if refusal:
         with pytest.raises(TypeError, match=refusal):
             to_a2a(agent, **options)
@@ -236,8 +233,8 @@ async def test_app_creation_refuses_options_unsupported_in_runs(kit: Kit, case: 
             assert state_of(await client.send('hello')) == 'COMPLETED'
 
 
-IN_RUNS: Mapping[str, Case] = {
-    'model of a hook': Case(UNKNOWN_MODEL, UNKNOWN_MODEL, agent={'capabilities': [Swap()]}),
+AT_RUN: Mapping[str, Case] = {
+    'model of a hook': Case(UNKNOWN_MODEL, UNKNOWN_MODEL, agent={'capabilities': [SwapsModel()]}),
     'selected model': Case(UNKNOWN_MODEL, UNKNOWN_MODEL, agent={'capabilities': [SelectModel(lambda _: OTHER)]}),
     'metadata of a capability': Case(
         '',
@@ -252,9 +249,11 @@ IN_RUNS: Mapping[str, Case] = {
 }
 
 
-@pytest.mark.parametrize('case', IN_RUNS)
-async def test_unsupported_model_or_tool_fails_run(kit: Kit, case: str, caplog: pytest.LogCaptureFixture) -> None:
-    refusal, agent, options = IN_RUNS[case].of(kit)
+@pytest.mark.parametrize('case', AT_RUN)
+async def test_unsupported_model_or_tool_fails_run(
+    kit: EngineSetup, case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusal, agent, options = AT_RUN[case].of(kit)
     async with serving(agent, **options) as client:
         task = await client.send('hello')
     if refusal:
@@ -264,13 +263,13 @@ async def test_unsupported_model_or_tool_fails_run(kit: Kit, case: str, caplog: 
         assert state_of(task) == 'COMPLETED'
 
 
-def test_app_creation_checks_wrapped_agent(kit: Kit) -> None:
+def test_app_creation_checks_wrapped_agent(kit: EngineSetup) -> None:
     refusal, agent, options = Case(ADDED, ADDED, late=functions()).of(kit)
     with pytest.raises(TypeError, match=refusal):
         to_a2a(WrapperAgent(agent), **options)
 
 
-class Bare(WrapperAgent[Any, Any]):
+class WithoutCapabilities(WrapperAgent[Any, Any]):
     """An agent of a class without capabilities."""
 
     @property
@@ -278,13 +277,13 @@ class Bare(WrapperAgent[Any, Any]):
         raise NotImplementedError
 
 
-def test_agent_of_a_class_without_capabilities_is_refused(kit: Kit) -> None:
+def test_agent_of_a_class_without_capabilities_is_refused(kit: EngineSetup) -> None:
     with pytest.raises(TypeError, match='needs an agent with the capability'):
-        to_a2a(Bare(kit.agent(TestModel())), **kit.options())
+        to_a2a(WithoutCapabilities(kit.agent(TestModel())), **kit.options())
 
 
 def test_temporal_continue_as_new_is_refused(tmp_path: Path, temporal: str) -> None:
-    kit = TemporalKit(tmp_path, temporal)
+    kit = TemporalSetup(tmp_path, temporal)
     agent = Agent(TestModel(), name='agent', capabilities=[TemporalDurability(continue_as_new=print)])
     with pytest.raises(TypeError, match='Give the app an agent without it'):
         to_a2a(agent, **kit.options())

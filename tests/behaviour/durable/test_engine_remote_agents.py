@@ -16,12 +16,13 @@ from pydantic_ai.toolsets import DynamicToolset
 
 from pydantic_ai_a2a import A2A, A2AToolset, to_a2a
 
+from ...agents import user_prompts
 from ...app_client import lifespan, state_of
-from ...engines import TemporalKit
-from ..asking import Tools
-from ..stage import prompts, serving
+from ...engines import TemporalSetup
+from ...serving import serving
+from ..pending_calls import ApprovalAgent
 
-remote = Tools(name='remote')
+remote = ApprovalAgent(name='remote')
 """Deletes a path, once somebody approves it."""
 
 
@@ -31,7 +32,7 @@ def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     if isinstance(parts[-1], ToolReturnPart):
         return ModelResponse(parts=[TextPart(f'It says: {parts[-1].content}')])
     [tool] = [tool.name for tool in info.function_tools]
-    return ModelResponse(parts=[ToolCallPart(tool, {'message': prompts(messages)[-1]})])
+    return ModelResponse(parts=[ToolCallPart(tool, {'message': user_prompts(messages)[-1]})])
 
 
 @asynccontextmanager
@@ -50,7 +51,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize('case', REFUSED)
 def test_temporal_refuses_remote_agent_outside_dynamic_toolset(tmp_path: Path, temporal: str, case: str) -> None:
-    kit = TemporalKit(tmp_path, temporal)
+    kit = TemporalSetup(tmp_path, temporal)
     agent = kit.agent(TestModel(), **REFUSED[case])
     with pytest.raises(TypeError, match=r"DynamicToolset\(lambda ctx: A2AToolset\(…, context='call'\)"):
         to_a2a(agent, **kit.options())
@@ -59,7 +60,7 @@ def test_temporal_refuses_remote_agent_outside_dynamic_toolset(tmp_path: Path, t
 async def test_dynamic_remote_agent_requires_context_call(
     tmp_path: Path, temporal: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kit = TemporalKit(tmp_path, temporal)
+    kit = TemporalSetup(tmp_path, temporal)
     async with remote_app() as app:
 
         def toolset(ctx: RunContext[Any]) -> A2AToolset[Any]:
@@ -72,7 +73,7 @@ async def test_dynamic_remote_agent_requires_context_call(
 
 
 def test_temporal_refuses_remote_agent_in_app_toolsets(tmp_path: Path, temporal: str) -> None:
-    kit = TemporalKit(tmp_path, temporal)
+    kit = TemporalSetup(tmp_path, temporal)
     toolset: A2AToolset[Any] = A2AToolset('https://example.com')
     with pytest.raises(TypeError, match='which has no network'):
         to_a2a(kit.agent(TestModel()), toolsets=[toolset], **kit.options())

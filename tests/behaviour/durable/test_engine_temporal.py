@@ -30,21 +30,21 @@ from pydantic_ai_a2a.engines.temporal import Temporal
 from pydantic_ai_a2a.errors import BackendUnusable
 
 from ...app_client import LIMIT, Client, lifespan, message, state_of, texts
-from ...engines import TemporalKit, connect
+from ...engines import TemporalSetup, connect
+from ...serving import serving, wait_until_ended
 from ...temporal import temporal_server
-from ..asking import answers, approve, asked
-from ..clerk import readiness
-from ..durable_handover import Gate, begun, served
-from ..durable_processes import until
-from ..stage import ended, serving
+from ..durable_handover import Gate, serving_until_handover, start_task
+from ..durable_processes import poll_until
+from ..pending_calls import answer_message, approve, pending_calls
+from ..waiting_tool import readiness
 
 
 @pytest.fixture
-def kit(tmp_path: Path, temporal: str) -> TemporalKit:
-    return TemporalKit(tmp_path, temporal)
+def kit(tmp_path: Path, temporal: str) -> TemporalSetup:
+    return TemporalSetup(tmp_path, temporal)
 
 
-async def test_separate_temporal_worker_runs_the_workflows(kit: TemporalKit) -> None:
+async def test_separate_temporal_worker_runs_the_workflows(kit: TemporalSetup) -> None:
     engine = Temporal(kit.address, task_queue=kit.queue, worker=False, search_attributes=True)
     agent = kit.agent(TestModel(custom_output_text='Hi.'))
     app = to_a2a(agent, timeout=600.0, backend=kit.options()['backend'], engine=engine)
@@ -60,9 +60,9 @@ async def test_separate_temporal_worker_runs_the_workflows(kit: TemporalKit) -> 
         async def is_over() -> bool:
             return not await is_open()
 
-        await until(is_open)
+        await poll_until(is_open)
         assert state_of(await client.call('CancelTask', {'id': abandoned['id']})) == 'CANCELED'
-        await until(is_over)
+        await poll_until(is_over)
         async with await engine.worker(app, max_concurrent_activities=2):
             task = await client.send('hello')
         found = [each.id async for each in (await connect(kit)).list_workflows(f'a2aTask = "{task["id"]}"')]
@@ -71,10 +71,10 @@ async def test_separate_temporal_worker_runs_the_workflows(kit: TemporalKit) -> 
 
 async def test_worker_may_use_a_deployment_version(tmp_path: Path) -> None:
     with temporal_server(settings=('history.maxTotalUpdates=100',)) as address:  # deployments take updates
-        await runs_with_a_version(TemporalKit(tmp_path, address))
+        await runs_with_a_version(TemporalSetup(tmp_path, address))
 
 
-async def runs_with_a_version(kit: TemporalKit) -> None:
+async def runs_with_a_version(kit: TemporalSetup) -> None:
     engine = Temporal(kit.address, task_queue=kit.queue, worker=False)
     app = to_a2a(kit.agent(TestModel(custom_output_text='Hi.')), backend=kit.options()['backend'], engine=engine)
     version = WorkerDeploymentVersion(deployment_name=kit.queue, build_id='1')
@@ -94,26 +94,26 @@ async def runs_with_a_version(kit: TemporalKit) -> None:
         return True
 
     async with lifespan(app), await engine.worker(app, deployment_config=config), asyncio.timeout(LIMIT):
-        await until(is_current)
+        await poll_until(is_current)
         assert texts(await Client(app).send('hello')) == ['Hi.']
 
 
 async def test_task_fails_if_worker_uses_different_database(
-    kit: TemporalKit, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    kit: TemporalSetup, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = kit.agent(TestModel())
     away = Temporal(kit.address, task_queue=kit.queue, worker=False)
     other = f'sqlite:///{tmp_path}/other.db'
     async with (
-        served(agent, **{**kit.options(), 'engine': away}) as client,
-        served(agent, **{**kit.options(), 'backend': other}),
+        serving_until_handover(agent, **{**kit.options(), 'engine': away}) as client,
+        serving_until_handover(agent, **{**kit.options(), 'backend': other}),
     ):
         task = await client.send('hello')
     assert task['status']['message']['metadata']['failure'] == 'engine'
     assert 'is in a database of other servers' in caplog.text
 
 
-class Refuses(Interceptor):
+class RefusesFirstCall(Interceptor):
     """A Temporal server that refuses a call once, as for an API key that has expired."""
 
     def __init__(self, method: str) -> None:
@@ -134,8 +134,8 @@ class Refuses(Interceptor):
 
 
 @pytest.mark.parametrize('method', ['start_workflow', 'query_workflow', 'describe_workflow'])
-async def test_task_waits_while_temporal_refuses_calls(kit: TemporalKit, method: str) -> None:
-    refuses, gate = Refuses(method), Gate()
+async def test_task_waits_while_temporal_refuses_calls(kit: TemporalSetup, method: str) -> None:
+    refuses, gate = RefusesFirstCall(method), Gate()
     agent = kit.agent(TestModel(custom_output_text='Hi.'), tools=[gate.wait])
 
     def app() -> A2AApp:
@@ -144,16 +144,16 @@ async def test_task_waits_while_temporal_refuses_calls(kit: TemporalKit, method:
         return to_a2a(agent, name='agent', backend=kit.options()['backend'], workers=workers, engine=engine)
 
     async with lifespan(first := app()), asyncio.timeout(LIMIT):
-        task_id = await begun(Client(first), 'hello')
+        task_id = await start_task(Client(first), 'hello')
         await gate.reached.wait()
     gate.opened.set()
     async with lifespan(second := app()), asyncio.timeout(LIMIT):  # describes the workflow
-        assert texts(await ended(Client(second), task_id)) == ['Hi.']
+        assert texts(await wait_until_ended(Client(second), task_id)) == ['Hi.']
     assert refuses.refused > 1
 
 
-async def test_events_are_read_after_refused_query(kit: TemporalKit) -> None:
-    refuses = Refuses('query_workflow')
+async def test_events_are_read_after_refused_query(kit: TemporalSetup) -> None:
+    refuses = RefusesFirstCall('query_workflow')
     agent = kit.agent(TestModel(custom_output_text='Hi.'))
 
     @agent.tool
@@ -166,7 +166,22 @@ async def test_events_are_read_after_refused_query(kit: TemporalKit) -> None:
     assert refuses.refused > 1
 
 
-async def test_long_stream_needs_no_workflow_update(kit: TemporalKit) -> None:
+async def test_artifacts_of_several_pages_reach_the_task(kit: TemporalSetup) -> None:
+    """A poll answers with about a megabyte of events."""
+    agent = kit.agent(TestModel())
+
+    @agent.tool
+    async def draw(ctx: RunContext[Any]) -> str:
+        for n in range(4):
+            await a2a(ctx).artifact('x' * 700_000, name=f'drawing {n}')
+        return 'drawn'
+
+    async with serving(agent, **kit.options()) as client:
+        task = await client.send()
+    assert [len(text) for text in texts(task)[:4]] == [700_000] * 4
+
+
+async def test_long_stream_needs_no_workflow_update(kit: TemporalSetup) -> None:
     """Each piece of the text is read before the next one is written, so that each takes a poll."""
     pieces, read = 10, asyncio.Semaphore(0)
 
@@ -188,7 +203,7 @@ async def test_long_stream_needs_no_workflow_update(kit: TemporalKit) -> None:
     assert texts(done) == [''.join(f'{n} ' for n in range(pieces))]
 
 
-async def test_runs_at_temporal_hold_no_worker_slots(kit: TemporalKit) -> None:
+async def test_runs_at_temporal_hold_no_worker_slots(kit: TemporalSetup) -> None:
     both, waiting = asyncio.Event(), list[str]()
     agent = kit.agent(TestModel(custom_output_text='Hi.'))
 
@@ -204,7 +219,7 @@ async def test_runs_at_temporal_hold_no_worker_slots(kit: TemporalKit) -> None:
     assert [texts(task) for task in done] == [['Hi.'], ['Hi.']]
 
 
-async def test_workflow_code_has_task_but_no_credential(kit: TemporalKit) -> None:
+async def test_workflow_code_has_task_but_no_credential(kit: TemporalSetup) -> None:
     async def tell(ctx: RunContext[Any], city: str) -> str:
         await a2a(ctx).status(f'In {city}.')
         try:
@@ -221,14 +236,14 @@ async def test_workflow_code_has_task_but_no_credential(kit: TemporalKit) -> Non
     assert texts(task)[0].startswith('c: a2a(ctx).credential() works in tools')
 
 
-async def test_app_with_wrong_namespace_is_not_ready(kit: TemporalKit, caplog: pytest.LogCaptureFixture) -> None:
+async def test_app_with_wrong_namespace_is_not_ready(kit: TemporalSetup, caplog: pytest.LogCaptureFixture) -> None:
     app = to_a2a(kit.agent(TestModel()), **kit.options(namespace='wrong'))
     async with lifespan(app):
         assert await readiness(Client(app)) == (503, 'ok')
     assert 'Namespace wrong is not found.' in caplog.text
 
 
-async def test_failed_temporal_worker_is_replaced(kit: TemporalKit, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_temporal_worker_is_replaced(kit: TemporalSetup, caplog: pytest.LogCaptureFixture) -> None:
     starts = list[str]()
 
     @asynccontextmanager
@@ -244,15 +259,15 @@ async def test_failed_temporal_worker_is_replaced(kit: TemporalKit, caplog: pyte
     assert caplog.text.count('The Temporal worker has failed. Another one starts') == 1
 
 
-async def test_second_app_on_task_queue_is_refused(kit: TemporalKit, tmp_path: Path) -> None:
+async def test_second_app_on_task_queue_is_refused(kit: TemporalSetup, tmp_path: Path) -> None:
     agent = kit.agent(TestModel(custom_output_text='Hi.'))
     other: dict[str, Any] = {**kit.options(), 'backend': f'sqlite:///{tmp_path}/other.db'}
-    async with served(agent, **kit.options()):
+    async with serving_until_handover(agent, **kit.options()):
         refused = to_a2a(agent, **other)
         with pytest.raises(BackendUnusable, match='Another running app of this process has the task queue'):
             async with refused.router.lifespan_context(refused):
                 pytest.fail('it has started')
-    async with served(agent, **other) as client:
+    async with serving_until_handover(agent, **other) as client:
         assert texts(await client.send('hello')) == ['Hi.']
 
 
@@ -260,7 +275,7 @@ class NotToday(Rejected):
     pass
 
 
-async def test_tool_may_raise_subclass_of_rejected(kit: TemporalKit) -> None:
+async def test_tool_may_raise_subclass_of_rejected(kit: TemporalSetup) -> None:
     def decline() -> None:
         raise NotToday('Never.')
 
@@ -297,14 +312,14 @@ CHANGED: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize('case', CHANGED)
-def test_deps_changed_by_json_are_refused(kit: TemporalKit, case: str) -> None:
+def test_deps_changed_by_json_are_refused(kit: TemporalSetup, case: str) -> None:
     kind, deps = CHANGED[case]
     with pytest.raises(TypeError, match='passes the dependencies of the agent to activities as JSON'):
         to_a2a(kit.agent(TestModel(), deps_type=kind), deps=deps, **kit.options())
 
 
 async def test_deps_factory_result_changed_by_json_fails_task(
-    kit: TemporalKit, caplog: pytest.LogCaptureFixture
+    kit: TemporalSetup, caplog: pytest.LogCaptureFixture
 ) -> None:
     agent = kit.agent(TestModel(), deps_type=Narrow)
 
@@ -318,7 +333,7 @@ async def test_deps_factory_result_changed_by_json_fails_task(
 
 
 @pytest.mark.parametrize('option', ['deps', 'deps_factory'])
-async def test_deps_with_field_aliases_reach_tools(kit: TemporalKit, option: str) -> None:
+async def test_deps_with_field_aliases_reach_tools(kit: TemporalSetup, option: str) -> None:
     deps, seen = Camel.model_validate({'baseUrl': 'https://example.com'}), list[Any]()
     agent = kit.agent(TestModel(), deps_type=Camel)
 
@@ -340,7 +355,7 @@ class Order(BaseModel):
     net_cents: Annotated[int, AfterValidator(lambda cents: cents * 2)]
 
 
-async def test_workflow_code_and_tools_read_typed_input(kit: TemporalKit) -> None:
+async def test_workflow_code_and_tools_read_typed_input(kit: TemporalSetup) -> None:
     seen = list[tuple[str, Any]]()
     agent = kit.agent(TestModel(custom_output_text='Hi.'))
 
@@ -355,12 +370,12 @@ async def test_workflow_code_and_tools_read_typed_input(kit: TemporalKit) -> Non
 
     async with serving(agent, messages=Messages(input_type=Order), **kit.options()) as client:
         task = await client.send(message(parts=[{'data': {'netCents': 5}}]))
-        await client.send(answers(task, approve(asked(task)[0]['id'])))
+        await client.send(answer_message(task, approve(pending_calls(task)[0]['id'])))
     assert {where for where, _ in seen} == {'instructions', 'tool'}
     assert [order.net_cents for _, order in seen] == [10] * len(seen)
 
 
-def test_temporal_refuses_attempts_option(kit: TemporalKit) -> None:
+def test_temporal_refuses_attempts_option(kit: TemporalSetup) -> None:
     with pytest.raises(TypeError, match='Set maximum_attempts in the retry policy of the capability, or a timeout'):
         to_a2a(kit.agent(TestModel()), workers=Workers(attempts=1), **kit.options())
 

@@ -25,15 +25,15 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import Messages, Workers
 
 from ...app_client import message, texts
-from ...fixed import fixed
-from ..durable_handover import begun, served
-from ..stage import ended
+from ...constants import with_constants
+from ...serving import wait_until_ended
+from ..durable_handover import serving_until_handover, start_task
 
 IMAGE = BinaryContent(b'\xff\x00', media_type='image/png')
 LATER: list[Any] = ['First later.', 'Second later.']
 
 
-def told(messages: list[ModelMessage]) -> list[str]:
+def texts_of_messages(messages: list[ModelMessage]) -> list[str]:
     """What the model has been told in its conversation, in order: prompts, results and its own texts."""
     found: list[str] = []
     for part in (part for sent in messages for part in sent.parts):
@@ -78,7 +78,7 @@ class Enqueues:
         return 'noted'
 
     async def _answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        self.requests.append(told(messages))
+        self.requests.append(texts_of_messages(messages))
         number = len(self.requests)
         if number in self._fails_at:
             raise ModelHTTPError(503, 'model')
@@ -95,7 +95,7 @@ class Enqueues:
 
 NOTED = ['go', 'noted', 'See this.', 'ff00', 'At once.']
 WHOLE = [*NOTED, 'Read all.', *LATER]
-TRIED = fixed(Workers, backoff=0.001, drain_grace=0.01)
+TRIED = with_constants(Workers, backoff=0.001, drain_grace=0.01)
 
 
 @pytest.fixture(params=['sqlite', 'postgres'])
@@ -107,13 +107,13 @@ async def conversation(client: Any) -> list[str]:
     """What the stored conversation says, without the last answer."""
     stored = await client.messages_of('c')
     assert all(sent.metadata is None for sent in stored)
-    return told(stored)[:-1]
+    return texts_of_messages(stored)[:-1]
 
 
 @pytest.mark.parametrize('fails_at', [(2,), (3,), (2, 3), (2, 4, 5)])
 async def test_enqueued_messages_reach_model_after_retry(fails_at: tuple[int, ...], url: str) -> None:
     agent = Enqueues(*fails_at)
-    async with served(agent.agent, backend=url, workers=TRIED) as client:
+    async with serving_until_handover(agent.agent, backend=url, workers=TRIED) as client:
         task = await client.send(message('go', contextId='c'))
         assert await conversation(client) == WHOLE
     assert (texts(task), agent.requests[-1]) == (['Done.'], WHOLE)
@@ -124,11 +124,11 @@ async def test_enqueued_messages_reach_model_after_retry(fails_at: tuple[int, ..
 async def test_enqueued_messages_reach_model_after_handover(held: int, url: str) -> None:
     agent = Enqueues()
     reached = agent.hold(held)
-    async with served(agent.agent, backend=url) as client:
-        task_id = await begun(client, 'go')
+    async with serving_until_handover(agent.agent, backend=url) as client:
+        task_id = await start_task(client, 'go')
         await reached.wait()
-    async with served(agent.agent, backend=url) as client:
-        await ended(client, task_id)
+    async with serving_until_handover(agent.agent, backend=url) as client:
+        await wait_until_ended(client, task_id)
         assert await conversation(client) == WHOLE
     assert agent.requests == [['go'], NOTED, *([NOTED] if held == 2 else [WHOLE]), WHOLE]
 
@@ -141,23 +141,25 @@ async def test_client_and_enqueued_messages_reach_model_once(url: str) -> None:
         await sent.wait()
 
     agent.before_note = wait_for_client
-    async with served(agent.agent, backend=url, workers=TRIED, messages=Messages(while_working='steer')) as client:
-        task_id = await begun(client, 'go')
+    async with serving_until_handover(
+        agent.agent, backend=url, workers=TRIED, messages=Messages(while_working='steer')
+    ) as client:
+        task_id = await start_task(client, 'go')
         await noting.wait()
         await client.send(message('And this.', taskId=task_id), returnImmediately=True)
         sent.set()
-        await ended(client, task_id)
+        await wait_until_ended(client, task_id)
         assert await conversation(client) == [*NOTED, 'And this.', 'Read all.', *LATER]
 
 
 async def test_canceled_run_leaves_no_enqueue_metadata(url: str) -> None:
     agent = Enqueues()
     reached = agent.hold(2)
-    async with served(agent.agent, backend=url) as client:
-        task_id = await begun(client, 'go')
+    async with serving_until_handover(agent.agent, backend=url) as client:
+        task_id = await start_task(client, 'go')
         await reached.wait()
     reached = agent.hold(3)
-    async with served(agent.agent, backend=url) as client:
+    async with serving_until_handover(agent.agent, backend=url) as client:
         await reached.wait()
         await client.call('CancelTask', {'id': task_id})
         stored = await client.messages_of('c')
@@ -186,7 +188,7 @@ async def test_retry_resets_metadata_but_keeps_usage(url: str) -> None:
         ctx.metadata['seen'] = ctx.tool_call_id
         return (await other.run('?', usage=ctx.usage)).output
 
-    async with served(agent, backend=url, workers=TRIED) as client:
+    async with serving_until_handover(agent, backend=url, workers=TRIED) as client:
         await client.send(message('go', contextId='c'))
         record = await client.a2a_app.conversations().read_record('c')
     assert record is not None
@@ -200,7 +202,7 @@ async def test_capability_loaded_by_tool_survives_retry(url: str) -> None:
         offered.append(sorted(tool.name for tool in info.function_tools if tool.name != 'load_capability'))
         if len(offered) == 2:
             raise ModelHTTPError(503, 'model')
-        called = told(messages)
+        called = texts_of_messages(messages)
         return ModelResponse(parts=[TextPart('Done.') if 'loaded' in called else ToolCallPart('unlock', {}, 'c1')])
 
     agent: Agent[object, str] = Agent(FunctionModel(model), name='agent', capabilities=[vault_of()])
@@ -210,7 +212,7 @@ async def test_capability_loaded_by_tool_survives_retry(url: str) -> None:
         assert ctx.load_capability('vault')
         return 'loaded'
 
-    async with served(agent, backend=url, workers=TRIED) as client:
+    async with serving_until_handover(agent, backend=url, workers=TRIED) as client:
         assert texts(await client.send(message('go', contextId='c'))) == ['Done.']
     assert offered[1:] == [['open_vault', 'unlock']] * 2
 

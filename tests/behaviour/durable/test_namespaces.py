@@ -22,15 +22,16 @@ from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
+from ...agents import echo_prompts
 from ...app_client import lifespan, message
 from ...bounds import LIMIT
+from ...cases import each_case
 from ...clocks import SetClock
-from ...commands.command import command
-from ...dialects import unversioned
-from ...tables import each_case
-from ..stage import heard, serving
+from ...commands.command import run_command
+from ...dialects import in_no_version
+from ...serving import serving
 
-pytestmark = unversioned('where tasks are kept is below what versions differ in')
+pytestmark = in_no_version('where tasks are kept is below what versions differ in')
 
 
 @pytest.fixture(params=['file', 'postgres'])
@@ -40,7 +41,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def named(name: str) -> Agent[None, str]:
-    return Agent(FunctionModel(heard), name=name)
+    return Agent(FunctionModel(echo_prompts), name=name)
 
 
 def skill(*ids: str) -> Any:
@@ -75,7 +76,7 @@ def test_unnamed_agent_with_persistent_store_is_refused(
 
 
 async def test_name_option_namespace_and_agent_name_select_same_tasks(url: str) -> None:
-    weather = Agent(FunctionModel(heard))
+    weather = Agent(FunctionModel(echo_prompts))
     ways: list[dict[str, Any]] = [{'name': 'weather'}, {'retention': Retention(namespace='weather')}]
     for options in ways:
         async with serving(weather, backend=url, **options) as client:
@@ -93,7 +94,7 @@ async def test_unnamed_agent_may_use_memory_or_own_storage(tmp_path: Path) -> No
     own = SqliteFileBackend(SqliteFile.of(f'sqlite:///{tmp_path}/own.db'), 'mine', reader_lag=10**6)
     ways: list[dict[str, Any]] = [{}, {'backend': own}, {'storage': InMemoryStorage()}]
     for options in ways:
-        async with serving(Agent(FunctionModel(heard)), **options) as client:
+        async with serving(Agent(FunctionModel(echo_prompts)), **options) as client:
             assert (await client.send())['artifacts']
 
 
@@ -103,7 +104,7 @@ def test_commands_refuse_unnamed_agent(
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'unnamed.py').write_text("from pydantic_ai import Agent\njoker = Agent('test')\n")
     for name in ('serve', 'worker', 'queue'):
-        ended = command(capsys, name, 'unnamed:joker', '--backend', 'sqlite:///office.db')
+        ended = run_command(capsys, name, 'unnamed:joker', '--backend', 'sqlite:///office.db')
         assert ended.code == 2
         assert "The agent has no name, under which its tasks would be stored: write Agent(…, name='joker')" in ended.err
 
@@ -130,7 +131,7 @@ async def test_empty_namespace_in_used_store_is_logged_once(
     )
     assert shown is not None, line
     arguments = shown[2].replace('MODULE:APP', f'--backend {url}').split()
-    rows = (await asyncio.to_thread(command, capsys, *arguments, '--json')).lines
+    rows = (await asyncio.to_thread(run_command, capsys, *arguments, '--json')).lines
     assert [row['namespace'] for row in rows] == ['joker', 'weather']
 
 

@@ -21,17 +21,18 @@ from pydantic_ai_a2a.server.store.ports import Backend, Claim, Marks, Slot, Task
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.store import WrappedQueue
 
+from ...agents import GatedAgent, echo_prompts, user_prompts
 from ...app_client import LIMIT, Client, RpcError, message, state_of, texts
 from ...clocks import HOUR, SetClock
+from ...serving import list_tasks, serving, wait_until_ended
 from ...suites import values
-from ...suites.values import OVER
-from ..asking import Tools, answers, approve, model
-from ..durable_handover import WHOLE, left_at, served
-from ..queues import StorageError
-from ..stage import Stage, ended, heard, prompts, serving, tasks_of
+from ...suites.values import EXPIRED
+from ..durable_handover import ALL_POINTS, run_until_handover, serving_until_handover
+from ..faulty_queues import StorageError
+from ..pending_calls import ApprovalAgent, answer_message, approve, call_by_prompt
 from ..steps import Steps
 
-THEIRS = b'{"artifactId":"a","parts":[{"text":"theirs"}]}'
+OTHER_RESULT = b'{"artifactId":"a","parts":[{"text":"theirs"}]}'
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def backend() -> Generator[MemoryBackend]:
     made.close()
 
 
-async def stolen(backend: Backend) -> Claim:
+async def take_over(backend: Backend) -> Claim:
     """The task that runs, claimed by another holder as if its lease had expired."""
     assert isinstance(backend.clock, SetClock)
     with backend.clock.later():
@@ -49,7 +50,7 @@ async def stolen(backend: Backend) -> Claim:
     return claim
 
 
-async def lost(backend: Backend, attempts: int = 1, *, lease: int = values.OVER) -> str:
+async def submit_lost_task(backend: Backend, attempts: int = 1, *, lease: int = values.EXPIRED) -> str:
     """A task whose holder died, several times, with a lease that has expired or will; its id."""
     before = backend.now() - 1000
     await values.submit(backend, values.message('hi', new='lost', context='c', owner='/', at=before))
@@ -59,9 +60,9 @@ async def lost(backend: Backend, attempts: int = 1, *, lease: int = values.OVER)
 
 
 async def test_next_worker_runs_task_of_lost_worker(backend: MemoryBackend, caplog: pytest.LogCaptureFixture) -> None:
-    task_id = await lost(backend)
-    async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
-        task = await ended(client, task_id)
+    task_id = await submit_lost_task(backend)
+    async with serving(Agent(FunctionModel(echo_prompts)), backend=backend) as client:
+        task = await wait_until_ended(client, task_id)
         after = await client.send(message('after', contextId='c'))
     assert (state_of(task), texts(task)) == ('COMPLETED', ['hi'])
     assert texts(after) == ['hi + after']
@@ -74,9 +75,9 @@ async def test_next_worker_runs_task_of_lost_worker(backend: MemoryBackend, capl
 async def test_task_fails_once_all_attempts_are_lost(
     backend: MemoryBackend, lives: int, state: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    task_id = await lost(backend, lives)
-    async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(attempts=3)) as client:
-        task = await ended(client, task_id)
+    task_id = await submit_lost_task(backend, lives)
+    async with serving(Agent(FunctionModel(echo_prompts)), backend=backend, workers=Workers(attempts=3)) as client:
+        task = await wait_until_ended(client, task_id)
         assert texts(await client.send(message('after', contextId='c')))[-1].endswith('after')
     assert state_of(task) == state
     if state == 'FAILED':
@@ -88,9 +89,9 @@ async def test_task_fails_once_all_attempts_are_lost(
 async def test_heartbeat_takes_over_task_of_dead_worker(
     backend: MemoryBackend,
 ) -> None:
-    async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)) as client:
-        task_id = await lost(backend, lease=20)
-        assert texts(await ended(client, task_id)) == ['hi']
+    async with serving(Agent(FunctionModel(echo_prompts)), backend=backend, workers=Workers(lease=0.03)) as client:
+        task_id = await submit_lost_task(backend, lease=20)
+        assert texts(await wait_until_ended(client, task_id)) == ['hi']
 
 
 async def test_takeover_stops_run_and_drops_its_result(
@@ -100,8 +101,8 @@ async def test_takeover_stops_run_and_drops_its_result(
     began = asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if prompts(messages)[-1] != 'hi':
-            return heard(messages, info)
+        if user_prompts(messages)[-1] != 'hi':
+            return echo_prompts(messages, info)
         began.set()
         try:
             return await asyncio.Future()
@@ -111,17 +112,17 @@ async def test_takeover_stops_run_and_drops_its_result(
     async with serving(Agent(FunctionModel(answer)), backend=backend, workers=Workers(lease=0.03)) as client:
         task = await client.send('hi', returnImmediately=True)
         await began.wait()
-        claim = await stolen(backend)
+        claim = await take_over(backend)
         await stopped.wait()
         assert state_of(await client.get_task(task['id'])) == 'WORKING'
-        theirs = values.ending(claim, at=backend.now(), messages=values.turn('hi', 'theirs'))
+        theirs = values.finish_of(claim, at=backend.now(), messages=values.model_turn('hi', 'theirs'))
         await backend.queue.finish(claim, theirs)
         assert texts(await client.send(message('after', contextId=task['contextId']))) == ['hi + after']
     assert claim.attempt == 2
     assert f'Task {task["id"]} was taken over or has ended; its late result is dropped.' in caplog.messages
 
 
-class Renewing(WrappedQueue):
+class CountsRenewals(WrappedQueue):
     """Lets each lease expire before it is renewed."""
 
     def __init__(self, inner: TaskQueue) -> None:
@@ -129,22 +130,22 @@ class Renewing(WrappedQueue):
         self.renewed = asyncio.Event()
 
     async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
-        await super().renew(holder, tasks, lease=values.OVER)
+        await super().renew(holder, tasks, lease=values.EXPIRED)
         marks = await super().renew(holder, tasks, lease=HOUR)
         self.renewed.set()
         return marks
 
 
 async def test_lease_is_renewed_while_task_runs(backend: MemoryBackend) -> None:
-    stage = Stage()
-    renewing = backend.queue = Renewing(backend.queue)
+    stage = GatedAgent()
+    renewing = backend.queue = CountsRenewals(backend.queue)
     async with serving(stage.agent, backend=backend, workers=Workers(lease=0.06)) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
         await renewing.renewed.wait()
         assert await backend.queue.claim(Slot('thief', HOUR), at=backend.now(), limit=1) == []
         stage.open('hi')
-        assert state_of(await ended(client, task['id'])) == 'COMPLETED'
+        assert state_of(await wait_until_ended(client, task['id'])) == 'COMPLETED'
 
 
 class FailsToRenew(WrappedQueue):
@@ -162,14 +163,14 @@ class FailsToRenew(WrappedQueue):
 async def test_heartbeat_continues_after_failed_renewal(
     backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     backend.queue = FailsToRenew(backend.queue)
     async with serving(stage.agent, backend=backend, workers=Workers(lease=0.03)) as client:
         await client.send('one', returnImmediately=True)
         await stage.reached('one')
         stage.open('hi')
-        task_id = await lost(backend, lease=20)
-        assert texts(await ended(client, task_id)) == ['hi']
+        task_id = await submit_lost_task(backend, lease=20)
+        assert texts(await wait_until_ended(client, task_id)) == ['hi']
         stage.open('one')
     assert 'heartbeat' in caplog.text
 
@@ -179,11 +180,11 @@ def test_task_of_closed_event_loop_continues() -> None:
     left = asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        runs.append(prompts(messages)[-1])
+        runs.append(user_prompts(messages)[-1])
         if len(runs) == 2:
             left.set()
             await asyncio.Event().wait()
-        return heard(messages, info)
+        return echo_prompts(messages, info)
 
     app = to_a2a(Agent(FunctionModel(answer)))
     client = Client(app)
@@ -198,7 +199,7 @@ def test_task_of_closed_event_loop_continues() -> None:
 
     async def come_back(task_ids: str) -> None:
         task_id, queued_id = task_ids.split()
-        task, queued = await ended(client, task_id), await ended(client, queued_id)
+        task, queued = await wait_until_ended(client, task_id), await wait_until_ended(client, queued_id)
         assert texts(task) == ['one + two']
         assert texts(queued) == ['one + two + three']
         assert [part['text'] for each in task['history'] for part in each['parts']] == ['two', 'one + two']
@@ -221,17 +222,19 @@ async def test_failure_after_takeover_is_not_stored(backend: MemoryBackend, capl
     async with serving(Agent(FunctionModel(answer)), backend=backend) as client:
         task = await client.send('hi', returnImmediately=True)
         await began.wait()
-        claim = await stolen(backend)
+        claim = await take_over(backend)
         fail.set()
         async with client.subscribe(task['id']) as stream:
             await anext(stream)
-            await backend.queue.finish(claim, values.ending(claim, at=backend.now(), artifacts=[('a', THEIRS)]))
+            await backend.queue.finish(
+                claim, values.finish_of(claim, at=backend.now(), artifacts=[('a', OTHER_RESULT)])
+            )
             await stream.rest()
         assert texts(await client.get_task(task['id'])) == ['theirs']
     assert f'Task {task["id"]} was taken over before its failure was recorded.' in caplog.messages
 
 
-class Deaf(MemoryBackend):
+class FailsToListen(MemoryBackend):
     """Cannot tell of new tasks at first."""
 
     times = 1
@@ -244,14 +247,14 @@ class Deaf(MemoryBackend):
 
 
 async def test_unavailable_store_is_retried_by_next_request() -> None:
-    backend = Deaf('agent', reader_lag=10**6)
-    client = Client(to_a2a(Agent(FunctionModel(heard)), backend=backend))
+    backend = FailsToListen('agent', reader_lag=10**6)
+    client = Client(to_a2a(Agent(FunctionModel(echo_prompts)), backend=backend))
     with pytest.raises(RpcError) as refused:
         await client.send('one')
     task = await client.send('two')
     assert refused.value.code == -32000
     assert texts(task) == ['two']
-    assert len(await tasks_of(client)) == 1
+    assert len(await list_tasks(client)) == 1
     backend.close()
 
 
@@ -266,10 +269,10 @@ def url(tmp_path: Path) -> str:
     return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
 
 
-async def lose_a_process(url: str) -> None:
+async def claim_and_die(url: str) -> None:
     """Take the task that was handed back, as a process does that is killed then."""
     backend = open_store(url, 'agent', Limits())
-    assert await backend.queue.claim(Slot('a process that is killed', OVER), at=backend.now(), limit=1)
+    assert await backend.queue.claim(Slot('a process that is killed', EXPIRED), at=backend.now(), limit=1)
     backend.close()
 
 
@@ -277,15 +280,15 @@ async def retry(client: Client, task_id: str, new_id: str, *, again: bool = Fals
     """The task, once it is over, that is made of a dead letter."""
     backend = client.a2a_app.backend
     await backend.housekeeping.retry(task_id, new_id=new_id, at=backend.now(), again=again)
-    return await ended(client, new_id)
+    return await wait_until_ended(client, new_id)
 
 
 async def test_dead_letter_retry_resumes_after_last_step(url: str) -> None:
     steps = Steps()
-    task_id = await left_at('model 3', steps, backend=url, workers=ONCE)
-    await lose_a_process(url)
-    async with served(steps.agent, backend=url, workers=ONCE) as client:
-        dead = await ended(client, task_id)
+    task_id = await run_until_handover('model 3', steps, backend=url, workers=ONCE)
+    await claim_and_die(url)
+    async with serving_until_handover(steps.agent, backend=url, workers=ONCE) as client:
+        dead = await wait_until_ended(client, task_id)
         [letter] = await client.a2a_app.backend.housekeeping.dead_letters()
         assert letter.correlation_id == dead['status']['message']['metadata']['correlationId']
         assert (state_of(dead), letter.failure, letter.attempts) == ('FAILED', 'attempts', 1)
@@ -293,7 +296,7 @@ async def test_dead_letter_retry_resumes_after_last_step(url: str) -> None:
         usage = await client.a2a_app.conversations().read_record('c')
     assert texts(again) == ['Read 5 messages.']
     assert again['history'][0]['referenceTaskIds'] == [task_id]
-    assert steps.done == [*WHOLE, 'model 3']
+    assert steps.done == [*ALL_POINTS, 'model 3']
     assert {metadata['a2a']['idempotency_key'] for _, _, metadata in steps.told} == {f'{task_id}.1'}
     assert usage is not None
     assert (usage.usage.requests, usage.usage.tool_calls) == (3, 4)
@@ -301,33 +304,33 @@ async def test_dead_letter_retry_resumes_after_last_step(url: str) -> None:
 
 async def test_repeated_dead_letter_retry_starts_from_beginning(url: str) -> None:
     steps = Steps()
-    task_id = await left_at('tool 2', steps, backend=url, workers=ONCE)
-    await lose_a_process(url)
-    async with served(steps.agent, backend=url, workers=ONCE) as client:
-        await ended(client, task_id)
+    task_id = await run_until_handover('tool 2', steps, backend=url, workers=ONCE)
+    await claim_and_die(url)
+    async with serving_until_handover(steps.agent, backend=url, workers=ONCE) as client:
+        await wait_until_ended(client, task_id)
         for new_id, again in (('second', False), ('third', True)):
             assert state_of(await retry(client, task_id, new_id, again=again)) == 'COMPLETED'
-    assert steps.done == [*WHOLE[:-1], 'tool 2', 'tool 12', 'model 3', *WHOLE]
+    assert steps.done == [*ALL_POINTS[:-1], 'tool 2', 'tool 12', 'model 3', *ALL_POINTS]
     assert {metadata['a2a']['idempotency_key'] for _, _, metadata in steps.told} == {f'{task_id}.1', 'third.1'}
 
 
 async def test_dead_letter_retry_does_not_repeat_approved_call(url: str) -> None:
-    tools, held = Tools(), asyncio.Event()
+    tools, held = ApprovalAgent(), asyncio.Event()
 
     async def held_once(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         if tools.deleted and not held.is_set():
             held.set()
             await asyncio.Event().wait()
-        return model(messages, info)
+        return call_by_prompt(messages, info)
 
     options: dict[str, Any] = {'backend': url, 'workers': ONCE, 'model': FunctionModel(held_once)}
-    async with served(tools.agent, **options) as client:
+    async with serving_until_handover(tools.agent, **options) as client:
         task = await client.send(message('delete', contextId='c'))
-        await client.send(answers(task, approve()), returnImmediately=True)
+        await client.send(answer_message(task, approve()), returnImmediately=True)
         await held.wait()
-    await lose_a_process(url)
-    async with served(tools.agent, **options) as client:
-        assert state_of(await ended(client, task['id'])) == 'FAILED'
+    await claim_and_die(url)
+    async with serving_until_handover(tools.agent, **options) as client:
+        assert state_of(await wait_until_ended(client, task['id'])) == 'FAILED'
         again = await retry(client, task['id'], 'again')
         messages = await client.messages_of('c')
     assert texts(again) == ['delete + deleted a']

@@ -18,15 +18,16 @@ from pydantic_ai_a2a import Postgres, Workers
 from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
 
 from ...app_client import LIMIT, state_of, texts
-from ...dialects import unversioned
+from ...dialects import in_no_version
 from ...e2e.venvs import missing
-from ...postgres import OwnPostgres, postgres_server
+from ...logs import log_event
+from ...postgres import StartedPostgres, postgres_server
+from ...serving import serving, wait_until_ended
 from ...suites import READER_LAG
-from ..clerk import Clerk, readiness, refused, until_ready
-from ..rows import covers
-from ..stage import ended, serving, told_in_log
+from ..promised_behaviours import covers
+from ..waiting_tool import WaitingToolAgent, readiness, refused_by_store, wait_until_ready
 
-pytestmark = unversioned('where tasks are kept is below what versions differ in')
+pytestmark = in_no_version('where tasks are kept is below what versions differ in')
 ROW = 'storage error in one task'
 
 
@@ -85,7 +86,7 @@ class FileSizeLimit(Outage):
 class Failover(Outage):
     """A PostgreSQL server that is a standby until it is promoted."""
 
-    def __init__(self, server: OwnPostgres) -> None:
+    def __init__(self, server: StartedPostgres) -> None:
         super().__init__(Postgres(server.url(), acquire_timeout=2))
         self._server = server
 
@@ -180,20 +181,20 @@ def outage(request: pytest.FixtureRequest) -> Iterator[Outage]:
 
 @covers(ROW)
 async def test_run_continues_after_store_outage_without_repeats(outage: Outage) -> None:
-    clerk = Clerk()
+    clerk = WaitingToolAgent()
     async with serving(clerk.agent, backend=outage.backend, workers=Workers(lease=0.3, attempts=1)) as client:
         task = await client.send('hi', returnImmediately=True)
         await clerk.reached.wait()
         await outage.begin()
-        with told_in_log('The store is unavailable; task') as waiting:
+        with log_event('The store is unavailable; task') as waiting:
             clerk.go_on.set()
             assert await asyncio.to_thread(waiting.wait, LIMIT)
-        assert await refused(client) == (503, '1', -32000)
+        assert await refused_by_store(client) == (503, '1', -32000)
         for _ in range(2):
             assert await readiness(client) == (503, outage.readiness)
         await outage.end()
-        done = await ended(client, task['id'])
-        await until_ready(client)
+        done = await wait_until_ended(client, task['id'])
+        await wait_until_ready(client)
         assert state_of(await client.send('hi')) == 'COMPLETED'
     assert (state_of(done), texts(done)) == ('COMPLETED', ['booked'])
     assert (clerk.requests, clerk.calls) == (4, 2)
@@ -202,20 +203,20 @@ async def test_run_continues_after_store_outage_without_repeats(outage: Outage) 
 @covers(ROW)
 @pytest.mark.parametrize('outage', DISKS, indirect=True)
 async def test_full_disk_makes_idle_server_unready(outage: Outage) -> None:
-    clerk = Clerk()
+    clerk = WaitingToolAgent()
     async with serving(clerk.agent, backend=outage.backend) as client:
         for _ in range(2):
             assert await readiness(client) == (200, 'ok')
         await outage.begin()
-        assert await refused(client) == (503, '1', -32000)
+        assert await refused_by_store(client) == (503, '1', -32000)
         assert await readiness(client) == (503, 'read-only')
         await outage.end()
-        await until_ready(client)
+        await wait_until_ready(client)
 
 
 @covers(ROW)
 async def test_repeated_statement_timeouts_make_a_dead_letter(postgres_url: str) -> None:
-    clerk = Clerk()
+    clerk = WaitingToolAgent()
     backend = PostgresBackend(Postgres(postgres_url, statement_timeout=2), 'agent', reader_lag=READER_LAG)
     async with serving(clerk.agent, backend=backend, workers=Workers(lease=0.3)) as client:
         task = await client.send('hi', returnImmediately=True)
@@ -223,14 +224,14 @@ async def test_repeated_statement_timeouts_make_a_dead_letter(postgres_url: str)
         locking = await asyncpg.connect(postgres_url)
         await locking.execute('BEGIN')
         await locking.execute('SELECT 1 FROM a2a.task FOR UPDATE')
-        with told_in_log(f'Task {task["id"]} failed (storage') as failed:
+        with log_event(f'Task {task["id"]} failed (storage') as failed:
             clerk.go_on.set()
             assert await asyncio.to_thread(failed.wait, LIMIT)
         await locking.close()
-        dead = await ended(client, task['id'])
+        dead = await wait_until_ended(client, task['id'])
         [letter] = await backend.housekeeping.dead_letters()
         retried = await backend.housekeeping.retry(task['id'], new_id='again', at=backend.now())
-        done = await ended(client, retried.id)
+        done = await wait_until_ended(client, retried.id)
     assert (state_of(dead), dead['status']['message']['metadata']['failure']) == ('FAILED', 'storage')
     assert (letter.task_id, letter.failure, letter.attempts) == (task['id'], 'storage', 1)
     assert (state_of(done), texts(done)) == ('COMPLETED', ['booked'])

@@ -22,20 +22,22 @@ from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.types import TaskEvent
 
+from ...agents import GatedAgent, echo_prompts, scripted_model, user_prompts
 from ...app_client import LIMIT, message, rpc, state_of, texts
-from ...dialects import unversioned
+from ...dialects import in_no_version
+from ...logs import log_event, loop_errors
+from ...serving import serving, wait_until_ended
 from ...suites import values
-from ..queues import InDoubt
-from ..rows import covers
-from ..stage import Stage, ended, heard, prompts, serving, told_in_log, told_to_loop
+from ..faulty_queues import FinishInDoubt
+from ..promised_behaviours import covers
 
-pytestmark = unversioned('where tasks are kept is below what versions differ in')
+pytestmark = in_no_version('where tasks are kept is below what versions differ in')
 ROW = 'storage error in one task'
 LATER = 3600.0
 """Seconds of a lease that no test waits for, nor for a heartbeat."""
 
 
-class Counted:
+class CountingAgent:
     """An agent that calls a tool and answers, and counts the requests to its model."""
 
     def __init__(self) -> None:
@@ -61,7 +63,7 @@ class Counted:
                 yield word
 
 
-class Ending(SqliteFileBackend):
+class NotesShutdown(SqliteFileBackend):
     """Knows when its worker has stopped listening, which is when it gives up its runs."""
 
     ends = False
@@ -78,7 +80,7 @@ class Ending(SqliteFileBackend):
         return end
 
 
-class Away(WrappedQueue):
+class UnavailableQueue(WrappedQueue):
     """Is unavailable when these methods are called, as often as they are named; `finish` also while it `refuses`."""
 
     def __init__(self, inner: TaskQueue, *methods: str) -> None:
@@ -129,8 +131,8 @@ def backend_in(folder: Path) -> SqliteFileBackend:
 async def test_run_waits_for_unavailable_store_without_repeats(
     method: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    backend, counted = backend_in(tmp_path), Counted()
-    queue = backend.queue = Away(backend.queue, *[method] * 3)
+    backend, counted = backend_in(tmp_path), CountingAgent()
+    queue = backend.queue = UnavailableQueue(backend.queue, *[method] * 3)
     agent = counted.agent
     async with serving(agent, backend=backend, workers=Workers(lease=0.3, attempts=1)) as client:
         async with client.send_streaming('hi') as stream:
@@ -148,9 +150,9 @@ async def test_run_waits_for_unavailable_store_without_repeats(
 async def test_queued_task_runs_after_a_failed_claim(
     tmp_path: Path,
 ) -> None:
-    backend, stage = backend_in(tmp_path), Stage()
-    queue = backend.queue = Away(backend.queue)
-    with told_to_loop() as told, told_in_log('Queued tasks could not be claimed') as logged:
+    backend, stage = backend_in(tmp_path), GatedAgent()
+    queue = backend.queue = UnavailableQueue(backend.queue)
+    with loop_errors() as told, log_event('Queued tasks could not be claimed') as logged:
         async with serving(stage.agent, backend=backend, workers=Workers(running=1, lease=LATER)) as client:
             await client.send('one', returnImmediately=True)
             await stage.reached('one')
@@ -160,18 +162,18 @@ async def test_queued_task_runs_after_a_failed_claim(
                 stage.open(name)
             assert await asyncio.to_thread(logged.wait, LIMIT)
             await client.send('three')
-            assert state_of(await ended(client, task['id'])) == 'COMPLETED'
+            assert state_of(await wait_until_ended(client, task['id'])) == 'COMPLETED'
     assert told == []
     backend.close()
 
 
 @covers(ROW)
 async def test_unstored_result_is_stored_at_shutdown(tmp_path: Path) -> None:
-    backend, counted = Ending(file_in(tmp_path), 'agent', reader_lag=10**6), Counted()
-    backend.queue = queue = Away(backend.queue)
+    backend, counted = NotesShutdown(file_in(tmp_path), 'agent', reader_lag=10**6), CountingAgent()
+    backend.queue = queue = UnavailableQueue(backend.queue)
     queue.refuses = lambda: not backend.ends
     async with serving(counted.agent, backend=backend, workers=Workers(lease=LATER)) as client:
-        with told_in_log('continues once the store is available again') as told:
+        with log_event('continues once the store is available again') as told:
             task = await client.send('hi', returnImmediately=True)
             assert await asyncio.to_thread(told.wait, LIMIT)
     assert (await values.state_of(backend, task['id']), counted.requests) == ('completed', 2)
@@ -180,27 +182,26 @@ async def test_unstored_result_is_stored_at_shutdown(tmp_path: Path) -> None:
 
 @covers(ROW)
 async def test_failed_release_is_repeated_at_shutdown(tmp_path: Path) -> None:
-    backend, stage = backend_in(tmp_path), Stage()
-    queue = backend.queue = Away(backend.queue, 'release')
+    backend, stage = backend_in(tmp_path), GatedAgent()
+    queue = backend.queue = UnavailableQueue(backend.queue, 'release')
     async with serving(stage.agent, backend=backend, workers=Workers(lease=LATER)) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
     assert queue.fails == []
     stage.open('hi')
     async with serving(stage.agent, backend=backend, workers=Workers(lease=LATER, attempts=1)) as client:
-        assert texts(await ended(client, task['id'])) == ['hi']
+        assert texts(await wait_until_ended(client, task['id'])) == ['hi']
     backend.close()
 
 
 @covers(ROW)
 async def test_unstored_failure_is_stored_at_shutdown(tmp_path: Path) -> None:
-    def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        raise RuntimeError('no')
-
     backend = backend_in(tmp_path)
-    queue = backend.queue = Away(backend.queue, 'finish')
-    async with serving(Agent(FunctionModel(fail)), backend=backend, workers=Workers(lease=LATER)) as client:
-        with told_in_log('continues once the store is available again') as told:
+    queue = backend.queue = UnavailableQueue(backend.queue, 'finish')
+    async with serving(
+        Agent(scripted_model(RuntimeError('no'))), backend=backend, workers=Workers(lease=LATER)
+    ) as client:
+        with log_event('continues once the store is available again') as told:
             task = await client.send('hi', returnImmediately=True)
             assert await asyncio.to_thread(told.wait, LIMIT)
     assert queue.fails == []
@@ -214,28 +215,68 @@ async def test_queued_message_runs_after_end_stored_without_answer(fails: bool, 
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if prompts(messages) == ['one']:
+        if user_prompts(messages) == ['one']:
             begun.set()
             await go_on.wait()
             if fails:
                 raise RuntimeError('no')
-        return heard(messages, info)
+        return echo_prompts(messages, info)
 
     backend = backend_in(tmp_path)
-    backend.queue = InDoubt(backend.queue)
+    backend.queue = FinishInDoubt(backend.queue)
     async with serving(Agent(FunctionModel(answer)), backend=backend, workers=Workers(lease=0.3)) as client:
         task = await client.send('one', returnImmediately=True)
         await begun.wait()
         await client.send(message('two', taskId=task['id']), returnImmediately=True)
         go_on.set()
-        assert texts(await ended(client, task['id'])) == (['two'] if fails else ['one', 'one + two'])
+        assert texts(await wait_until_ended(client, task['id'])) == (['two'] if fails else ['one', 'one + two'])
+    backend.close()
+
+
+class Unanswered(WrappedQueue):
+    """Stores the first end of a run, and answers no end until the worker stops."""
+
+    def __init__(self, inner: TaskQueue, stops: Callable[[], bool]) -> None:
+        super().__init__(inner)
+        self.stored = False
+        self._stops = stops
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        if self._stops():
+            return await super().finish(claim, finish)
+        if not self.stored:
+            self.stored = True
+            await super().finish(claim, finish)
+        raise StoreUnavailable
+
+
+async def test_stop_after_unanswered_failure_releases_next_run(tmp_path: Path) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        begun.set()
+        await go_on.wait()
+        raise RuntimeError('no')
+
+    backend = NotesShutdown(file_in(tmp_path), 'agent', reader_lag=10**6)
+    queue = backend.queue = Unanswered(backend.queue, lambda: backend.ends)
+    async with serving(Agent(FunctionModel(fail)), backend=backend, workers=Workers(lease=LATER)) as client:
+        task = await client.send('one', returnImmediately=True)
+        await begun.wait()
+        await client.send(message('two', taskId=task['id']), returnImmediately=True)
+        with log_event('continues once the store is available again') as told:
+            go_on.set()
+            assert await asyncio.to_thread(told.wait, LIMIT)
+    assert queue.stored
+    [claimed] = await values.claim_all(backend)
+    assert (claimed.header.id, values.text_of_body(claimed.message)) == (task['id'], 'two')
     backend.close()
 
 
 @covers(ROW)
 async def test_send_to_locked_store_gets_503_with_retry_after(tmp_path: Path) -> None:
     backend, sent = backend_in(tmp_path), message('hi')
-    async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
+    async with serving(Agent(FunctionModel(echo_prompts)), backend=backend) as client:
         with closing(sqlite3.connect(tmp_path / 'agent.db', timeout=LIMIT, isolation_level=None)) as other:
             other.execute('BEGIN IMMEDIATE')
             refused = await client.post(rpc('SendMessage', {'message': sent}))

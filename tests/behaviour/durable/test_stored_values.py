@@ -23,10 +23,11 @@ from pydantic_ai_a2a.server.runs.workflow_run import Canceled
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
+from ...agents import echo_prompts
 from ...app_client import state_of
-from ...engines import DbosKit
-from ..durable_handover import LosesEnds, begun, served
-from ..stage import ended, heard
+from ...engines import DbosSetup
+from ...serving import wait_until_ended
+from ..durable_handover import LosesTaskAtFinish, serving_until_handover, start_task
 
 STORED = [
     (
@@ -237,13 +238,13 @@ ROWS = {
 @pytest.mark.parametrize('row', ROWS.values(), ids=ROWS)
 async def test_server_reads_workflow_outcome_of_earlier_version(row: tuple[Any, ...], tmp_path: Path) -> None:
     state, shown, status, *results = row
-    kit = DbosKit(tmp_path)
-    agent = kit.agent(FunctionModel(heard))
+    kit = DbosSetup(tmp_path)
+    agent = kit.agent(FunctionModel(echo_prompts))
     first = kit.options()
     lost = SqliteFileBackend(SqliteFile.of(first['backend']), 'agent', reader_lag=10**6)
-    loses = lost.queue = LosesEnds(lost.queue)
-    async with served(agent, **{**first, 'backend': lost}) as client:
-        task_id = await begun(client, 'one')
+    loses = lost.queue = LosesTaskAtFinish(lost.queue)
+    async with serving_until_handover(agent, **{**first, 'backend': lost}) as client:
+        task_id = await start_task(client, 'one')
         await loses.asked.wait()
     lost.close()
     with closing(sqlite3.connect(tmp_path / 'dbos.db')) as database, database:
@@ -252,7 +253,7 @@ async def test_server_reads_workflow_outcome_of_earlier_version(row: tuple[Any, 
         pickles = [stored and b64encode(stored).decode() for stored in results]
         database.execute('UPDATE workflow_output SET output = ?, error = ?', pickles)
         database.execute('UPDATE workflow_status SET status = ?', [status])
-    async with served(agent, **kit.options()) as client:
-        task = await ended(client, task_id)
+    async with serving_until_handover(agent, **kit.options()) as client:
+        task = await wait_until_ended(client, task_id)
     assert state_of(task) == state
     assert shown in str(task)

@@ -38,9 +38,9 @@ from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
 from ...app_client import LIMIT, Client, lifespan, state_of
-from ...engines import TemporalKit
-from ..durable_handover import begun
-from ..durable_processes import until
+from ...engines import TemporalSetup
+from ..durable_handover import start_task
+from ..durable_processes import poll_until
 
 HISTORIES = Path(__file__).parent / 'histories'
 ENDS: dict[str, bytes | ApplicationError] = {}
@@ -135,8 +135,8 @@ async def wait() -> str:
 
 
 @pytest.fixture
-def kit(tmp_path: Path, temporal: str) -> TemporalKit:
-    return TemporalKit(tmp_path, temporal)
+def kit(tmp_path: Path, temporal: str) -> TemporalSetup:
+    return TemporalSetup(tmp_path, temporal)
 
 
 class App(NamedTuple):
@@ -151,7 +151,7 @@ class App(NamedTuple):
 
 
 @asynccontextmanager
-async def without_worker(kit: TemporalKit) -> AsyncGenerator[App]:
+async def without_worker(kit: TemporalSetup) -> AsyncGenerator[App]:
     agent = kit.agent(
         FunctionModel(answer),
         output_type=[str, InputRequired, AuthRequired, Rejected],
@@ -163,7 +163,7 @@ async def without_worker(kit: TemporalKit) -> AsyncGenerator[App]:
     app = to_a2a(agent, name='agent', backend=store, engine=engine, workers=Workers(drain_grace=0.01))
     async with lifespan(app), asyncio.timeout(LIMIT):
         client = Client(app)
-        yield App(client, store, await begun(client, 'answer'), await other.worker(app))
+        yield App(client, store, await start_task(client, 'answer'), await other.worker(app))
     store.close()
 
 
@@ -171,7 +171,7 @@ NAMES = sorted(path.stem for path in HISTORIES.iterdir())
 
 
 @pytest.mark.parametrize('name', NAMES)
-async def test_worker_replays_workflow_of_earlier_version(kit: TemporalKit, name: str) -> None:
+async def test_worker_replays_workflow_of_earlier_version(kit: TemporalSetup, name: str) -> None:
     async with without_worker(kit) as app:
         history = History(name, app.task_id, f'replay-{kit.queue}')
         await app.store.payloads.put(
@@ -207,7 +207,7 @@ CASES = {
 
 
 @pytest.mark.parametrize('name', CASES)
-async def test_server_reads_workflow_outcome_of_earlier_version(kit: TemporalKit, name: str) -> None:
+async def test_server_reads_workflow_outcome_of_earlier_version(kit: TemporalSetup, name: str) -> None:
     state, shown = CASES[name]
     async with without_worker(kit) as app:
         ENDS[kit.queue] = History(name, app.task_id).end()
@@ -224,7 +224,7 @@ async def test_server_reads_workflow_outcome_of_earlier_version(kit: TemporalKit
             async def is_over() -> bool:
                 return state_of(await app.client.get_task(app.task_id)) != 'WORKING'
 
-            await until(is_over)
+            await poll_until(is_over)
             task = await app.client.get_task(app.task_id)
     assert state_of(task) == state
     assert shown in str(task)

@@ -14,7 +14,6 @@ from pydantic_ai.messages import (
     FilePart,
     ModelMessage,
     ModelRequest,
-    ModelResponse,
     TextPart,
     UserPromptPart,
 )
@@ -25,16 +24,17 @@ from pydantic_ai.profiles import ModelProfile
 
 from pydantic_ai_a2a import AgentWorker, InputRequired, Messages, Results, Workers, to_a2a
 
+from ...agents import GatedAgent, echo_prompts, scripted_model
 from ...app_client import Client, RpcError, lifespan, message, state_of, texts
-from ...tables import each_case
-from ..own_parts import foreign, parts
-from ..refused import refused
-from ..stage import Stage, heard, serving
+from ...cases import each_case
+from ...serving import serving
+from ..fasta2a_parts import memory_parts, plain_worker
+from ..refusals import error_of_call
 
-agent = Agent(FunctionModel(heard))
+agent = Agent(FunctionModel(echo_prompts))
 
 
-class Shouting(AgentWorker):
+class OwnHistoryAndArtifacts(AgentWorker):
     def build_message_history(self, history: list[Message]) -> list[ModelMessage]:
         before = ModelRequest(parts=[UserPromptPart('Listen')])
         texts = [part.get('text', '').upper() for each in history for part in each['parts']]
@@ -45,7 +45,7 @@ class Shouting(AgentWorker):
 
 
 async def test_overridden_message_history_and_artifacts_take_effect() -> None:
-    worker = Shouting(agent=agent, **parts())
+    worker = OwnHistoryAndArtifacts(agent=agent, **memory_parts())
     async with serving(agent, workers=Workers(worker=worker)) as client:
         first = await client.send('hello')
         second = await client.send(message('again', contextId=first['contextId']))
@@ -62,8 +62,8 @@ async def test_agent_worker_may_build_no_artifact() -> None:
         def build_artifacts(self, result: Any) -> list[Artifact]:
             return [] if result == 'nothing' else [Artifact(artifact_id='x', parts=[])]
 
-    model = FunctionModel(heard)
-    async with serving(agent, workers=Workers(worker=Mute(agent=agent, model=model, **parts()))) as client:
+    model = FunctionModel(echo_prompts)
+    async with serving(agent, workers=Workers(worker=Mute(agent=agent, model=model, **memory_parts()))) as client:
         none, empty = await client.send('nothing'), await client.send('something')
     assert [state_of(task) for task in (none, empty)] == ['COMPLETED', 'COMPLETED']
     assert (none.get('artifacts'), len(empty['artifacts'])) == (None, 1)
@@ -71,14 +71,16 @@ async def test_agent_worker_may_build_no_artifact() -> None:
 
 async def test_plain_agent_worker_runs_the_agent() -> None:
     typed = Agent(TestModel(custom_output_args=7), output_type=int)
-    async with serving(typed, workers=Workers(worker=AgentWorker(agent=typed, **parts()))) as client:
+    async with serving(typed, workers=Workers(worker=AgentWorker(agent=typed, **memory_parts()))) as client:
         task = await client.send()
     assert task['artifacts'][0]['parts'][0]['data'] == {'result': 7}
 
 
 async def test_agent_worker_refuses_message_with_file_url() -> None:
-    async with serving(agent, workers=Workers(worker=AgentWorker(agent=agent, **parts()))) as client:
-        error = await refused(client.send(message(parts=[{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}])))
+    async with serving(agent, workers=Workers(worker=AgentWorker(agent=agent, **memory_parts()))) as client:
+        error = await error_of_call(
+            client.send(message(parts=[{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}]))
+        )
     assert error.code == -32602
 
 
@@ -95,7 +97,7 @@ class Counting(AgentWorker):
 
 
 async def test_overridden_run_task_runs_tasks() -> None:
-    worker = Counting(agent=agent, **parts())
+    worker = Counting(agent=agent, **memory_parts())
     async with serving(agent, workers=Workers(worker=worker)) as client:
         first = await client.send('one')
         second = await client.send(message('two', contextId=first['contextId']))
@@ -108,13 +110,10 @@ async def test_overridden_run_task_runs_tasks() -> None:
 
 
 async def test_overridden_run_task_returns_model_files() -> None:
-    def painting(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse(
-            parts=[FilePart(BinaryContent(b'GIF89a', media_type='image/gif')), TextPart('Here it is.')]
-        )
-
-    painter = Agent(FunctionModel(painting))
-    async with serving(painter, workers=Workers(worker=Counting(agent=painter, **parts()))) as client:
+    painter = Agent(
+        scripted_model([FilePart(BinaryContent(b'GIF89a', media_type='image/gif')), TextPart('Here it is.')])
+    )
+    async with serving(painter, workers=Workers(worker=Counting(agent=painter, **memory_parts()))) as client:
         task = await client.send('paint')
     found = [part for artifact in task['artifacts'] for part in artifact['parts']]
     assert [part.get('text') or (part['mediaType'], part['raw']) for part in found] == [
@@ -129,7 +128,7 @@ async def test_run_task_may_complete_task_without_agent() -> None:
             artifact = Artifact(artifact_id='a', parts=[Part(text='done by hand')])
             await self.storage.update_task(params['id'], 'completed', [artifact])
 
-    async with serving(agent, workers=Workers(worker=Direct(agent=agent, **parts()))) as client:
+    async with serving(agent, workers=Workers(worker=Direct(agent=agent, **memory_parts()))) as client:
         assert texts(await client.send('anything')) == ['done by hand']
 
 
@@ -141,8 +140,8 @@ async def test_overridden_cancel_task_is_called() -> None:
             self.told = [params['id']]
             await super().cancel_task(params)
 
-    stage = Stage()
-    worker = Telling(agent=stage.agent, **parts())
+    stage = GatedAgent()
+    worker = Telling(agent=stage.agent, **memory_parts())
     async with serving(stage.agent, workers=Workers(worker=worker)) as client:
         task = await client.send('wait', returnImmediately=True)
         await stage.reached('wait')
@@ -153,15 +152,15 @@ async def test_overridden_cancel_task_is_called() -> None:
 
 
 async def test_overridden_run_task_keeps_media_type_checks() -> None:
-    text_only = Agent(FunctionModel(heard, profile=ModelProfile(supports_image_input=False)))
-    worker = Counting(agent=text_only, **parts())
+    text_only = Agent(FunctionModel(echo_prompts, profile=ModelProfile(supports_image_input=False)))
+    worker = Counting(agent=text_only, **memory_parts())
     async with serving(text_only, workers=Workers(worker=worker)) as client:
         for parts_, configuration, code in [
             ([{'raw': 'iVBORw0KGgo=', 'mediaType': 'image/png'}], {}, -32005),
             ([{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}], {}, -32602),
             ([{'text': 'draw'}], {'acceptedOutputModes': ['image/png']}, -32005),
         ]:
-            error = await refused(client.send(message(parts=parts_), **configuration))
+            error = await error_of_call(client.send(message(parts=parts_), **configuration))
             assert error.code == code
     assert worker.ran == []
 
@@ -171,21 +170,21 @@ async def test_overridden_run_task_reports_failure_kind() -> None:
         raise ValueError('a secret')
 
     broken = Agent(FunctionModel(fail))
-    async with serving(broken, workers=Workers(worker=Counting(agent=broken, **parts()))) as client:
+    async with serving(broken, workers=Workers(worker=Counting(agent=broken, **memory_parts()))) as client:
         task = await client.send()
     assert (state_of(task), task['status']['message']['metadata']['failure']) == ('FAILED', 'internal')
     assert 'secret' not in str(task)
 
 
 def test_app_with_worker_refuses_steering_and_client_schemas() -> None:
-    worker = Counting(agent=agent, **parts())
+    worker = Counting(agent=agent, **memory_parts())
     with pytest.raises(TypeError, match="while_working='steer' cannot be combined"):
         to_a2a(agent, workers=Workers(worker=worker), messages=Messages(while_working='steer'))
     with pytest.raises(TypeError, match=r'Results\.client_schemas cannot be combined with Workers\.worker'):
         to_a2a(agent, workers=Workers(worker=worker), results=Results(client_schemas=True))
 
 
-class Reading(AgentWorker):
+class RecordsHistory(AgentWorker):
     """Notes the messages that it is to read."""
 
     def __init__(self, **options: Any) -> None:
@@ -213,10 +212,10 @@ async def test_message_history_is_built_once_per_run() -> None:
                 if isinstance(part, UserPromptPart | TextPart)
             ]
         )
-        return heard(messages, info)
+        return echo_prompts(messages, info)
 
     asking = Agent(FunctionModel(ask), output_type=TextOutput(question))
-    worker = Reading(agent=asking, **parts())
+    worker = RecordsHistory(agent=asking, **memory_parts())
     async with serving(asking, workers=Workers(worker=worker)) as client:
         before = await client.send(message('Rome', contextId='c'))
         task = await client.send(message('weather', contextId='d'))
@@ -234,8 +233,8 @@ async def test_message_history_is_built_once_per_run() -> None:
 
 
 async def test_message_history_keeps_messages_with_equal_ids() -> None:
-    asking = Agent(FunctionModel(heard), output_type=TextOutput(question))
-    worker = Reading(agent=asking, **parts())
+    asking = Agent(FunctionModel(echo_prompts), output_type=TextOutput(question))
+    worker = RecordsHistory(agent=asking, **memory_parts())
     async with serving(asking, workers=Workers(worker=worker)) as client:
         task = await client.send(message('weather', messageId='m'))
         await client.send(message('Rome', messageId='m', taskId=task['id']))
@@ -243,7 +242,7 @@ async def test_message_history_keeps_messages_with_equal_ids() -> None:
 
 
 async def test_message_refused_by_overridden_history_fails_task() -> None:
-    worker = Reading(agent=agent, **parts())
+    worker = RecordsHistory(agent=agent, **memory_parts())
     async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send(message(parts=[{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}]))
     status = task['status']['message']
@@ -256,15 +255,15 @@ async def test_overridden_history_may_accept_unsupported_media_type() -> None:
         def build_message_history(self, history: list[Message]) -> list[ModelMessage]:
             return [ModelRequest(parts=[UserPromptPart(f'a file called {history[-1]["parts"][0].get("filename")}')])]
 
-    text_only = Agent(FunctionModel(heard, profile=ModelProfile(supports_document_input=False)))
-    async with serving(text_only, workers=Workers(worker=Describing(agent=text_only, **parts()))) as client:
+    text_only = Agent(FunctionModel(echo_prompts, profile=ModelProfile(supports_document_input=False)))
+    async with serving(text_only, workers=Workers(worker=Describing(agent=text_only, **memory_parts()))) as client:
         task = await client.send(message(parts=[{'raw': 'AA==', 'mediaType': 'application/x-a', 'filename': 'a.bin'}]))
     assert texts(task) == ['a file called a.bin']
 
 
-@each_case('kind', [AgentWorker, Counting, Reading])
+@each_case('kind', [AgentWorker, Counting, RecordsHistory])
 async def test_agent_worker_accepts_only_declared_media_types(kind: type[AgentWorker]) -> None:
-    worker = kind(agent=agent, **parts())
+    worker = kind(agent=agent, **memory_parts())
     modes = ['text/plain', 'application/x-protobuf']
     async with serving(agent, workers=Workers(worker=worker), default_input_modes=modes) as client:
         file = {'raw': 'AA==', 'mediaType': 'application/x-protobuf', 'filename': 'a.bin'}
@@ -276,14 +275,14 @@ async def test_agent_worker_accepts_only_declared_media_types(kind: type[AgentWo
 
 
 async def test_plain_worker_accepts_only_declared_media_types() -> None:
-    async with serving(agent, workers=Workers(worker=foreign()), default_input_modes=['image/*']) as client:
+    async with serving(agent, workers=Workers(worker=plain_worker()), default_input_modes=['image/*']) as client:
         for part in ({'text': 'Hi'}, {'raw': 'AA==', 'mediaType': 'application/x-protobuf'}):
             with pytest.raises(RpcError, match=r'-32005 .* is not supported\. This agent takes image/\*'):
                 await client.send(message(parts=[part]))
 
 
 def test_worker_with_different_storage_or_broker_is_refused() -> None:
-    worker = AgentWorker(agent=agent, **parts())
+    worker = AgentWorker(agent=agent, **memory_parts())
     with pytest.raises(ValueError, match='different storage'):
         to_a2a(agent, workers=Workers(worker=worker), storage=InMemoryStorage[Any]())
     with pytest.raises(ValueError, match='different broker'):
@@ -295,11 +294,11 @@ def test_worker_with_different_storage_or_broker_is_refused() -> None:
 
 def test_run_options_beside_agent_worker_are_refused() -> None:
     with pytest.raises(TypeError, match=r'to_a2a\(\) takes no deps, model'):
-        to_a2a(agent, workers=Workers(worker=AgentWorker(agent=agent, **parts())), model='test', deps=1)
+        to_a2a(agent, workers=Workers(worker=AgentWorker(agent=agent, **memory_parts())), model='test', deps=1)
 
 
 async def test_task_manager_exposes_given_storage_and_broker() -> None:
-    own = parts()
+    own = memory_parts()
     app = to_a2a(agent, **own)
     assert not app.task_manager.is_running
     async with lifespan(app), app.task_manager:
@@ -307,12 +306,12 @@ async def test_task_manager_exposes_given_storage_and_broker() -> None:
         assert app.task_manager.is_running
         assert await app.task_manager.storage.load_task(task['id']) is not None
     assert (app.task_manager.storage, app.task_manager.broker) == (own['storage'], own['broker'])
-    worker = foreign()
+    worker = plain_worker()
     assert to_a2a(agent, workers=Workers(worker=worker)).task_manager.storage is worker.storage
 
 
 def test_task_manager_is_not_running_outside_event_loop() -> None:
-    assert not to_a2a(agent, **parts()).task_manager.is_running
+    assert not to_a2a(agent, **memory_parts()).task_manager.is_running
 
 
 async def test_missing_task_manager_error_names_replacement() -> None:

@@ -19,13 +19,14 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.server.fasta2a import broker_backend
 
+from ...agents import GatedAgent, echo_prompts
 from ...app_client import Client, lifespan, message, state_of, texts
-from ..stage import Stage, ended, heard, serving, tasks_of
+from ...serving import list_tasks, serving, wait_until_ended
 
-memory = Agent(FunctionModel(heard))
+memory = Agent(FunctionModel(echo_prompts))
 
 
-class Noting(InMemoryBroker):
+class RecordingBroker(InMemoryBroker):
     """FastA2A's broker, which notes what it carries."""
 
     carried: list[str]
@@ -39,14 +40,14 @@ class Noting(InMemoryBroker):
         await super().cancel_task(params)
 
 
-class Shared(Broker):
+class SharedBroker(Broker):
     """Carries operations between apps that stand for processes; the first that asks gets the next."""
 
     def __init__(self) -> None:
         super().__init__()
         self.queue: asyncio.Queue[Any] = asyncio.Queue()
 
-    async def __aenter__(self) -> Shared:
+    async def __aenter__(self) -> SharedBroker:
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -63,10 +64,10 @@ class Shared(Broker):
             yield await self.queue.get()
 
 
-class SendsOnly(Shared):
+class SendingEnd(SharedBroker):
     """The end of a shared broker at which nobody takes anything."""
 
-    def __init__(self, other: Shared) -> None:
+    def __init__(self, other: SharedBroker) -> None:
         super().__init__()
         self.queue = other.queue
 
@@ -77,7 +78,7 @@ class SendsOnly(Shared):
 
 
 async def test_broker_without_storage_carries_run_and_cancel() -> None:
-    stage, broker = Stage(), Noting()
+    stage, broker = GatedAgent(), RecordingBroker()
     stage.open('two')
     async with serving(stage.agent, broker=broker) as client:
         task = await client.send('one', returnImmediately=True)
@@ -89,7 +90,7 @@ async def test_broker_without_storage_carries_run_and_cancel() -> None:
 
 @pytest.mark.parametrize('parts', [{}, {'storage': InMemoryStorage()}], ids=['alone', 'with a storage'])
 async def test_task_waits_until_broker_delivers_its_run(parts: dict[str, Any]) -> None:
-    class Holding(Shared):
+    class Holding(SharedBroker):
         """Keeps the first run back."""
 
         def __init__(self) -> None:
@@ -102,7 +103,7 @@ async def test_task_waits_until_broker_delivers_its_run(parts: dict[str, Any]) -
             else:
                 self.held.append({'operation': 'run', 'params': params})
 
-    stage, broker = Stage(), Holding()
+    stage, broker = GatedAgent(), Holding()
     stage.open('first', 'second', 'third')
     async with serving(stage.agent, broker=broker, **parts) as client:
         first = await client.send('first', returnImmediately=True)
@@ -110,7 +111,7 @@ async def test_task_waits_until_broker_delivers_its_run(parts: dict[str, Any]) -
         await client.send('third')  # a slot was free, and looked for work, in between
         began = [*stage.began]
         broker.queue.put_nowait(broker.held[0])
-        assert texts(await ended(client, first['id'])) == ['first']
+        assert texts(await wait_until_ended(client, first['id'])) == ['first']
     assert began == ['second', 'third']
 
 
@@ -119,7 +120,7 @@ async def test_five_tasks_run_concurrently_over_a_broker() -> None:
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> Any:
         await together.wait()
-        return heard(messages, info)
+        return echo_prompts(messages, info)
 
     agent = Agent(FunctionModel(answer))
     async with serving(agent, broker=InMemoryBroker(), storage=InMemoryStorage()) as client:
@@ -128,12 +129,12 @@ async def test_five_tasks_run_concurrently_over_a_broker() -> None:
 
 
 async def test_tasks_of_a_context_run_in_order() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     stage.open('one', 'two')
     async with serving(stage.agent, broker=InMemoryBroker(), storage=InMemoryStorage()) as client:
         first = await client.send(message('one', contextId='c'), returnImmediately=True)
         second = await client.send(message('two', contextId='c'), returnImmediately=True)
-        tasks = [await ended(client, task['id']) for task in (first, second)]
+        tasks = [await wait_until_ended(client, task['id']) for task in (first, second)]
     assert [texts(task) for task in tasks] == [['one'], ['one + two']]
 
 
@@ -161,7 +162,7 @@ async def test_refusing_broker_prevents_neither_run_nor_cancel(caplog: pytest.Lo
         async def cancel_task(self, params: TaskIdParams) -> None:
             raise ConnectionError('nobody but the log may read this')
 
-    stage = Stage()
+    stage = GatedAgent()
     stage.open('one')
     async with serving(stage.agent, broker=Refusing(), storage=InMemoryStorage()) as client:
         assert texts(await client.send('one')) == ['one']
@@ -190,7 +191,7 @@ async def test_failed_broker_receive_is_retried(monkeypatch: pytest.MonkeyPatch)
 
 async def test_operation_on_unknown_task_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     for storage in (None, InMemoryStorage[list[ModelMessage]]()):
-        broker = Shared()
+        broker = SharedBroker()
         async with serving(memory, broker=broker, storage=storage) as client:
             await broker.run_task({'id': 'x', 'context_id': 'c', 'message': message_of('hello')})
             await broker.cancel_task({'id': 'x'})
@@ -205,7 +206,7 @@ async def test_storage_error_in_operation_is_logged_and_skipped(caplog: pytest.L
                 raise ConnectionError('nobody but the log may read this')
             return await super().load_task(task_id, history_length)
 
-    broker = Shared()
+    broker = SharedBroker()
     async with serving(memory, broker=broker, storage=Unreadable()) as client:
         await broker.cancel_task({'id': 'x'})
         assert texts(await client.send('hello')) == ['hello']
@@ -235,13 +236,13 @@ async def test_operations_left_in_broker_run_after_restart() -> None:
         task = await Client(app).send('hello', returnImmediately=True)
     broker.asleep = False
     async with lifespan(app):
-        assert texts(await ended(Client(app), task['id'])) == ['hello']
+        assert texts(await wait_until_ended(Client(app), task['id'])) == ['hello']
 
 
 async def test_broker_without_storage_keeps_conversations() -> None:
     async with serving(memory, broker=InMemoryBroker()) as client:
         task = await client.send('hello')
-        assert [each['id'] for each in await tasks_of(client)] == [task['id']]
+        assert [each['id'] for each in await list_tasks(client)] == [task['id']]
         assert await client.a2a_app.conversations().load(task['contextId']) is not None
 
 
@@ -253,10 +254,10 @@ async def test_task_of_second_process_streams_to_sender(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(broker_backend, 'PAUSE', 0.01)
-    stage, broker, storage = Stage(), Shared(), InMemoryStorage[list[ModelMessage]]()
+    stage, broker, storage = GatedAgent(), SharedBroker(), InMemoryStorage[list[ModelMessage]]()
     async with AsyncExitStack() as stack:
         here = await stack.enter_async_context(
-            serving(Agent('test'), broker=SendsOnly(broker), storage=storage, workers=Workers(lease=0.03))
+            serving(Agent('test'), broker=SendingEnd(broker), storage=storage, workers=Workers(lease=0.03))
         )
         await stack.enter_async_context(serving(stage.agent, broker=broker, storage=storage))
         async with here.send_streaming('one') as stream:
@@ -272,9 +273,9 @@ async def test_task_of_second_process_streams_to_sender(
 
 async def test_task_of_second_process_can_be_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_backend, 'PAUSE', 0.01)
-    stage, broker, storage = Stage(), Shared(), InMemoryStorage[list[ModelMessage]]()
+    stage, broker, storage = GatedAgent(), SharedBroker(), InMemoryStorage[list[ModelMessage]]()
     async with AsyncExitStack() as stack:
-        here = await stack.enter_async_context(serving(Agent('test'), broker=SendsOnly(broker), storage=storage))
+        here = await stack.enter_async_context(serving(Agent('test'), broker=SendingEnd(broker), storage=storage))
         there = await stack.enter_async_context(serving(stage.agent, broker=broker, storage=storage))
         task = await here.send('one', returnImmediately=True)
         await stage.reached('one')
@@ -292,10 +293,10 @@ async def test_cancel_from_third_process_stops_the_run() -> None:
         finally:
             stopped.set()
 
-    broker, storage = Shared(), InMemoryStorage[list[ModelMessage]]()
+    broker, storage = SharedBroker(), InMemoryStorage[list[ModelMessage]]()
     async with AsyncExitStack() as stack:
         sender, other = [
-            await stack.enter_async_context(serving(Agent('test'), broker=SendsOnly(broker), storage=storage))
+            await stack.enter_async_context(serving(Agent('test'), broker=SendingEnd(broker), storage=storage))
             for _ in range(2)
         ]
         await stack.enter_async_context(serving(Agent(FunctionModel(answer)), broker=broker, storage=storage))
@@ -308,7 +309,7 @@ async def test_cancel_from_third_process_stops_the_run() -> None:
 
 async def test_task_deleted_from_storage_is_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_backend, 'PAUSE', 0.01)
-    broker, storage = SendsOnly(Shared()), InMemoryStorage[list[ModelMessage]]()
+    broker, storage = SendingEnd(SharedBroker()), InMemoryStorage[list[ModelMessage]]()
     async with serving(memory, broker=broker, storage=storage) as client:
         task = await client.send('one', returnImmediately=True)
         del storage.tasks[task['id']]

@@ -17,15 +17,16 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import A2AError, Limits, Workers, to_a2a
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
+from ...agents import GatedAgent, echo_prompts, user_prompts
 from ...app_client import RpcError, message, state_of, texts
-from ...fixed import fixed
-from ..callers import by_header, caller
-from ..own_parts import Breaking, OwnStorage, Slow, storage
-from ..refused import refused
-from ..stage import Stage, ended, heard, prompts, serving
+from ...constants import with_constants
+from ...serving import serving, wait_until_ended
+from ..callers import caller_from_header, client_of_caller
+from ..fasta2a_parts import FailingStorage, GatedStorage, OwnStorage, storage
+from ..refusals import error_of_call
 
 assert storage, 'a fixture'
-memory = Agent(FunctionModel(heard))
+memory = Agent(FunctionModel(echo_prompts))
 
 
 async def test_storage_keeps_task_with_artifacts_and_history(storage: OwnStorage) -> None:
@@ -50,7 +51,7 @@ async def test_storage_context_holds_whole_conversation(storage: OwnStorage) -> 
     assert texts(second) == ['one + two']
     context = await storage.load_context(first['contextId'])
     assert context is not None
-    assert (prompts(context), [each.kind for each in context]) == (['one', 'two'], ['request', 'response'] * 2)
+    assert (user_prompts(context), [each.kind for each in context]) == (['one', 'two'], ['request', 'response'] * 2)
 
 
 async def test_task_and_conversation_survive_restart(storage: OwnStorage) -> None:
@@ -65,9 +66,9 @@ async def test_task_and_conversation_survive_restart(storage: OwnStorage) -> Non
 
 async def test_failed_task_has_reason_and_unchanged_context(storage: OwnStorage) -> None:
     def answer(messages: list[ModelMessage], info: AgentInfo) -> Any:
-        if prompts(messages)[-1] == 'fail':
+        if user_prompts(messages)[-1] == 'fail':
             raise ZeroDivisionError('nobody but the log may read this')
-        return heard(messages, info)
+        return echo_prompts(messages, info)
 
     async with serving(Agent(FunctionModel(answer)), storage=storage) as client:
         first = await client.send('one')
@@ -107,7 +108,7 @@ async def test_objects_returned_by_storage_are_not_mutated() -> None:
 
 
 async def test_duplicate_message_creates_a_single_task(storage: OwnStorage) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     stage.open('hello')
     sent = message('hello')
     async with serving(stage.agent, storage=storage) as client:
@@ -117,7 +118,7 @@ async def test_duplicate_message_creates_a_single_task(storage: OwnStorage) -> N
 
 
 async def test_message_to_running_task_runs_next(storage: OwnStorage) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent, storage=storage) as client:
         done = await stage.run_twice(client)
     assert texts(done) == ['one', 'one + two']
@@ -126,7 +127,7 @@ async def test_message_to_running_task_runs_next(storage: OwnStorage) -> None:
 
 
 async def test_duplicate_to_running_task_is_stored_once(storage: OwnStorage) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent, storage=storage) as client:
         task = await client.send('one', returnImmediately=True)
         await stage.reached('one')
@@ -134,13 +135,13 @@ async def test_duplicate_to_running_task_is_stored_once(storage: OwnStorage) -> 
         for _ in range(2):
             await client.send(more, returnImmediately=True)
         stage.open('one', 'two')
-        done = await ended(client, task['id'])
+        done = await wait_until_ended(client, task['id'])
     assert [each['parts'][0]['text'] for each in done['history'] if each['role'] == 'ROLE_USER'] == ['one', 'two']
     assert stage.began == ['one', 'two']
 
 
 async def test_stream_resumes_after_last_event_id(storage: OwnStorage) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent, storage=storage) as client:
         async with client.send_streaming('one') as stream:
             task = (await anext(stream)).result['task']
@@ -153,14 +154,14 @@ async def test_stream_resumes_after_last_event_id(storage: OwnStorage) -> None:
 
 
 async def test_contexts_run_in_parallel_and_their_tasks_in_order(storage: OwnStorage) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent, storage=storage) as client:
         first = await client.send(message('one', contextId='c'), returnImmediately=True)
         second = await client.send(message('two', contextId='c'), returnImmediately=True)
         other = await client.send(message('other', contextId='d'), returnImmediately=True)
         await stage.reached('one', 'other')
         stage.open('one', 'two', 'other')
-        tasks = [await ended(client, task['id']) for task in (first, second, other)]
+        tasks = [await wait_until_ended(client, task['id']) for task in (first, second, other)]
     assert [texts(task) for task in tasks] == [['one'], ['one + two'], ['other']]
     assert stage.began.index('one') < stage.began.index('two')
 
@@ -175,7 +176,7 @@ async def test_canceled_task_in_storage_keeps_streamed_text(storage: OwnStorage)
         finally:
             stopped.set()
 
-    async with serving(Agent(FunctionModel(heard, stream_function=write)), storage=storage) as client:
+    async with serving(Agent(FunctionModel(echo_prompts, stream_function=write)), storage=storage) as client:
         async with client.live.send_streaming('write') as stream:
             task = (await anext(stream)).result['task']
             async for event in stream:
@@ -195,7 +196,7 @@ async def test_canceled_task_in_storage_keeps_streamed_text(storage: OwnStorage)
 
 
 async def test_canceled_queued_task_never_starts(storage: OwnStorage) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     stage.open('after')
     async with serving(stage.agent, storage=storage, workers=Workers(running=1)) as client:
         running = await client.send('running', returnImmediately=True)
@@ -203,7 +204,7 @@ async def test_canceled_queued_task_never_starts(storage: OwnStorage) -> None:
         queued = await client.send('queued', returnImmediately=True)
         assert state_of(await client.call('CancelTask', {'id': queued['id']})) == 'CANCELED'
         stage.open('running')
-        await ended(client, running['id'])
+        await wait_until_ended(client, running['id'])
         await client.send('after')
     kept = await storage.load_task(queued['id'])
     assert kept is not None
@@ -221,11 +222,11 @@ async def test_late_result_does_not_overwrite_cancellation() -> None:
                 await gate.wait()
             except asyncio.CancelledError:
                 continue
-        return heard(messages, info)
+        return echo_prompts(messages, info)
 
     storage: InMemoryStorage[list[ModelMessage]] = InMemoryStorage()
     agent = Agent(FunctionModel(stubborn))
-    async with serving(agent, storage=storage, limits=fixed(Limits, cancel_grace=0.01)) as client:
+    async with serving(agent, storage=storage, limits=with_constants(Limits, cancel_grace=0.01)) as client:
         task = await client.send('one', returnImmediately=True)
         await reached.wait()
         canceled = await client.call('CancelTask', {'id': task['id']})
@@ -237,7 +238,7 @@ async def test_late_result_does_not_overwrite_cancellation() -> None:
 
 
 async def test_task_ended_in_storage_is_not_overwritten() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     storage: InMemoryStorage[list[ModelMessage]] = InMemoryStorage()
     async with serving(stage.agent, storage=storage) as client:
         sending = asyncio.ensure_future(client.send('one'))
@@ -251,7 +252,7 @@ async def test_task_ended_in_storage_is_not_overwritten() -> None:
 
 @pytest.mark.parametrize('state', ['working', 'completed'])
 async def test_storage_error_fails_only_its_task(state: Any) -> None:
-    async with serving(memory, storage=Breaking(state)) as client:
+    async with serving(memory, storage=FailingStorage(state)) as client:
         failed = await client.send('one')
         following = await client.send('two')
     assert (state_of(failed), state_of(following)) == ('FAILED', 'COMPLETED')
@@ -259,14 +260,14 @@ async def test_storage_error_fails_only_its_task(state: Any) -> None:
 
 
 async def test_task_with_unloadable_context_fails() -> None:
-    async with serving(memory, storage=Breaking(context='broken')) as client:
+    async with serving(memory, storage=FailingStorage(context='broken')) as client:
         failed = await client.send(message('one', contextId='broken'))
         following = await client.send('two')
     assert (state_of(failed), state_of(following)) == ('FAILED', 'COMPLETED')
 
 
 async def test_slow_claim_does_not_exceed_worker_slots() -> None:
-    stage, slow = Stage(), Slow('working')
+    stage, slow = GatedAgent(), GatedStorage('working')
     slow.gate.set()
     async with serving(stage.agent, storage=slow, workers=Workers(running=1)) as client:
         for name in ('one', 'two'):
@@ -282,32 +283,32 @@ async def test_slow_claim_does_not_exceed_worker_slots() -> None:
         assert state_of(await client.get_task(third['id'])) == 'SUBMITTED'
         assert stage.began == ['one', 'two']
         stage.open('two', 'three')
-        assert state_of(await ended(client, third['id'])) == 'COMPLETED'
+        assert state_of(await wait_until_ended(client, third['id'])) == 'COMPLETED'
 
 
 async def test_message_to_full_queue_is_not_stored() -> None:
-    stage, storage = Stage(), InMemoryStorage[list[ModelMessage]]()
+    stage, storage = GatedAgent(), InMemoryStorage[list[ModelMessage]]()
     async with serving(stage.agent, storage=storage, limits=Limits(queue=1), workers=Workers(running=1)) as client:
         await client.send('running', returnImmediately=True)
         await stage.reached('running')
         await client.send('queued', returnImmediately=True)
-        assert (await refused(client.send('one more'))).code == -32000
+        assert (await error_of_call(client.send('one more'))).code == -32000
         assert len(storage.tasks) == 2
 
 
 async def test_task_and_context_stay_private_to_caller(storage: OwnStorage) -> None:
-    async with serving(memory, storage=storage, auth=by_header) as client:
-        ann, bob, nobody = (caller(client.app, name) for name in ('ann', 'bob', '/'))
+    async with serving(memory, storage=storage, auth=caller_from_header) as client:
+        ann, bob, nobody = (client_of_caller(client.app, name) for name in ('ann', 'bob', '/'))
         anns = await ann.send(message('i am ann', contextId='c'))
         bobs = await bob.send(message('i am bob', contextId='c'))
         theirs = await nobody.send(message('i am nobody', contextId='c'))
         forged = await nobody.send(message('let me in', contextId='pydantic_ai_a2a:/ann:c'))
-    async with serving(memory, storage=storage, auth=by_header) as client:
-        ann, bob, nobody = (caller(client.app, name) for name in ('ann', 'bob', '/'))
+    async with serving(memory, storage=storage, auth=caller_from_header) as client:
+        ann, bob, nobody = (client_of_caller(client.app, name) for name in ('ann', 'bob', '/'))
         for stranger in (bob, nobody):
-            assert (await refused(stranger.get_task(anns['id']))).code == -32001
-            assert (await refused(stranger.call('CancelTask', {'id': anns['id']}))).code == -32001
-            assert (await refused(stranger.send(message('go on', taskId=anns['id'])))).code == -32001
+            assert (await error_of_call(stranger.get_task(anns['id']))).code == -32001
+            assert (await error_of_call(stranger.call('CancelTask', {'id': anns['id']}))).code == -32001
+            assert (await error_of_call(stranger.send(message('go on', taskId=anns['id'])))).code == -32001
         mine = await ann.get_task(anns['id'])
         going_on = await ann.send(message('who am i?', contextId='c'))
     assert {**mine, 'status': anns['status']} == anns
@@ -319,18 +320,18 @@ async def test_task_known_only_to_storage_cannot_be_continued(storage: OwnStorag
     left = await storage.submit_task('c', {'role': 'user', 'parts': [{'text': 'hi'}], 'message_id': 'm'})
     async with serving(memory, storage=storage) as client:
         assert state_of(await client.get_task(left['id'])) == 'SUBMITTED'
-        assert (await refused(client.send(message('go on', taskId=left['id'])))).code == -32004
-        assert (await refused(client.send(message('go on', taskId=left['id'], contextId='d')))).code == -32602
+        assert (await error_of_call(client.send(message('go on', taskId=left['id'])))).code == -32004
+        assert (await error_of_call(client.send(message('go on', taskId=left['id'], contextId='d')))).code == -32602
         with pytest.raises(RpcError) as subscribing:
             async with client.subscribe(left['id']):
                 raise AssertionError('there is nothing to read')
         assert subscribing.value.code == -32004
         canceled = await client.call('CancelTask', {'id': left['id']})
         assert state_of(canceled) == 'CANCELED'
-        assert (await refused(client.call('CancelTask', {'id': left['id']}))).code == -32002
-        assert (await refused(client.send(message('go on', taskId=left['id'])))).code == -32004
-        assert (await refused(client.send(message('go on', taskId='unknown')))).code == -32001
-        assert (await refused(client.call('CancelTask', {'id': 'unknown'}))).code == -32001
+        assert (await error_of_call(client.call('CancelTask', {'id': left['id']}))).code == -32002
+        assert (await error_of_call(client.send(message('go on', taskId=left['id'])))).code == -32004
+        assert (await error_of_call(client.send(message('go on', taskId='unknown')))).code == -32001
+        assert (await error_of_call(client.call('CancelTask', {'id': 'unknown'}))).code == -32001
 
 
 async def test_operations_unsupported_by_fasta2a_storage_are_refused(storage: OwnStorage) -> None:
@@ -348,11 +349,11 @@ async def test_operations_unsupported_by_fasta2a_storage_are_refused(storage: Ow
 @pytest.mark.versions('1.0', reason='0.3 has no such operation')
 async def test_list_tasks_is_unsupported(storage: OwnStorage) -> None:
     async with serving(memory, storage=storage) as client:
-        assert (await refused(client.call('ListTasks', {}))).code == -32004
+        assert (await error_of_call(client.call('ListTasks', {}))).code == -32004
 
 
 async def test_stream_reports_completion_only_once_stored() -> None:
-    slow = Slow('completed')
+    slow = GatedStorage('completed')
     async with serving(memory, storage=slow) as client, client.send_streaming('one') as stream:
         task = (await anext(stream)).result['task']
         await slow.reached.wait()

@@ -18,19 +18,20 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import Limits, Workers
 from pydantic_ai_a2a.server.fasta2a import worker_job
 
+from ...agents import echo_prompts
 from ...app_client import message, state_of, texts
-from ...fixed import fixed
-from ..own_parts import parts
-from ..queues import StorageError
-from ..refused import refused
-from ..stage import ended, heard, serving
+from ...constants import with_constants
+from ...serving import serving, wait_until_ended
+from ..fasta2a_parts import memory_parts
+from ..faulty_queues import StorageError
+from ..refusals import error_of_call
 
-agent = Agent(FunctionModel(heard))
+agent = Agent(FunctionModel(echo_prompts))
 
 
 async def test_fasta2a_agent_worker_runs_and_streams() -> None:
     bridge = Agent(TestModel(custom_output_text='hello streaming world'))
-    worker = BridgeWorker(agent=bridge, **parts())
+    worker = BridgeWorker(agent=bridge, **memory_parts())
     async with serving(bridge, workers=Workers(worker=worker)) as client:
         async with client.send_streaming('hi') as stream:
             events = await stream.rest()
@@ -45,11 +46,11 @@ async def test_fasta2a_agent_worker_runs_and_streams() -> None:
     assert texts(task) == ['hello streaming world']
 
 
-class Acting(Worker[Any]):
+class ScriptedWorker(Worker[Any]):
     """Does what the user says."""
 
     def __init__(self) -> None:
-        super().__init__(**parts())
+        super().__init__(**memory_parts())
         self.running = asyncio.Event()
         self.gate = asyncio.Event()
         self.cancelled: list[str] = []
@@ -94,14 +95,32 @@ class Acting(Worker[Any]):
 
 
 async def test_stream_ends_when_worker_only_writes_storage() -> None:
-    async with serving(agent, workers=Workers(worker=Acting())) as client, client.send_streaming('act') as stream:
+    async with (
+        serving(agent, workers=Workers(worker=ScriptedWorker())) as client,
+        client.send_streaming('act') as stream,
+    ):
         events = await stream.rest()
     assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
     assert events[-2].result['artifactUpdate']['artifact']['parts'][0]['text'] == 'act done'
 
 
+class Answering(ScriptedWorker):
+    """Stores its answer in the history, too."""
+
+    async def run_task(self, params: TaskSendParams) -> None:
+        answer = Message(role='agent', parts=[Part(text='done')], message_id='answer')
+        artifact = Artifact(artifact_id='a', parts=answer['parts'])
+        await self.storage.update_task(params['id'], 'completed', [artifact], [answer])
+
+
+async def test_answer_of_completed_task_is_no_status() -> None:
+    async with serving(agent, workers=Workers(worker=Answering())) as client:
+        task = await client.send('act')
+    assert (state_of(task), 'message' in task['status'], texts(task)) == ('COMPLETED', False, ['done'])
+
+
 async def test_worker_gets_task_send_params_of_fasta2a() -> None:
-    worker = Acting()
+    worker = ScriptedWorker()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         sent = message('act', contextId='c')
         await client.call(
@@ -118,7 +137,7 @@ async def test_worker_gets_task_send_params_of_fasta2a() -> None:
 
 
 async def test_worker_finds_activated_extensions_in_params() -> None:
-    worker = Acting()
+    worker = ScriptedWorker()
     trace = AgentExtension(uri='urn:example:trace')
     async with serving(agent, workers=Workers(worker=worker), extensions=[trace]) as client:
         client.headers['A2A-Extensions'] = 'urn:example:trace, urn:example:other'
@@ -130,7 +149,10 @@ async def test_worker_finds_activated_extensions_in_params() -> None:
 
 
 async def test_worker_messages_are_relayed_as_status_updates() -> None:
-    async with serving(agent, workers=Workers(worker=Acting())) as client, client.send_streaming('tell') as stream:
+    async with (
+        serving(agent, workers=Workers(worker=ScriptedWorker())) as client,
+        client.send_streaming('tell') as stream,
+    ):
         events = await stream.rest()
     statuses = [event.result['statusUpdate']['status'] for event in events if 'statusUpdate' in event.result]
     told = [status['message']['parts'][0]['text'] for status in statuses if 'message' in status]
@@ -139,7 +161,7 @@ async def test_worker_messages_are_relayed_as_status_updates() -> None:
 
 @pytest.mark.parametrize('act', ['raise', 'exit'])
 async def test_exception_in_worker_fails_only_its_task(act: str) -> None:
-    worker = Acting()
+    worker = ScriptedWorker()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         failed, done = await client.send(act), await client.send('act')
     assert (state_of(failed), state_of(done)) == ('FAILED', 'COMPLETED')
@@ -150,7 +172,7 @@ async def test_exception_in_worker_fails_only_its_task(act: str) -> None:
 
 @pytest.mark.parametrize('act', ['wait', 'close', 'defy'])
 async def test_cancel_calls_worker_and_cancels_its_run(act: str) -> None:
-    worker = Acting()
+    worker = ScriptedWorker()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send(act, returnImmediately=True)
         await worker.running.wait()
@@ -161,22 +183,22 @@ async def test_cancel_calls_worker_and_cancels_its_run(act: str) -> None:
 
 
 async def test_task_completes_after_early_event_bus_close() -> None:
-    worker = Acting()
+    worker = ScriptedWorker()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send('close', returnImmediately=True)
         await worker.running.wait()
         worker.gate.set()
-        assert texts(await ended(client, task['id'])) == ['close done']
+        assert texts(await wait_until_ended(client, task['id'])) == ['close done']
 
 
 async def test_task_run_elsewhere_ends_when_event_bus_closes() -> None:
-    worker = Acting()
+    worker = ScriptedWorker()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send('hand over', returnImmediately=True)
         await worker.running.wait()
         await worker.storage.update_task(task['id'], 'completed')
         await worker.broker.event_bus.close(task['id'])
-        assert state_of(await ended(client, task['id'])) == 'COMPLETED'
+        assert state_of(await wait_until_ended(client, task['id'])) == 'COMPLETED'
 
 
 async def test_unclosed_event_bus_does_not_delay_completion(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,25 +207,25 @@ async def test_unclosed_event_bus_does_not_delay_completion(monkeypatch: pytest.
             pass
 
     monkeypatch.setattr(worker_job, 'STOP_TIME', 0.01)
-    worker = Acting()
+    worker = ScriptedWorker()
     worker.broker.event_bus = Open()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         assert texts(await client.send('tell')) == ['tell done']
 
 
 async def test_task_unfinished_at_event_bus_close_fails() -> None:
-    worker = Acting()
+    worker = ScriptedWorker()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send('hand over', returnImmediately=True)
         await worker.running.wait()
         await asyncio.sleep(0)
         await worker.broker.event_bus.close(task['id'])
-        assert state_of(await ended(client, task['id'])) == 'FAILED'
+        assert state_of(await wait_until_ended(client, task['id'])) == 'FAILED'
 
 
 async def test_task_run_elsewhere_can_be_canceled() -> None:
-    worker = Acting()
-    async with serving(agent, workers=Workers(worker=worker), limits=fixed(Limits, cancel_grace=15)) as client:
+    worker = ScriptedWorker()
+    async with serving(agent, workers=Workers(worker=worker), limits=with_constants(Limits, cancel_grace=15)) as client:
         task = await client.send('hand over', returnImmediately=True)
         await worker.running.wait()
         assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
@@ -211,7 +233,7 @@ async def test_task_run_elsewhere_can_be_canceled() -> None:
 
 
 async def test_input_required_task_continues_with_answer() -> None:
-    worker = Acting()
+    worker = ScriptedWorker()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         asked = await client.send('ask')
         done = await client.send(message('act', taskId=asked['id']))
@@ -220,11 +242,11 @@ async def test_input_required_task_continues_with_answer() -> None:
 
 
 async def test_message_to_running_task_is_refused() -> None:
-    worker = Acting()
+    worker = ScriptedWorker()
     async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send('wait', returnImmediately=True)
         await worker.running.wait()
-        error = await refused(client.send(message('act', taskId=task['id'])))
+        error = await error_of_call(client.send(message('act', taskId=task['id'])))
         worker.gate.set()
-        assert texts(await ended(client, task['id'])) == ['wait done']
+        assert texts(await wait_until_ended(client, task['id'])) == ['wait done']
     assert error.code == -32004

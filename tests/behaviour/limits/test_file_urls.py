@@ -34,15 +34,15 @@ from pydantic_ai_a2a import AgentWorker, Limits, Messages, Workers, to_a2a
 from pydantic_ai_a2a.errors import InvalidParamsError
 
 from ...app_client import message, state_of, texts
-from ...fixed import fixed
-from ...listening import listening
-from ..refused import refusal, send, untouched
-from ..stage import serving
+from ...constants import with_constants
+from ...serving import serving
+from ...tcp_server import tcp_server
+from ..refusals import error_of_answer, send_body, serving_without_runs
 
 URL = 'https://example.com/a.png'
 
 
-class Model:
+class UrlNotingModel:
     """A model that notes the URLs which it would have to fetch or to have downloaded."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Model:
 
 @pytest.mark.parametrize(('options', 'forced'), [({}, True), ({'messages': Messages(force_download=False)}, False)])
 async def test_server_downloads_files_unless_left_to_provider(options: Any, forced: bool) -> None:
-    model = Model()
+    model = UrlNotingModel()
     async with serving(model.agent, **options) as client:
         await client.send(message(parts=[{'url': URL, 'mediaType': 'image/png'}]))
     assert model.downloads == [forced]
@@ -66,7 +66,7 @@ async def test_server_downloads_files_unless_left_to_provider(options: Any, forc
 
 @pytest.mark.parametrize(('options', 'forced'), [({}, True), ({'force_download': False}, False)])
 async def test_user_worker_takes_force_download_itself(options: Any, forced: bool) -> None:
-    model = Model()
+    model = UrlNotingModel()
     worker = AgentWorker(agent=model.agent, broker=InMemoryBroker(), storage=InMemoryStorage(), **options)
     async with serving(model.agent, workers=Workers(worker=worker)) as client:
         await client.send(message(parts=[{'url': URL, 'mediaType': 'image/png'}]))
@@ -83,8 +83,8 @@ async def test_file_url_scheme_must_be_allowed() -> None:
         return ModelResponse(parts=[TextPart('done')])
 
     parts = [{'url': 's3://bucket/a.png', 'mediaType': 'image/png'}]
-    async with untouched() as client:
-        error = refusal(await client.post(send(parts=parts)))
+    async with serving_without_runs() as client:
+        error = error_of_answer(await client.post(send_body(parts=parts)))
     allowed = Messages(allowed_file_url_schemes=frozenset({'https', 's3'}))
     async with serving(Agent(FunctionModel(answer)), messages=allowed) as client:
         assert state_of(await client.send(message(parts=parts))) == 'COMPLETED'
@@ -112,7 +112,7 @@ PNG = b'\x89PNG\r\n\x1a\n'
 
 
 @asynccontextmanager
-async def host(*, ends: bool, media_type: str = 'image/png') -> AsyncGenerator[tuple[str, asyncio.Event]]:
+async def file_host(*, ends: bool, media_type: str = 'image/png') -> AsyncGenerator[tuple[str, asyncio.Event]]:
     """A host with a file, which it sends whole or as a byte now and then; its URL, and whether a client has gone."""
     gone = asyncio.Event()
 
@@ -130,11 +130,11 @@ async def host(*, ends: bool, media_type: str = 'image/png') -> AsyncGenerator[t
         gone.set()
         writer.close()
 
-    async with listening(serve) as port:
+    async with tcp_server(serve) as port:
         yield f'http://127.0.0.1:{port}/a.png', gone
 
 
-class Provider(FunctionModel):
+class ProviderModel(FunctionModel):
     """A model of a provider: notes the files that each of its requests has."""
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ class Provider(FunctionModel):
         yield 'seen'
 
 
-class Local(AgentWorker):
+class LocalFileWorker(AgentWorker):
     """Takes every text as the URL of a file, which may be on this machine."""
 
     def build_message_history(self, history: list[Message]) -> list[ModelMessage]:
@@ -178,17 +178,19 @@ class Local(AgentWorker):
         return [ModelRequest(parts=[UserPromptPart(['Look:', file])])]
 
 
-def worker(agent: Agent[Any, Any], **options: Any) -> Local:
-    return Local(agent=agent, broker=InMemoryBroker(), storage=InMemoryStorage[list[ModelMessage]](), **options)
+def worker(agent: Agent[Any, Any], **options: Any) -> LocalFileWorker:
+    return LocalFileWorker(
+        agent=agent, broker=InMemoryBroker(), storage=InMemoryStorage[list[ModelMessage]](), **options
+    )
 
 
 @pytest.mark.parametrize('streamed', [False, True])
 async def test_downloaded_bytes_reach_model_and_token_count(streamed: bool) -> None:
-    provider = Provider()
+    provider = ProviderModel()
     agent = Agent(provider)
     limits = UsageLimits(count_tokens_before_request=True, input_tokens_limit=100)
     async with (
-        host(ends=True) as (url, _),
+        file_host(ends=True) as (url, _),
         serving(agent, workers=Workers(worker=worker(agent, usage_limits=limits))) as client,
     ):
         if streamed:
@@ -200,9 +202,9 @@ async def test_downloaded_bytes_reach_model_and_token_count(streamed: bool) -> N
 
 
 async def test_conversation_keeps_urls_and_downloads_per_request() -> None:
-    provider = Provider()
+    provider = ProviderModel()
     agent = Agent(provider, system_prompt='Describe the file.')
-    async with host(ends=True) as (url, _), serving(agent, workers=Workers(worker=worker(agent))) as client:
+    async with file_host(ends=True) as (url, _), serving(agent, workers=Workers(worker=worker(agent))) as client:
         task = await client.send(url)
         await client.send(message(url, contextId=task['contextId']))
     assert [type(file) for file in provider.files] == [BinaryImage] * 3
@@ -210,10 +212,10 @@ async def test_conversation_keeps_urls_and_downloads_per_request() -> None:
 
 @pytest.mark.parametrize('named', ['image/webp', 'text/html'])
 async def test_downloaded_media_type_counts_within_accepted_kind(named: str) -> None:
-    provider = Provider()
+    provider = ProviderModel()
     agent = Agent(FallbackModel(provider, provider))
     async with (
-        host(ends=True, media_type=named) as (url, _),
+        file_host(ends=True, media_type=named) as (url, _),
         serving(agent, workers=Workers(worker=worker(agent))) as client,
     ):
         await client.send(url)
@@ -223,10 +225,10 @@ async def test_downloaded_media_type_counts_within_accepted_kind(named: str) -> 
 
 
 async def test_endless_download_fails_task() -> None:
-    agent = Agent(Provider())
-    limits = fixed(Limits, download_time=2)
+    agent = Agent(ProviderModel())
+    limits = with_constants(Limits, download_time=2)
     async with (
-        host(ends=False) as (url, gone),
+        file_host(ends=False) as (url, gone),
         serving(agent, workers=Workers(worker=worker(agent)), limits=limits) as client,
     ):
         task = await client.send(url)

@@ -16,12 +16,13 @@ from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import Limits, to_a2a
 
+from ...agents import GatedAgent
 from ...app_client import Client, lifespan, message, rpc, state_of
-from ...fixed import fixed
-from ..refused import refusal, send, untouched
-from ..stage import Stage, ended, serving
+from ...constants import with_constants
+from ...serving import serving, wait_until_ended
+from ..refusals import error_of_answer, send_body, serving_without_runs
 
-SMALL = fixed(Limits, parts=3, part=100, files=2, metadata=100, depth=5)
+SMALL = with_constants(Limits, parts=3, part=100, files=2, metadata=100, depth=5)
 TEXT = {'text': 'hello'}
 FILE = {'raw': base64.b64encode(b'x' * 30).decode(), 'mediaType': 'text/plain'}
 
@@ -47,10 +48,10 @@ OVER: dict[str, tuple[dict[str, Any], str]] = {
 
 
 async def test_field_over_limit_is_named_in_refusal(subtests: pytest.Subtests) -> None:
-    async with untouched(limits=SMALL) as client:
+    async with serving_without_runs(limits=SMALL) as client:
         for (case, (fields, field)), method in product(OVER.items(), ['SendMessage', 'SendStreamingMessage']):
             with subtests.test(f'{method}: {case}'):
-                error = refusal(await client.post(rpc(method, {'message': message() | fields})))
+                error = error_of_answer(await client.post(rpc(method, {'message': message() | fields})))
                 assert (error.code, error.fields) == (-32602, [field])
 
 
@@ -72,31 +73,31 @@ async def test_data_at_depth_limit_is_readable_by_official_sdk() -> None:
 @pytest.mark.parametrize('metadata', [{'a': 'x' * 100}, nested(6)])
 @pytest.mark.parametrize('method', ['SendMessage', 'CancelTask'])
 async def test_request_metadata_over_limit_is_refused(method: str, metadata: Any) -> None:
-    async with untouched(limits=SMALL) as client:
+    async with serving_without_runs(limits=SMALL) as client:
         params = {'message': message()} if method == 'SendMessage' else {'id': 't'}
         within = {'id': 't', 'metadata': {'a': 1}}
-        error = refusal(await client.post(rpc(method, params | {'metadata': metadata})))
-        assert refusal(await client.post(rpc('CancelTask', within))).code == -32001
+        error = error_of_answer(await client.post(rpc(method, params | {'metadata': metadata})))
+        assert error_of_answer(await client.post(rpc('CancelTask', within))).code == -32001
     assert (error.code, error.fields) == (-32602, ['metadata'])
 
 
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
 async def test_output_modes_over_limit_are_refused(method: str) -> None:
     configuration = {'acceptedOutputModes': ['text/plain'] * 10}
-    async with untouched(limits=SMALL) as client:
-        error = refusal(await client.post(rpc(method, {'message': message(), 'configuration': configuration})))
+    async with serving_without_runs(limits=SMALL) as client:
+        error = error_of_answer(await client.post(rpc(method, {'message': message(), 'configuration': configuration})))
     assert (error.code, error.fields) == (-32602, ['configuration.acceptedOutputModes'])
 
 
 @pytest.mark.parametrize('token', ['x' * 8193, 'nul\0'])
 async def test_overlong_or_nul_page_token_is_refused(token: str) -> None:
-    async with untouched() as client:
-        error = refusal(await client.post(rpc('ListTasks', {'pageToken': token})))
+    async with serving_without_runs() as client:
+        error = error_of_answer(await client.post(rpc('ListTasks', {'pageToken': token})))
     assert (error.code, error.fields) == (-32602, ['pageToken'])
 
 
 async def test_list_pages_are_limited_in_bytes() -> None:
-    async with serving(Agent('test'), limits=fixed(Limits, page=25_000)) as client:
+    async with serving(Agent('test'), limits=with_constants(Limits, page=25_000)) as client:
         sent = [(await client.send('x' * 10_000))['id'] for _ in range(5)]
         pages = [await client.call('ListTasks')]
         while token := pages[-1]['nextPageToken']:
@@ -109,7 +110,7 @@ async def test_list_pages_are_limited_in_bytes() -> None:
 
 
 async def test_queued_messages_of_a_task_are_limited() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent, limits=Limits(messages=2)) as client:
         task = await client.send('first', returnImmediately=True)
         await stage.reached('first')
@@ -117,8 +118,8 @@ async def test_queued_messages_of_a_task_are_limited() -> None:
             await client.send(message(text, taskId=task['id']), returnImmediately=True)
         answer = await client.post(rpc('SendMessage', {'message': message('fourth', taskId=task['id'])}))
         stage.open('first', 'second', 'third')
-        await ended(client, task['id'])
-    assert (refusal(answer, status=503).code, answer.headers['retry-after']) == (-32000, '1')
+        await wait_until_ended(client, task['id'])
+    assert (error_of_answer(answer, status=503).code, answer.headers['retry-after']) == (-32000, '1')
     assert stage.began == ['first', 'second', 'third']
 
 
@@ -130,7 +131,7 @@ async def test_full_memory_store_is_503_until_erasure() -> None:
         client, sent = Client(app), list[str]()
         while (answer := await client.post(rpc('SendMessage', {'message': message('x' * 50_000)}))).status == 200:
             sent.append(answer.json['result']['task']['id'])
-        assert (refusal(answer, status=503).code, answer.headers['retry-after']) == (-32000, '60')
+        assert (error_of_answer(answer, status=503).code, answer.headers['retry-after']) == (-32000, '60')
         assert 5 < len(sent) < 20
         assert state_of(await client.get_task(sent[-1])) == 'COMPLETED'
         for task_id in sent:
@@ -141,7 +142,7 @@ async def test_full_memory_store_is_503_until_erasure() -> None:
 
 async def test_limits_apply_to_requests_without_version_header(subtests: pytest.Subtests) -> None:
     """With a `/` it is FastA2A's own, whose parts have no kind."""
-    async with untouched(limits=SMALL) as client:
+    async with serving_without_runs(limits=SMALL) as client:
         client.headers = {}
         for (case, (fields, field)), method in product(OVER.items(), ['SendMessage', 'message/send']):
             with subtests.test(f'{method}: {case}'):
@@ -156,15 +157,15 @@ async def test_limits_apply_to_requests_without_version_header(subtests: pytest.
 @pytest.mark.parametrize('where', ['data', 'metadata'])
 async def test_number_beyond_double_range_is_refused(where: str, number: str) -> None:
     part: dict[str, Any] = {'data': ['@'], 'metadata': {}} if where == 'data' else {'text': 'a', 'metadata': {'a': '@'}}
-    async with untouched() as client:
-        error = refusal(await client.post(send(parts=[part]).replace(b'"@"', number.encode())))
+    async with serving_without_runs() as client:
+        error = error_of_answer(await client.post(send_body(parts=[part]).replace(b'"@"', number.encode())))
     assert (error.code, error.fields) == (-32602, [f'message.parts[0].{where}'])
 
 
 @pytest.mark.parametrize('number', ['9' * 308, '-0', '1.7976931348623157e308', '5e-324', '"%s"' % ('9' * 400)])
 async def test_numbers_within_double_range_are_accepted(number: str) -> None:
     async with serving(Agent('test')) as client:
-        body = send(parts=[{'data': {'value': '@'}}]).replace(b'"@"', number.encode())
+        body = send_body(parts=[{'data': {'value': '@'}}]).replace(b'"@"', number.encode())
         answer = await client.post(body)
     [part] = answer.json['result']['task']['history'][0]['parts']
     assert part['data'] == {'value': pytest.approx(json.loads(number))}
@@ -172,18 +173,18 @@ async def test_numbers_within_double_range_are_accepted(number: str) -> None:
 
 @pytest.mark.parametrize('body', [b'[' + b'0,' * 250_000 + b'0]', b'{"a":' * 250_001, b'[' * 5_000_000])
 async def test_body_over_json_value_limit_is_refused_unparsed(body: bytes) -> None:
-    async with untouched() as client:
-        error = refusal(await client.post(body), status=413, id=None)
+    async with serving_without_runs() as client:
+        error = error_of_answer(await client.post(body), status=413, id=None)
     assert (error.code, error.message) == (-32600, 'The request body holds more than 250000 JSON values.')
 
 
 @pytest.mark.parametrize('padding', [0, 300_000], ids=['short', 'long'])
 async def test_body_with_many_oversized_numbers_is_refused(padding: int) -> None:
     numbers = b'[' + b','.join([b'7' * 4000] * 9) + b']'
-    body = send(parts=[{'data': '@'}], metadata={'a': 'x' * padding}).replace(b'"@"', numbers)
-    async with untouched(limits=fixed(Limits, metadata=10**6)) as client:
+    body = send_body(parts=[{'data': '@'}], metadata={'a': 'x' * padding}).replace(b'"@"', numbers)
+    async with serving_without_runs(limits=with_constants(Limits, metadata=10**6)) as client:
         answer = await client.post(body)
-        error = refusal(answer, status=413 if padding else 200, id=None if padding else 'r-1')
+        error = error_of_answer(answer, status=413 if padding else 200, id=None if padding else 'r-1')
     assert error.code == (-32600 if padding else -32602)
 
 
@@ -193,9 +194,9 @@ async def test_many_long_digit_strings_are_accepted_as_text() -> None:
 
 
 async def test_error_for_5000_wrong_parts_omits_field_names() -> None:
-    async with untouched() as client:
-        error = refusal(await client.post(send(parts=[{'text': 7}] * 5_000)))
-        some = refusal(await client.post(send(parts=[{'text': 7}] * 50)))
+    async with serving_without_runs() as client:
+        error = error_of_answer(await client.post(send_body(parts=[{'text': 7}] * 5_000)))
+        some = error_of_answer(await client.post(send_body(parts=[{'text': 7}] * 50)))
     assert (error.code, error.fields) == (-32602, [])
     assert 'message.parts' not in error.message
     assert 'message.parts[0]' in some.message

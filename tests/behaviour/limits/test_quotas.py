@@ -15,20 +15,22 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Limits, Quotas, Rate, Workers, to_a2a
 
+from ...agents import GatedAgent
 from ...app_client import LIMIT, Client, Exchange, lifespan, message, rpc, state_of
-from ..metered import AUTH, DAY, TOKENS, Clock, by, over
-from ..own_parts import foreign
-from ..refused import refusal, send, untouched
-from ..stage import Stage, audited, each_backend, ended, serving, tasks_of
+from ...logs import audit_records
+from ...serving import each_backend, list_tasks, serving, wait_until_ended
+from ..fasta2a_parts import plain_worker
+from ..metered import AUTH, DAY, TOKENS, Clock, assert_quota_exceeded, client_of
+from ..refusals import error_of_answer, send_body, serving_without_runs
 
 # --- requests -------------------------------------------------------------------------------------------------------
 
 
 async def test_send_over_rate_stores_nothing() -> None:
-    async with untouched(limits=Limits(quotas=Quotas(rates={'SendMessage': Rate(1, DAY)}))) as client:
+    async with serving_without_runs(limits=Limits(quotas=Quotas(rates={'SendMessage': Rate(1, DAY)}))) as client:
         Clock(client.app)
-        await client.post(send(taskId='none'))  # counts, although it is refused
-        over(await client.post(send()), 'rates.SendMessage', retry_after='86400')
+        await client.post(send_body(taskId='none'))  # counts, although it is refused
+        assert_quota_exceeded(await client.post(send_body()), 'rates.SendMessage', retry_after='86400')
 
 
 @pytest.mark.parametrize(
@@ -39,19 +41,21 @@ async def test_send_over_rate_stores_nothing() -> None:
     ],
 )
 async def test_refused_request_counts_toward_default_rate(method: str, params: Any, code: int) -> None:
-    async with untouched(limits=Limits(quotas=Quotas(rates={'GetTask': Rate(9, DAY), '*': Rate(2, DAY)}))) as client:
+    async with serving_without_runs(
+        limits=Limits(quotas=Quotas(rates={'GetTask': Rate(9, DAY), '*': Rate(2, DAY)}))
+    ) as client:
         Clock(client.app)
         for _ in range(2):
-            assert refusal(await client.post(rpc(method, params))).code == code
-        over(await client.post(rpc(method, params)), 'rates.*', retry_after='43200')
-        assert refusal(await client.post(rpc('GetTask', {'id': 't'}))).code == -32001
+            assert error_of_answer(await client.post(rpc(method, params))).code == code
+        assert_quota_exceeded(await client.post(rpc(method, params)), 'rates.*', retry_after='43200')
+        assert error_of_answer(await client.post(rpc('GetTask', {'id': 't'}))).code == -32001
 
 
 async def test_rate_counts_malformed_but_not_unauthenticated_requests() -> None:
-    async with untouched(auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, DAY)))) as client:
+    async with serving_without_runs(auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, DAY)))) as client:
         for _ in range(3):
             assert (await client.post(b'{')).status == 401
-        ann = by(client, 'ann')
+        ann = client_of(client, 'ann')
         assert (await ann.post(b'{')).json['error']['code'] == -32700
         answer = await ann.post(b'{')
         assert (answer.status, answer.json['error']['code']) == (429, -32000)
@@ -77,10 +81,10 @@ async def test_rate_allows_burst_then_steady_requests() -> None:
         clock = Clock(client.app)
         for _ in range(2):
             await client.send()
-        over(await client.post(send()), 'rates.*')
+        assert_quota_exceeded(await client.post(send_body()), 'rates.*')
         clock.sleep(timedelta(seconds=1))
         await client.send()
-        over(await client.post(send()), 'rates.*')
+        assert_quota_exceeded(await client.post(send_body()), 'rates.*')
 
 
 async def test_related_operations_share_rate_unless_named() -> None:
@@ -88,7 +92,7 @@ async def test_related_operations_share_rate_unless_named() -> None:
     async with serving(Agent('test'), limits=Limits(quotas=Quotas(rates=rates))) as client:
         Clock(client.app)
         task = await client.send()
-        over(
+        assert_quota_exceeded(
             await client.post(rpc('SendStreamingMessage', {'message': message()})),
             'rates.SendMessage',
             retry_after='86400',
@@ -96,21 +100,21 @@ async def test_related_operations_share_rate_unless_named() -> None:
         await client.get_task(task['id'])
         over_subscribing = rpc('SubscribeToTask', {'id': task['id']})
         assert (await client.post(over_subscribing)).status in (200, 400)  # refused, since it has ended, but counted
-        over(await client.post(over_subscribing), 'rates.GetTask', retry_after='43200')
+        assert_quota_exceeded(await client.post(over_subscribing), 'rates.GetTask', retry_after='43200')
         await client.call('ListTasks', {})
-        over(await client.post(rpc('ListTasks', {})), 'rates.ListTasks', retry_after='86400')
+        assert_quota_exceeded(await client.post(rpc('ListTasks', {})), 'rates.ListTasks', retry_after='86400')
         assert (await client.post(rpc('CancelTask', {'id': task['id']}))).status in (200, 400)
-        over(await client.post(rpc('CancelTask', {'id': task['id']})), 'rates.*', retry_after='86400')
+        assert_quota_exceeded(await client.post(rpc('CancelTask', {'id': task['id']})), 'rates.*', retry_after='86400')
 
 
 async def test_rate_applies_per_caller_and_is_audited(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test'), auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, DAY)))) as client:
         Clock(client.app)
         for name in TOKENS:
-            await by(client, name).send()
-        answer = await by(client, 'ann').post(send())
-        over(answer, 'rates.*', retry_after='86400')
-    [record] = audited(caplog)
+            await client_of(client, name).send()
+        answer = await client_of(client, 'ann').post(send_body())
+        assert_quota_exceeded(answer, 'rates.*', retry_after='86400')
+    [record] = audit_records(caplog)
     assert record == {
         'event': 'quota-exceeded',
         'remote': 'testclient',
@@ -124,7 +128,7 @@ async def test_rate_applies_per_caller_and_is_audited(caplog: pytest.LogCaptureF
 async def from_address(client: Client, address: str | None) -> int:
     """Send a message from there; the status of the answer."""
     headers = {'Content-Type': 'application/json', **client.headers}
-    exchange = Exchange(client.app, 'POST', '/', headers, send())
+    exchange = Exchange(client.app, 'POST', '/', headers, send_body())
     exchange.scope['client'] = None if address is None else (address, 1)
     return (await exchange.answer()).status
 
@@ -172,13 +176,13 @@ def test_rate_for_unknown_operation_is_refused_at_startup() -> None:
 
 
 async def test_stream_over_quota_is_refused_until_stream_closes() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent, auth=AUTH, limits=Limits(quotas=Quotas(streams=1))) as client:
-        ann = by(client, 'ann')
+        ann = client_of(client, 'ann')
         async with ann.send_streaming('first'):
             body = rpc('SendStreamingMessage', {'message': message('second')})
-            over(await ann.post(body), 'streams')
-            async with by(client, 'bob').send_streaming('of bob'):
+            assert_quota_exceeded(await ann.post(body), 'streams')
+            async with client_of(client, 'bob').send_streaming('of bob'):
                 pass
         stage.open('first', 'third', 'of bob')
         async with ann.send_streaming('third') as stream:
@@ -187,20 +191,20 @@ async def test_stream_over_quota_is_refused_until_stream_closes() -> None:
 
 
 async def test_closed_stream_frees_quota_slot() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent, limits=Limits(quotas=Quotas(streams=2))) as client, client.send_streaming('first'):
         for text in ('second', 'third'):
             async with client.send_streaming(text):
-                over(await client.post(rpc('SendStreamingMessage', {'message': message()})), 'streams')
+                assert_quota_exceeded(await client.post(rpc('SendStreamingMessage', {'message': message()})), 'streams')
 
 
 async def test_blocking_send_counts_as_stream() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent, limits=Limits(quotas=Quotas(streams=1))) as client:
         sent = message('first')
         waiting = asyncio.create_task(client.send(sent))
         await stage.reached('first')
-        over(await client.post(rpc('SendMessage', {'message': sent})), 'streams')
+        assert_quota_exceeded(await client.post(rpc('SendMessage', {'message': sent})), 'streams')
         at_once = rpc('SendMessage', {'message': sent, 'configuration': {'returnImmediately': True}})
         assert (await client.post(at_once)).status == 200
         stage.open('first')
@@ -209,19 +213,19 @@ async def test_blocking_send_counts_as_stream() -> None:
 
 
 async def test_task_over_quota_is_refused_until_task_ends() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(
         stage.agent, auth=AUTH, limits=Limits(quotas=Quotas(tasks=2)), workers=Workers(running=1)
     ) as client:
-        ann = by(client, 'ann')
+        ann = client_of(client, 'ann')
         running, queued = [await ann.send(text, returnImmediately=True) for text in ('running', 'queued')]
         await stage.reached('running')
-        over(await ann.post(send()), 'tasks')
-        assert len(await tasks_of(client)) == 2
+        assert_quota_exceeded(await ann.post(send_body()), 'tasks')
+        assert len(await list_tasks(client)) == 2
         stage.open('running', 'queued', 'of bob', 'another')
-        await by(client, 'bob').send('of bob')
+        await client_of(client, 'bob').send('of bob')
         for task in (running, queued):
-            await ended(ann, task['id'])
+            await wait_until_ended(ann, task['id'])
         assert state_of(await ann.send('another')) == 'COMPLETED'
 
 
@@ -246,7 +250,7 @@ async def test_running_quota_leaves_workers_for_other_callers(backend: str) -> N
     agent = Agent(FunctionModel(model), name='agent')
     limits = Limits(quotas=Quotas(running=2))
     async with serving(agent, backend=backend, auth=AUTH, limits=limits, workers=Workers(running=4, lease=1)) as client:
-        ann, bob = by(client, 'ann'), by(client, 'bob')
+        ann, bob = client_of(client, 'ann'), client_of(client, 'bob')
         long = [await ann.send('long', returnImmediately=True) for _ in range(5)]
         for _ in range(3):
             assert state_of(await bob.send('short')) == 'COMPLETED'
@@ -254,7 +258,7 @@ async def test_running_quota_leaves_workers_for_other_callers(backend: str) -> N
         assert sorted(states) == ['SUBMITTED'] * 3 + ['WORKING'] * 2
         goes_on.set()
         for task in long:
-            assert state_of(await ended(ann, task['id'])) == 'COMPLETED'
+            assert state_of(await wait_until_ended(ann, task['id'])) == 'COMPLETED'
     assert max(most) == 2
 
 
@@ -262,7 +266,7 @@ async def test_running_quota_leaves_workers_for_other_callers(backend: str) -> N
     ('options', 'error'),
     [
         ({}, r'^Quotas\.running needs auth=: all anonymous callers are one caller'),
-        ({'auth': AUTH, 'workers': Workers(worker=foreign())}, r'^Quotas\.running cannot be combined with'),
+        ({'auth': AUTH, 'workers': Workers(worker=plain_worker())}, r'^Quotas\.running cannot be combined with'),
     ],
 )
 def test_running_quota_needs_auth_and_package_worker(options: Any, error: str) -> None:

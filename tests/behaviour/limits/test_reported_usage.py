@@ -20,14 +20,14 @@ from pydantic_ai_a2a import A2A, Budget, Limits, Quotas, RemoteAgent
 from pydantic_ai_a2a.wire.extensions.own_extensions import RUN_METADATA_URI
 
 from ...app_client import message, state_of, texts
-from ...client.agents.agents import caller
-from ...client.canned import CARD, TASK, Canned, served
-from ...tables import each_case
-from ..asking import answers, approve, asked
-from ..metered import AUTH, DAY, by, work
-from ..stage import each_backend, serving
+from ...cases import each_case
+from ...client.agents.sample_agents import calling_agent
+from ...client.canned_agent import CARD, TASK, CannedAgent, serve_canned
+from ...serving import each_backend, serving
+from ..metered import AUTH, DAY, client_of, work_tool
+from ..pending_calls import answer_message, approve, pending_calls
 
-ODD: dict[str, dict[str, Any]] = {
+ODD_USAGES: dict[str, dict[str, Any]] = {
     '10**26': {'input_tokens': 10**26},
     '10**5000': {'output_tokens': 10**5000},
     'negative': {'input_tokens': -(10**26)},
@@ -54,28 +54,28 @@ def reporting(**usage: Any) -> Agent[None, Any]:
         return ModelResponse(parts=[part], usage=RequestUsage(**usage))
 
     agent: Agent[None, Any] = Agent(FunctionModel(model), output_type=[str, DeferredToolRequests], name='reporting')
-    agent.tool_plain(requires_approval=True)(work)
+    agent.tool_plain(name='work', requires_approval=True)(work_tool)
     return agent
 
 
 @each_backend('memory', 'sqlite', 'postgres')
-@each_case('name', ODD)
+@each_case('name', ODD_USAGES)
 async def test_task_completes_despite_odd_provider_usage(name: str, backend: Any) -> None:
     quotas = Quotas(budgets=[Budget(window=DAY, requests=10**6), Budget(window=DAY, requests=10**6, of='tenant')])
-    agent = reporting(**ODD[name])
+    agent = reporting(**ODD_USAGES[name])
     async with serving(agent, backend=backend, limits=Limits(quotas=quotas)) as client:
         context: dict[str, Any] = {}
         for _ in range(2):
             waits = await client.send(message('work', **context))
-            [call] = asked(waits)
-            ended = await client.send(answers(waits, approve(call['id'])))
+            [call] = pending_calls(waits)
+            ended = await client.send(answer_message(waits, approve(call['id'])))
             assert state_of(ended) == 'COMPLETED'
             context = {'contextId': ended['contextId']}
         spent = await client.a2a_app.backend.quotas.spent('/', DAY // timedelta(milliseconds=1), at=0)
     assert all(type(count) is int for slot in spent for count in slot)
 
 
-def made_up(count: str) -> Response:
+def response_with_usage(count: str) -> Response:
     """The answer of a remote agent that makes its usage up."""
     names = ('requests', 'toolCalls', 'inputTokens', 'outputTokens', 'totalTokens', 'cost', 'details')
     usage = ', '.join(f'"{name}": {count}' for name in names)
@@ -84,9 +84,9 @@ def made_up(count: str) -> Response:
     return Response(f'{{"jsonrpc": "2.0", "id": 1, "result": {{"task": {task}}}}}', media_type='application/json')
 
 
-def between(kind: str, url: str) -> AbstractAgent[Any, Any]:
+def agent_using_remote(kind: str, url: str) -> AbstractAgent[Any, Any]:
     """An agent with the remote agent as a tool, or as its model."""
-    return caller(capabilities=[A2A(url)]) if kind == 'tool' else RemoteAgent(url, name='remote')
+    return calling_agent(capabilities=[A2A(url)]) if kind == 'tool' else RemoteAgent(url, name='remote')
 
 
 COUNTS = ['1000000000', '9223372036854773807', '1' + '0' * 26, '1' + '0' * 4_000, '1e999', '-5', '1.5', '"12"', '{}']
@@ -96,16 +96,16 @@ COUNTS = ['1000000000', '9223372036854773807', '1' + '0' * 26, '1' + '0' * 4_000
 @pytest.mark.parametrize('kind', ['tool', 'model'])
 async def test_usage_reported_by_remote_agent_is_not_charged(kind: str, backend: Any) -> None:
     card = {**CARD, 'capabilities': {'extensions': [{'uri': RUN_METADATA_URI}]}}
-    remote = Canned(*map(made_up, COUNTS), card=card)
+    remote = CannedAgent(*map(response_with_usage, COUNTS), card=card)
     remote.answers.append(remote.answers[-1])
     quotas = Quotas(budgets=[Budget(window=DAY, tokens=10_000, of='tenant'), Budget(window=DAY, requests=100)])
-    with served(remote) as server:
-        agent = between(kind, server.url)
+    with serve_canned(remote) as server:
+        agent = agent_using_remote(kind, server.url)
         async with serving(agent, backend=backend, limits=Limits(quotas=quotas), auth=AUTH) as client:
             for _ in COUNTS:
-                task = await by(client, 'ann').send()
+                task = await client_of(client, 'ann').send()
                 assert (state_of(task), texts(task)) == ('COMPLETED', ['Done.'])
-            assert state_of(await by(client, 'bob').send()) == 'COMPLETED'
+            assert state_of(await client_of(client, 'bob').send()) == 'COMPLETED'
             [(_, requests, tokens, _)] = await client.a2a_app.backend.quotas.spent(
                 'acme/ann', DAY // timedelta(milliseconds=1), at=0
             )

@@ -24,16 +24,16 @@ from pydantic_ai_a2a import Access, BearerAuth, Limits, Quotas, Rate, serve, to_
 from pydantic_ai_a2a.server.http import unread_bodies
 
 from ...app_client import LIMIT, Answer, Client, Exchange, lifespan, state_of
-from ...fixed import fixed
+from ...constants import with_constants
 from ...server.auth.issuer import bearer
-from ..refused import refusal, send, untouched
-from ..stage import serving
+from ...serving import serving
+from ..refusals import error_of_answer, send_body, serving_without_runs
 
-SOON = fixed(Limits, body_time=0.01)
-NEVER = fixed(Limits, body_time=1000)
+SHORT_BODY_TIME = with_constants(Limits, body_time=0.01)
+LONG_BODY_TIME = with_constants(Limits, body_time=1000)
 
 
-class Slow(Exchange):
+class ScriptedBody(Exchange):
     """A request whose body comes as the test wants."""
 
     def __init__(self, client: Client, headers: Mapping[str, str] | None = None) -> None:
@@ -52,60 +52,84 @@ class Slow(Exchange):
 
 @pytest.mark.parametrize('begun', [b'', b'{"jsonrpc"'], ids=['nothing', 'the beginning'])
 async def test_late_request_body_is_408(begun: bytes) -> None:
-    async with untouched(limits=SOON) as client:
-        slow = Slow(client)
+    async with serving_without_runs(limits=SHORT_BODY_TIME) as client:
+        slow = ScriptedBody(client)
         if begun:
             slow.give(begun, more=True)
         answer = await slow.answer()
-        error = refusal(answer, status=408, id=None)
+        error = error_of_answer(answer, status=408, id=None)
     assert (error.code, error.message) == (-32600, 'The request body did not arrive in time.')
     assert answer.headers['connection'] == 'close'
 
 
 async def test_body_sent_byte_by_byte_is_accepted() -> None:
-    async with serving(Agent('test'), limits=NEVER) as client:
-        slow, body = Slow(client), send()
+    async with serving(Agent('test'), limits=LONG_BODY_TIME) as client:
+        slow, body = ScriptedBody(client), send_body()
         for n in range(len(body)):
             slow.give(body[n : n + 1], more=n + 1 < len(body))
         assert state_of((await slow.answer()).json['result']['task']) == 'COMPLETED'
 
 
 async def test_pending_bodies_do_not_block_requests() -> None:
-    async with serving(Agent('test'), limits=NEVER) as client:
-        waiting = [Slow(client) for _ in range(50)]
+    async with serving(Agent('test'), limits=LONG_BODY_TIME) as client:
+        waiting = [ScriptedBody(client) for _ in range(50)]
         for each in waiting:
             await each.asked.wait()
         assert state_of(await client.send()) == 'COMPLETED'
         for each in waiting:
-            each.give(send(), more=False)
+            each.give(send_body(), more=False)
             assert (await each.answer()).status == 200
 
 
 async def test_cancellation_during_body_read_propagates() -> None:
-    async with untouched(limits=NEVER) as client:
-        slow = Slow(client)
+    async with serving_without_runs(limits=LONG_BODY_TIME) as client:
+        slow = ScriptedBody(client)
         await slow.asked.wait()
         slow.task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await slow.task
 
 
+class Ended(ScriptedBody):
+    """A request that its server ends just as the time for its body is over."""
+
+    answers = 0
+
+    async def _receive(self) -> Message:
+        try:
+            return await super()._receive()
+        except asyncio.CancelledError:
+            self.task.cancel()
+            raise
+
+    async def _send(self, message: Message) -> None:
+        self.answers += 1
+
+
+async def test_server_ends_request_whose_body_is_late() -> None:
+    async with serving_without_runs(limits=SHORT_BODY_TIME) as client:
+        ended = Ended(client)
+        with pytest.raises(asyncio.CancelledError):
+            await ended.task
+    assert ended.answers == 0
+
+
 async def test_disconnect_during_body_ends_request() -> None:
-    async with untouched(limits=NEVER) as client:
-        slow = Slow(client)
+    async with serving_without_runs(limits=LONG_BODY_TIME) as client:
+        slow = ScriptedBody(client)
         slow.parts.put_nowait({'type': 'http.disconnect'})
         await slow.task
 
 
 def test_body_timeout_works_in_every_event_loop() -> None:
-    app = to_a2a(Agent('test'), limits=SOON)
+    app = to_a2a(Agent('test'), limits=SHORT_BODY_TIME)
 
     async def status() -> int:
         async with asyncio.timeout(LIMIT):
-            return (await Slow(Client(app)).answer()).status
+            return (await ScriptedBody(Client(app)).answer()).status
 
     async def leave() -> None:
-        await Slow(Client(app)).asked.wait()
+        await ScriptedBody(Client(app)).asked.wait()
 
     asyncio.run(leave())  # its timer goes with its loop
     both = [408, 408]
@@ -132,7 +156,7 @@ def until_closed(url: str, sent: bytes) -> bytes:
 
 def test_server_closes_connection_after_late_body() -> None:
     head = b'POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n'
-    with serve(to_a2a(Agent('test'), limits=SOON)) as server:
+    with serve(to_a2a(Agent('test'), limits=SHORT_BODY_TIME)) as server:
         answer = until_closed(server.url, head + b'{')
     assert answer.startswith(b'HTTP/1.1 408 ')
     assert b'did not arrive in time' in answer
@@ -149,7 +173,7 @@ BODY = b'{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "no-s
 
 
 @pytest.fixture(autouse=True)
-def in_a_hurry(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def discard_refused_bodies_at_once(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Discard refused bodies for no time; in tests of that, until the client has sent them."""
     monkeypatch.setattr(unread_bodies, 'REST_TIME', LIMIT if 'sends' in request.fixturenames else 0.0)
 
@@ -203,6 +227,12 @@ async def test_missing_wildcard_scope_closes_connection() -> None:
     assert (answer.status, answer.headers['connection']) == (403, 'close')
 
 
+async def test_refusal_of_empty_body_keeps_connection() -> None:
+    app = to_a2a(Agent('test'), auth=AUTH)
+    answers = [await ask(app, 'POST', path, JSON | {'Content-Length': '0'}) for path in ('/', '/tasks/a:cancel')]
+    assert [(answer.status, 'connection' in answer.headers) for answer in answers] == [(401, False)] * 2
+
+
 async def read(request: requests.Request) -> PlainTextResponse:
     return PlainTextResponse(await request.body())
 
@@ -238,7 +268,7 @@ async def test_exceeded_quota_keeps_connection_open() -> None:
     ],
 )
 def test_server_closes_connection_with_unread_body(http: Any, first: bytes, status: bytes) -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, limits=fixed(Limits, body_time=1_000))
+    app = to_a2a(Agent('test'), auth=AUTH, limits=with_constants(Limits, body_time=1_000))
     with serve(app, http=http) as server:
         answer = until_closed(server.url, first + b'Host: localhost\r\nContent-Length: 1000\r\n\r\n{')
     assert answer.startswith(b'HTTP/1.1 ' + status)

@@ -21,17 +21,18 @@ from pydantic_ai_a2a import Limits, serve, to_a2a
 from pydantic_ai_a2a.server.service import unsent_answers
 from pydantic_ai_a2a.server.service.unsent_answers import CHUNK
 
+from ...agents import GatedAgent
 from ...app_client import LIMIT, Client, Exchange, message, rpc, texts
+from ...constants import with_constants
 from ...dialects import Call
-from ...fixed import fixed
-from ..stage import Stage, ended, serving
+from ...serving import serving, wait_until_ended
 
 LONG = 900_000
-SOON = fixed(Limits, answer_time=0.01)
-LATE = 'A client did not read its answer in time'
+SHORT_ANSWER_TIME = with_constants(Limits, answer_time=0.01)
+LATE_READER_LOG = 'A client did not read its answer in time'
 
 
-class Unread(Exchange):
+class StalledRead(Exchange):
     """A request whose answer is not read for now."""
 
     bodies = 0
@@ -46,12 +47,12 @@ class Unread(Exchange):
             self.bodies += 1
 
 
-def asking(client: Client, method: str, params: dict[str, Any]) -> Unread:
+def unread_request(client: Client, method: str, params: dict[str, Any]) -> StalledRead:
     """A request that is not read for now."""
     call = rpc(method, params)
     assert isinstance(call, Call)
     declared = {'Content-Type': 'application/json'} if call.verb == 'POST' else {}
-    asked = Unread(client.app, call.verb, call.path or '/', {**client.headers, **declared}, call)
+    asked = StalledRead(client.app, call.verb, call.path or '/', {**client.headers, **declared}, call)
     asked.reading.clear()
     asked.waiting = asyncio.Event()
     return asked
@@ -59,19 +60,21 @@ def asking(client: Client, method: str, params: dict[str, Any]) -> Unread:
 
 @pytest.mark.parametrize('method', ['GetTask', 'ListTasks', 'SubscribeToTask'])
 async def test_unread_response_is_abandoned_after_time_limit(method: str, caplog: pytest.LogCaptureFixture) -> None:
-    stage = Stage()
-    async with serving(stage.agent, limits=SOON) as client:
+    stage = GatedAgent()
+    async with serving(stage.agent, limits=SHORT_ANSWER_TIME) as client:
         sent = message('x' * LONG)
         task = await client.send(sent, returnImmediately=True)
-        asked = asking(client, method, {} if method == 'ListTasks' else {'id': task['id']})
+        asked = unread_request(client, method, {} if method == 'ListTasks' else {'id': task['id']})
         async with asyncio.timeout(LIMIT):
             await asked.task
         assert asked.bodies == 0
         stage.open('x' * LONG)
-    assert [record.getMessage()[: len(LATE)] for record in caplog.records if record.name == 'pydantic_ai_a2a'] == [LATE]
+    assert [
+        record.getMessage()[: len(LATE_READER_LOG)] for record in caplog.records if record.name == 'pydantic_ai_a2a'
+    ] == [LATE_READER_LOG]
 
 
-class HalfRead(Unread):
+class PartialRead(StalledRead):
     """A request whose reader stalls in the middle of the answer."""
 
     until: int
@@ -94,7 +97,7 @@ async def test_memory_of_read_response_chunks_is_freed() -> None:
         try:
             call = rpc('ListTasks', {'pageSize': 10})
             assert isinstance(call, Call)
-            asked = HalfRead(client.app, 'POST', '/', {**client.headers, 'Content-Type': 'application/json'}, call)
+            asked = PartialRead(client.app, 'POST', '/', {**client.headers, 'Content-Type': 'application/json'}, call)
             asked.until = 9 * LONG // CHUNK
             asked.waiting = asyncio.Event()
             asked.stalled = asyncio.Event()
@@ -119,7 +122,7 @@ async def test_long_response_arrives_whole() -> None:
 
 
 async def test_open_stream_frees_its_initial_snapshot() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         text = 'x' * LONG
         task = await client.send(message(text), returnImmediately=True)
@@ -140,7 +143,7 @@ async def test_open_stream_frees_its_initial_snapshot() -> None:
     assert held < 3 * LONG
 
 
-class Heard(logging.Handler):
+class LogListener(logging.Handler):
     """Waits for a record."""
 
     def __init__(self, beginning: str) -> None:
@@ -166,9 +169,9 @@ def until_reset(connection: socket.socket) -> int:
 
 
 def test_server_resets_connection_of_stalled_reader() -> None:
-    heard, logger = Heard(LATE), logging.getLogger('pydantic_ai_a2a')
+    heard, logger = LogListener(LATE_READER_LOG), logging.getLogger('pydantic_ai_a2a')
     logger.addHandler(heard)
-    app = to_a2a(Agent('test'), limits=fixed(Limits, answer_time=0.05, part=9_000_000))
+    app = to_a2a(Agent('test'), limits=with_constants(Limits, answer_time=0.05, part=9_000_000))
     try:
         with serve(app) as server, socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -187,23 +190,23 @@ def test_server_resets_connection_of_stalled_reader() -> None:
 
 
 @pytest.fixture
-def stall(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def stall_seconds(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Say after how many seconds a client that takes nothing is a slow reader."""
     monkeypatch.setattr(unsent_answers, 'STALL', request.param)
 
 
-PATIENT = pytest.mark.parametrize('stall', [inf], indirect=True)
-AT_ONCE = pytest.mark.parametrize('stall', [0.0], indirect=True)
-ROOM = Limits(unsent=LONG + LONG // 2)
+NEVER_SLOW = pytest.mark.parametrize('stall_seconds', [inf], indirect=True)
+ALWAYS_SLOW = pytest.mark.parametrize('stall_seconds', [0.0], indirect=True)
+UNSENT_LIMIT = Limits(unsent=LONG + LONG // 2)
 
 
-@PATIENT
-@pytest.mark.usefixtures('stall')
+@NEVER_SLOW
+@pytest.mark.usefixtures('stall_seconds')
 async def test_response_beyond_unsent_limit_is_503() -> None:
-    stage = Stage()
-    async with serving(stage.agent, limits=ROOM) as client:
+    stage = GatedAgent()
+    async with serving(stage.agent, limits=UNSENT_LIMIT) as client:
         task = await client.send(message('x' * LONG), returnImmediately=True)
-        asked = asking(client, 'GetTask', {'id': task['id']})
+        asked = unread_request(client, 'GetTask', {'id': task['id']})
         await asked.waiting.wait()
         for method in ('GetTask', 'SubscribeToTask'):
             refused = await client.post(rpc(method, {'id': task['id']}))
@@ -215,12 +218,12 @@ async def test_response_beyond_unsent_limit_is_503() -> None:
         stage.open('x' * LONG)
 
 
-@AT_ONCE
-@pytest.mark.usefixtures('stall')
+@ALWAYS_SLOW
+@pytest.mark.usefixtures('stall_seconds')
 async def test_stalled_reader_is_disconnected_for_new_response(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(Agent('test'), limits=ROOM) as client:
+    async with serving(Agent('test'), limits=UNSENT_LIMIT) as client:
         task = await client.send(message('x' * LONG))
-        asked = asking(client, 'GetTask', {'id': task['id']})
+        asked = unread_request(client, 'GetTask', {'id': task['id']})
         await asked.waiting.wait()
         assert await client.get_task(task['id']) == task
         async with asyncio.timeout(LIMIT):
@@ -232,8 +235,8 @@ async def test_stalled_reader_is_disconnected_for_new_response(caplog: pytest.Lo
     )
 
 
-@PATIENT
-@pytest.mark.usefixtures('stall')
+@NEVER_SLOW
+@pytest.mark.usefixtures('stall_seconds')
 async def test_stream_beyond_unsent_limit_closes_but_task_completes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -243,19 +246,19 @@ async def test_stream_beyond_unsent_limit_closes_but_task_completes(
         await gate.wait()
         yield 'y' * LONG
 
-    async with serving(Agent(FunctionModel(stream_function=answer)), limits=ROOM) as client:
+    async with serving(Agent(FunctionModel(stream_function=answer)), limits=UNSENT_LIMIT) as client:
         async with client.live.send_streaming() as stream:
             first = await anext(stream)
             other = await client.send(message('x' * LONG), returnImmediately=True)
-            asked = asking(client, 'GetTask', {'id': other['id']})
+            asked = unread_request(client, 'GetTask', {'id': other['id']})
             await asked.waiting.wait()
             gate.set()
             with pytest.raises(AssertionError, match='without finishing'):
                 await stream.rest()
         asked.reading.set()
-        task = await ended(client, first.result['task']['id'])
+        task = await wait_until_ended(client, first.result['task']['id'])
         assert texts(task) == ['y' * LONG]
-        await ended(client, other['id'])
+        await wait_until_ended(client, other['id'])
     assert (
         'A stream was closed, because the process holds too many unread bytes of answers (correlation id' in caplog.text
     )

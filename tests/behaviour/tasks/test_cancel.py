@@ -17,14 +17,17 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, Workers
+from pydantic_ai_a2a.server.audit import LOGGER
 from pydantic_ai_a2a.server.store.ports import Claim, Finish, TaskQueue
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
+from ...agents import GatedAgent, echo_prompts, user_prompts
 from ...app_client import Client, RpcError, message, state_of, texts
-from ...fixed import fixed
-from ..queues import Cancels
-from ..rows import covers
-from ..stage import Stage, ended, heard, prompts, serving, tasks_of
+from ...constants import with_constants
+from ...logs import audit_records
+from ...serving import list_tasks, serving, wait_until_ended
+from ..faulty_queues import CancelCounter
+from ..promised_behaviours import covers
 
 ROW = 'cancel a running task'
 
@@ -61,11 +64,11 @@ async def test_running_tool_is_canceled_before_cancel_is_answered() -> None:
 
 @covers(ROW)
 async def test_blocking_send_returns_when_task_is_canceled() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         sending = asyncio.ensure_future(client.send('hi'))
         await stage.reached('hi')
-        [task] = await tasks_of(client)
+        [task] = await list_tasks(client)
         await cancel(client, task['id'])
         assert state_of(await sending) == 'CANCELED'
 
@@ -75,8 +78,8 @@ async def test_context_keeps_finished_tool_results_of_canceled_run() -> None:
     running = asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if prompts(messages)[-1] != 'work':
-            return heard(messages, info)
+        if user_prompts(messages)[-1] != 'work':
+            return echo_prompts(messages, info)
         returned = [part.tool_name for each in messages for part in each.parts if isinstance(part, ToolReturnPart)]
         return ModelResponse(parts=[ToolCallPart('slow' if returned else 'quick', {})])
 
@@ -104,14 +107,14 @@ async def test_context_keeps_finished_tool_results_of_canceled_run() -> None:
 
 @covers(ROW)
 async def test_canceled_queued_task_never_starts() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent, workers=Workers(running=1)) as client:
         running = await client.send('running', returnImmediately=True)
         await stage.reached('running')
         queued = await client.send('queued', returnImmediately=True)
         assert state_of(await cancel(client, queued['id'])) == 'CANCELED'
         stage.open('running', 'queued', 'after')
-        await ended(client, running['id'])
+        await wait_until_ended(client, running['id'])
         await client.send('after')
         assert state_of(await client.get_task(queued['id'])) == 'CANCELED'
     assert stage.began == ['running', 'after']
@@ -119,7 +122,7 @@ async def test_canceled_queued_task_never_starts() -> None:
 
 @covers(ROW)
 async def test_canceled_task_waiting_for_its_context_never_starts() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         first = await client.send('first', returnImmediately=True)
         await stage.reached('first')
@@ -129,13 +132,13 @@ async def test_canceled_task_waiting_for_its_context_never_starts() -> None:
         ]
         await cancel(client, later[0]['id'])
         stage.open('first', 'third')
-        assert texts(await ended(client, later[1]['id'])) == ['first + third']
+        assert texts(await wait_until_ended(client, later[1]['id'])) == ['first + third']
     assert stage.began == ['first', 'third']
 
 
 @covers(ROW)
 async def test_canceled_task_frees_its_context_and_worker_slot() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     stage.open('second', 'elsewhere')
     async with serving(stage.agent, workers=Workers(running=1)) as client:
         first = await client.send('first', returnImmediately=True)
@@ -143,13 +146,13 @@ async def test_canceled_task_frees_its_context_and_worker_slot() -> None:
         second = await client.send(message('second', contextId=first['contextId']), returnImmediately=True)
         elsewhere = await client.send('elsewhere', returnImmediately=True)
         await cancel(client, first['id'])
-        assert texts(await ended(client, second['id'])) == ['first + second']
-        assert texts(await ended(client, elsewhere['id'])) == ['elsewhere']
+        assert texts(await wait_until_ended(client, second['id'])) == ['first + second']
+        assert texts(await wait_until_ended(client, elsewhere['id'])) == ['elsewhere']
 
 
 @covers(ROW)
 async def test_ended_or_unknown_task_cannot_be_canceled() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     stage.open('done')
     async with serving(stage.agent) as client:
         done = await client.send('done')
@@ -172,8 +175,8 @@ async def test_run_ignoring_cancel_is_abandoned_and_late_result_dropped(
     running, swallowed, release, stopped = (asyncio.Event() for _ in range(4))
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if prompts(messages)[-1] != 'stubborn':
-            return heard(messages, info)
+        if user_prompts(messages)[-1] != 'stubborn':
+            return echo_prompts(messages, info)
         return ModelResponse(parts=[ToolCallPart('wait', {})])
 
     agent = Agent(FunctionModel(answer))
@@ -187,7 +190,7 @@ async def test_run_ignoring_cancel_is_abandoned_and_late_result_dropped(
         await release.wait()
         stopped.set()
 
-    async with serving(agent, limits=fixed(Limits, cancel_grace=0.01)) as client:
+    async with serving(agent, limits=with_constants(Limits, cancel_grace=0.01)) as client:
         async with client.send_streaming('stubborn') as stream:
             task = (await anext(stream)).result['task']
             await running.wait()
@@ -218,7 +221,7 @@ async def test_concurrent_cancels_of_same_task_are_both_answered(backend: Memory
             await release.wait()
         raise AssertionError('never')
 
-    queue = backend.queue = Cancels(backend.queue)
+    queue = backend.queue = CancelCounter(backend.queue)
     async with serving(Agent(FunctionModel(answer)), backend=backend) as client:
         task = await client.send(returnImmediately=True)
         await running.wait()
@@ -231,7 +234,7 @@ async def test_concurrent_cancels_of_same_task_are_both_answered(backend: Memory
         assert [state_of(each) for each in await asyncio.gather(first, second)] == ['CANCELED'] * 2
 
 
-class SlowToFinish(Cancels):
+class SlowToFinish(CancelCounter):
     """Takes its time to store the first end of a run."""
 
     def __init__(self, inner: TaskQueue) -> None:
@@ -247,7 +250,7 @@ class SlowToFinish(Cancels):
 @covers(ROW)
 @pytest.mark.parametrize('more', [False, True])
 async def test_completed_run_wins_over_cancel_but_no_further_run_starts(backend: MemoryBackend, more: bool) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     stage.open('one', 'two')
     queue = backend.queue = SlowToFinish(backend.queue)
     async with serving(stage.agent, backend=backend) as client:
@@ -269,9 +272,27 @@ async def test_completed_run_wins_over_cancel_but_no_further_run_starts(backend:
     assert stage.began == ['one']
 
 
+async def test_cancel_of_completing_task_is_not_audited(
+    backend: MemoryBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level('INFO', LOGGER)
+    stage = GatedAgent()
+    stage.open('one')
+    queue = backend.queue = SlowToFinish(backend.queue)
+    async with serving(stage.agent, backend=backend) as client:
+        task = await client.send('one', returnImmediately=True)
+        await queue.finishing.wait()
+        canceling = asyncio.ensure_future(cancel(client, task['id']))
+        await queue.taken()
+        queue.go.set()
+        with pytest.raises(RpcError, match='-32002'):
+            await canceling
+    assert audit_records(caplog) == []
+
+
 @covers(ROW)
 async def test_cancel_drops_queued_messages_and_ends_their_streams() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         task = await client.send('one', returnImmediately=True)
         await stage.reached('one')
@@ -310,7 +331,7 @@ async def cancel_after(client: Client, turns: int, *, watched: bool) -> None:
         for _ in range(turns):
             await asyncio.sleep(0)
         await cancel_or_miss(client, task_id)
-    assert state_of(await ended(client, task_id)) in ('CANCELED', 'COMPLETED')
+    assert state_of(await wait_until_ended(client, task_id)) in ('CANCELED', 'COMPLETED')
 
 
 async def cancel_or_miss(client: Client, task_id: str) -> None:
@@ -318,11 +339,10 @@ async def cancel_or_miss(client: Client, task_id: str) -> None:
         await cancel(client, task_id)
 
 
-async def left_since(before: set[asyncio.Task[Any]]) -> list[asyncio.Task[Any]]:
-    """The asyncio tasks that do not end in time."""
-    left = asyncio.all_tasks() - before
-    await asyncio.wait(left, timeout=1) if left else None
-    return [task for task in left if not task.done()]
+async def wait_for_tasks_since(before: set[asyncio.Task[Any]]) -> None:
+    """Wait for the ends of all asyncio tasks that have begun since. A task that is left behind never ends."""
+    while left := asyncio.all_tasks() - before:
+        await asyncio.wait(left)
 
 
 @pytest.mark.parametrize('watched', [False, True])
@@ -332,7 +352,7 @@ async def test_early_cancel_leaks_no_asyncio_task(watched: bool) -> None:
         before = asyncio.all_tasks()
         for turns in range(TURNS):
             await cancel_after(client, turns, watched=watched)
-        assert await left_since(before) == []
+        await wait_for_tasks_since(before)
 
 
 def block_after(turns: int) -> None:
@@ -360,7 +380,7 @@ async def test_cancel_with_blocked_event_loop_leaks_no_asyncio_task() -> None:
             task = await client.send(returnImmediately=True)
             await entered.wait()
             await cancel_or_miss(client, task['id'])
-        assert await left_since(before) == []
+        await wait_for_tasks_since(before)
 
 
 async def test_concurrent_early_cancels_leak_no_asyncio_task() -> None:
@@ -372,4 +392,4 @@ async def test_concurrent_early_cancels_leak_no_asyncio_task() -> None:
             for _ in range(turns):
                 await asyncio.sleep(0)
             await asyncio.gather(*(cancel_or_miss(client, task['id']) for _ in range(3)))
-        assert await left_since(before) == []
+        await wait_for_tasks_since(before)

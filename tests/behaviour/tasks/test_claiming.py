@@ -20,16 +20,17 @@ from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
 
+from ...agents import GatedAgent
 from ...app_client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
+from ...serving import serving, wait_until_ended
 from ...suites import values
-from ..metered import AUTH, by
-from ..stage import Stage, ended, serving
+from ..metered import AUTH, client_of
 
-OFTEN = Workers(running=1, lease=0.3)
+FREQUENT_HEARTBEAT = Workers(running=1, lease=0.3)
 """Looks for lost tasks every tenth of a second."""
 
 
-class Slow(WrappedQueue):
+class BlockedClaims(WrappedQueue):
     """Answers claims of whatever is there only when the test says so."""
 
     def __init__(self, inner: TaskQueue) -> None:
@@ -52,22 +53,55 @@ class Slow(WrappedQueue):
 
 
 async def test_new_task_starts_while_claim_is_pending(backend: MemoryBackend) -> None:
-    stage, queue = Stage(), Slow(backend.queue)
+    stage, queue = GatedAgent(), BlockedClaims(backend.queue)
     backend.queue = queue
     stage.open('hi')
-    async with serving(stage.agent, backend=backend, workers=OFTEN) as client:
+    async with serving(stage.agent, backend=backend, workers=FREQUENT_HEARTBEAT) as client:
         queue.answers.clear()
         await queue.asked.wait()
         assert texts(await client.send('hi')) == ['hi']
         queue.answers.set()
 
 
+class SlowClaims(WrappedQueue):
+    """Begins a claim of any tasks only when the test says so."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.begins = asyncio.Event()
+        self.begins.set()
+
+    async def claim(self, *args: Any, task_id: str | None = None, **options: Any) -> list[Claim]:
+        if task_id is None:
+            await self.begins.wait()
+        return await super().claim(*args, task_id=task_id, **options)
+
+
+async def test_new_task_waits_behind_earlier_queued_tasks(backend: MemoryBackend) -> None:
+    stage = GatedAgent()
+    for text in ('one', 'two', 'three', 'four'):
+        await values.submit(backend, values.message(text, new=text, owner='/'))
+    backend.queue = queue = SlowClaims(backend.queue)
+    async with serving(stage.agent, backend=backend, workers=Workers(running=2)) as client:
+        await stage.reached('one', 'two')
+        queue.begins.clear()
+        stage.open('one', 'two', 'late')
+        for task_id in ('one', 'two'):
+            await wait_until_ended(client, task_id)
+        late = await client.send('late', returnImmediately=True)
+        queue.begins.set()
+        await stage.reached('three', 'four')
+        assert 'late' not in stage.began
+        stage.open('three', 'four')
+        assert state_of(await wait_until_ended(client, late['id'])) == 'COMPLETED'
+
+
 async def test_claimed_task_without_free_slot_is_released(backend: MemoryBackend) -> None:
-    stage, queue = Stage(), Slow(backend.queue)
+    stage, queue = GatedAgent(), BlockedClaims(backend.queue)
     await values.submit(backend, values.message('lost', new='lost', owner='/', at=SYSTEM.now()))
-    elsewhere = await values.claim_one(backend, 'lost', 'elsewhere', at=SYSTEM.now())
+    elsewhere = await values.claim_task(backend, 'lost', 'elsewhere', at=SYSTEM.now())
     backend.queue = queue
-    async with serving(stage.agent, backend=backend, workers=OFTEN) as client:
+    async with serving(stage.agent, backend=backend, workers=FREQUENT_HEARTBEAT) as client:
         queue.answers.clear()
         await queue.inner.release(elsewhere)
         await queue.asked.wait()
@@ -76,12 +110,12 @@ async def test_claimed_task_without_free_slot_is_released(backend: MemoryBackend
         queue.answers.set()
         stage.open('lost')
         stage.open('new')
-        assert texts(await ended(client, 'lost')) == ['lost']
+        assert texts(await wait_until_ended(client, 'lost')) == ['lost']
         assert texts(await client.get_task(new['id'])) == ['new']
     assert (stage.began, queue.released) == (['new', 'lost'], ['lost'])
 
 
-class Away(Slow):
+class ReleaseFailsOnce(BlockedClaims):
     """Refuses the first release, as a store does that is unavailable for a moment."""
 
     async def release(self, claim: Claim, *args: Any, **options: Any) -> None:
@@ -92,13 +126,13 @@ class Away(Slow):
 
 
 async def test_claimed_tasks_are_not_lost_when_release_fails(backend: MemoryBackend) -> None:
-    stage, queue, lost = Stage(), Away(backend.queue), ['lost', 'lost too']
+    stage, queue, lost = GatedAgent(), ReleaseFailsOnce(backend.queue), ['lost', 'lost too']
     claims: list[Claim] = []
     for task_id in lost:
         await values.submit(backend, values.message(task_id, new=task_id, owner='/', at=SYSTEM.now()))
-        claims.append(await values.claim_one(backend, task_id, 'elsewhere', at=SYSTEM.now()))
+        claims.append(await values.claim_task(backend, task_id, 'elsewhere', at=SYSTEM.now()))
     backend.queue = queue
-    async with serving(stage.agent, backend=backend, workers=replace(OFTEN, running=2)) as client:
+    async with serving(stage.agent, backend=backend, workers=replace(FREQUENT_HEARTBEAT, running=2)) as client:
         queue.answers.clear()
         for claim in claims:
             await queue.inner.release(claim)
@@ -109,10 +143,10 @@ async def test_claimed_tasks_are_not_lost_when_release_fails(backend: MemoryBack
         queue.answers.set()
         stage.open('new', 'new too', *lost)
         for task_id in lost:
-            assert texts(await ended(client, task_id)) == [task_id]
+            assert texts(await wait_until_ended(client, task_id)) == [task_id]
 
 
-class Raising(Slow):
+class FailingClaim(BlockedClaims):
     """Raises an exception instead of the answer to a claim, once."""
 
     error: BaseException | None = None
@@ -134,28 +168,28 @@ class Panic(BaseException):
 async def test_claiming_continues_after_claim_error(
     error: BaseException, backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage, queue = Stage(), Raising(backend.queue)
+    stage, queue = GatedAgent(), FailingClaim(backend.queue)
     backend.queue = queue
-    async with serving(stage.agent, backend=backend, workers=OFTEN) as client:
+    async with serving(stage.agent, backend=backend, workers=FREQUENT_HEARTBEAT) as client:
         await client.send('one', returnImmediately=True)
         await stage.reached('one')
         second = await client.send('two', returnImmediately=True)
         queue.error = error
         stage.open('one', 'two')
-        assert texts(await ended(client, second['id'])) == ['two']
+        assert texts(await wait_until_ended(client, second['id'])) == ['two']
     assert 'Queued tasks could not be claimed; the worker tries again at the next heartbeat.' in caplog.messages
 
 
 async def test_server_stops_while_claim_is_pending(tmp_path: Path) -> None:
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
-    queue = backend.queue = Slow(backend.queue)
-    async with serving(Stage().agent, backend=backend, workers=OFTEN):
+    queue = backend.queue = BlockedClaims(backend.queue)
+    async with serving(GatedAgent().agent, backend=backend, workers=FREQUENT_HEARTBEAT):
         queue.answers.clear()
         await queue.asked.wait()
     backend.close()
 
 
-class Claiming(Slow):
+class CountedClaims(BlockedClaims):
     """Notes how many tasks each claim takes."""
 
     def __init__(self, inner: TaskQueue) -> None:
@@ -169,9 +203,9 @@ class Claiming(Slow):
 
 
 async def test_single_claim_fills_all_free_slots(tmp_path: Path) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
-    queue = backend.queue = Claiming(backend.queue)
+    queue = backend.queue = CountedClaims(backend.queue)
     names = [f'running {n}' for n in range(16)]
     workers = Workers(running=len(names), lease=3600)
     async with serving(stage.agent, backend=backend, workers=workers) as client:
@@ -196,22 +230,22 @@ async def test_single_claim_fills_all_free_slots(tmp_path: Path) -> None:
 
 
 async def test_callers_take_turns_despite_queue_flood() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     flood = [f'{n}' for n in range(400)]
     async with serving(stage.agent, workers=Workers(running=1), auth=AUTH) as client:
-        ann, bob = by(client, 'ann'), by(client, 'bob')
+        ann, bob = client_of(client, 'ann'), client_of(client, 'bob')
         for prompt in flood:
             await ann.send(prompt, returnImmediately=True)
         await stage.reached('0')
         task = await bob.send('hi', returnImmediately=True)
         stage.open('0', '1', 'hi')
-        assert texts(await ended(bob, task['id'])) == ['hi']
+        assert texts(await wait_until_ended(bob, task['id'])) == ['hi']
         await stage.reached('2')
         stage.open(*flood)
     assert stage.began[:4] == ['0', '1', 'hi', '2']
 
 
-class Held(WrappedQueue):
+class BlockedSubmit(WrappedQueue):
     """Answers the first submission only when the test says so, or refuses it then."""
 
     def __init__(self, inner: TaskQueue, *, refuses: bool = False) -> None:
@@ -232,7 +266,7 @@ class Held(WrappedQueue):
 
 
 async def test_slot_reserved_for_refused_message_goes_to_queued_task(backend: MemoryBackend) -> None:
-    stage, queue = Stage(), Held(backend.queue, refuses=True)
+    stage, queue = GatedAgent(), BlockedSubmit(backend.queue, refuses=True)
     backend.queue = queue
     stage.open('waits')
     async with serving(stage.agent, backend=backend, workers=Workers(running=1)) as client:
@@ -243,12 +277,12 @@ async def test_slot_reserved_for_refused_message_goes_to_queued_task(backend: Me
         queue.answers.set()
         with pytest.raises(RpcError):
             await refused
-        assert texts(await ended(client, task['id'])) == ['waits']
+        assert texts(await wait_until_ended(client, task['id'])) == ['waits']
 
 
 async def test_task_submitted_during_drain_is_released(tmp_path: Path) -> None:
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
-    stage, queue = Stage(), Held(backend.queue)
+    stage, queue = GatedAgent(), BlockedSubmit(backend.queue)
     backend.queue = queue
     app = to_a2a(stage.agent, backend=backend)
     async with asyncio.timeout(LIMIT):
@@ -257,7 +291,7 @@ async def test_task_submitted_during_drain_is_released(tmp_path: Path) -> None:
             await queue.stored.wait()
         queue.answers.set()
         task = await sending
-        [claimed] = await values.claim_some(backend, 1, 'another', limit=1, at=SYSTEM.now())
+        [claimed] = await values.claim_up_to(backend, 1, 'another', limit=1, at=SYSTEM.now())
     backend.close()
     assert (claimed.header.id, claimed.attempt, stage.began) == (task['id'], 1, [])
 

@@ -29,31 +29,32 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import AgentWorker, Messages, Workers, to_a2a
 
+from ...agents import scripted_model
 from ...app_client import LIMIT, Client, lifespan, message, state_of, texts
-from ...dialects import unversioned
+from ...cases import each_case
+from ...dialects import in_no_version
 from ...docs.blocks import ROOT, blocks
-from ...tables import each_case
-from ..asking import answers, approve
-from ..stage import ended, serving
+from ...serving import serving, wait_until_ended
+from ..pending_calls import answer_message, approve
 
-pytestmark = unversioned('what the model reads is below what versions differ in')
+pytestmark = in_no_version('what the model reads is below what versions differ in')
 
 
-def told(messages: list[ModelMessage]) -> list[str]:
+def texts_of_messages(messages: list[ModelMessage]) -> list[str]:
     """All prompts, summaries and results of tools."""
     parts = [part for each in messages for part in each.parts]
     return [str(part.content) for part in parts if isinstance(part, UserPromptPart | CompactionPart | ToolReturnPart)]
 
 
-def heard(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+def echo_or_call_tool(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     """A model that calls a tool with the name of the prompt, or answers with all that it was told."""
-    said = told(messages)
+    said = texts_of_messages(messages)
     if said[-1] in ('delete', 'look'):
         return ModelResponse(parts=[ToolCallPart(said[-1], {}, f'call {said[-1]}')])
     return ModelResponse(parts=[TextPart(' + '.join(said))])
 
 
-class Summaries:
+class Summarizer:
     """Replaces all messages but the last `keep` by a summary, once there are more than `limit`."""
 
     def __init__(self, limit: int = 10, keep: int = 2, kind: str = 'request') -> None:
@@ -83,8 +84,10 @@ class Summaries:
         return request_context
 
 
-def agent_of(summaries: Summaries) -> Agent[Any, Any]:
-    agent: Agent[Any, Any] = Agent(FunctionModel(heard), name='agent', capabilities=[ProcessHistory(summaries)])
+def agent_of(summaries: Summarizer) -> Agent[Any, Any]:
+    agent: Agent[Any, Any] = Agent(
+        FunctionModel(echo_or_call_tool), name='agent', capabilities=[ProcessHistory(summaries)]
+    )
 
     @agent.tool_plain(requires_approval=True)
     def delete() -> str:
@@ -100,7 +103,7 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return 'memory' if request.param == 'memory' else f'sqlite:///{tmp_path}/agent.db'
 
 
-async def say(client: Client, text: str, **fields: Any) -> dict[str, Any]:
+async def send_to_context(client: Client, text: str, **fields: Any) -> dict[str, Any]:
     return await client.send(message(text, contextId='c', **fields))
 
 
@@ -110,14 +113,14 @@ async def record_of(client: Client, context: str = 'c') -> ConversationRecord:
     return record
 
 
-async def stored(client: Client, head: str | None) -> list[str]:
-    return told([entry.message for entry in await client.a2a_app.conversations().read_history(head)])
+async def stored_texts(client: Client, head: str | None) -> list[str]:
+    return texts_of_messages([entry.message for entry in await client.a2a_app.conversations().read_history(head)])
 
 
 async def test_summary_is_stored_and_reused_by_later_turns(backend: str) -> None:
-    summaries = Summaries()
+    summaries = Summarizer()
     async with serving(agent_of(summaries), backend=backend) as client:
-        tasks = [await say(client, f'{n}') for n in range(30)]
+        tasks = [await send_to_context(client, f'{n}') for n in range(30)]
         assert (summaries.made, summaries.read) == (7, 77)
         assert [texts(tasks[n]) for n in (4, 5, 6, 29)] == [
             ['0 + 1 + 2 + 3 + 4'],
@@ -128,7 +131,7 @@ async def test_summary_is_stored_and_reused_by_later_turns(backend: str) -> None
         assert [await client.get_task(task['id']) for task in tasks] == tasks
         record = await record_of(client)
         assert record.usage.requests == 30
-        branches = [await stored(client, tip) for tip in record.branches]
+        branches = [await stored_texts(client, tip) for tip in record.branches]
         assert [branch[:1] for branch in branches] == [['0'], *([f'summary {n}'] for n in range(1, 7))]
         assert [text for branch in branches for text in branch if 'summary' not in text] == [f'{n}' for n in range(29)]
 
@@ -148,53 +151,53 @@ async def test_docs_example_reuses_only_compaction_part_summaries(part: str, mad
     with page['summarizer'].override(model=FunctionModel(summary)):
         async with lifespan(page['app']), asyncio.timeout(LIMIT):
             for n in range(30):
-                await say(Client(page['app']), f'{n}')
+                await send_to_context(Client(page['app']), f'{n}')
     assert (len(lengths), sum(lengths)) == (made, read)
 
 
 async def test_erasing_context_erases_messages_before_summary(backend: str) -> None:
-    async with serving(agent_of(Summaries(3)), backend=backend) as client:
+    async with serving(agent_of(Summarizer(3)), backend=backend) as client:
         for n in range(5):
-            await say(client, f'{n}')
+            await send_to_context(client, f'{n}')
         record = await record_of(client)
         assert len(record.branches) == 3
         assert await client.a2a_app.erase_context('c')
         for tip in (record.head_id, *record.branches):
             with pytest.raises(LookupError):
-                await stored(client, tip)
+                await stored_texts(client, tip)
 
 
 async def test_fork_keeps_messages_replaced_by_summary(backend: str) -> None:
-    async with serving(agent_of(Summaries(3)), backend=backend) as client:
-        await say(client, 'one')
+    async with serving(agent_of(Summarizer(3)), backend=backend) as client:
+        await send_to_context(client, 'one')
         conversations = client.a2a_app.conversations()
         await conversations.fork('c', new_conversation_id='f')
-        await say(client, 'two')
-        assert texts(await say(client, 'three')) == ['summary 1 + three']
+        await send_to_context(client, 'two')
+        assert texts(await send_to_context(client, 'three')) == ['summary 1 + three']
         assert texts(await client.send(message('other', contextId='f'))) == ['one + other']
         branch = (await record_of(client)).branches[0]
         await conversations.fork('c', from_entry=branch, new_conversation_id='g')
         await conversations.delete('c')
-        assert await stored(client, (await record_of(client, 'f')).head_id) == ['one', 'other']
-        assert await stored(client, (await record_of(client, 'g')).head_id) == ['one', 'two']
+        assert await stored_texts(client, (await record_of(client, 'f')).head_id) == ['one', 'other']
+        assert await stored_texts(client, (await record_of(client, 'g')).head_id) == ['one', 'two']
 
 
 @each_case(
     'kind, keep, last', [('request', 2, 'summary 7 + 29'), ('response', 1, 'summary 5 + 25 + 26 + 27 + 28 + 29')]
 )
 async def test_summary_written_by_hook_persists_in_request_or_response(kind: str, keep: int, last: str) -> None:
-    summaries = Summaries(keep=keep, kind=kind)
-    agent = Agent(FunctionModel(heard), capabilities=[Hooks(before_model_request=summaries.hook)])
+    summaries = Summarizer(keep=keep, kind=kind)
+    agent = Agent(FunctionModel(echo_or_call_tool), capabilities=[Hooks(before_model_request=summaries.hook)])
     async with serving(agent) as client:
-        *_, task = [await say(client, f'{n}') for n in range(30)]
+        *_, task = [await send_to_context(client, f'{n}') for n in range(30)]
     assert texts(task) == [last]
     assert summaries.made == int(last.split()[1])
 
 
 async def test_summary_in_prompt_request_persists() -> None:
-    summaries = Summaries(3, keep=1, kind='prompt')
+    summaries = Summarizer(3, keep=1, kind='prompt')
     async with serving(agent_of(summaries)) as client:
-        tasks = [await say(client, f'{n}') for n in range(5)]
+        tasks = [await send_to_context(client, f'{n}') for n in range(5)]
     assert [texts(task) for task in tasks[1:]] == [
         ['0 + 1'],
         ['summary 1 + 2'],
@@ -207,100 +210,105 @@ async def test_messages_kept_before_summary_stay_in_history() -> None:
     def after_the_first_turn(messages: list[ModelMessage]) -> list[ModelMessage]:
         return [*messages[:2], *summaries(messages[2:])]
 
-    summaries = Summaries(4)
-    agent = Agent(FunctionModel(heard), capabilities=[ProcessHistory(after_the_first_turn)])
+    summaries = Summarizer(4)
+    agent = Agent(FunctionModel(echo_or_call_tool), capabilities=[ProcessHistory(after_the_first_turn)])
     async with serving(agent) as client:
-        *_, task = [await say(client, f'{n}') for n in range(8)]
+        *_, task = [await send_to_context(client, f'{n}') for n in range(8)]
     assert texts(task) == ['0 + summary 5 + 7']
     assert summaries.made == 5
 
 
 async def test_provider_compaction_in_response_replaces_no_messages() -> None:
-    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[CompactionPart('theirs', provider_name='function'), TextPart('done')])
-
-    async with serving(Agent(FunctionModel(answer))) as client:
+    async with serving(
+        Agent(scripted_model([CompactionPart('theirs', provider_name='function'), TextPart('done')]))
+    ) as client:
         for n in range(2):
-            await say(client, f'{n}')
+            await send_to_context(client, f'{n}')
         record = await record_of(client)
-        assert (await stored(client, record.head_id), record.branches) == (['0', 'theirs', '1', 'theirs'], [])
+        assert (await stored_texts(client, record.head_id), record.branches) == (['0', 'theirs', '1', 'theirs'], [])
 
 
 async def test_summary_made_during_run_keeps_tool_results_of_run(backend: str) -> None:
-    agent = agent_of(summaries := Summaries(3))
+    agent = agent_of(summaries := Summarizer(3))
 
     @agent.tool_plain
     def look() -> str:
         return 'looked'
 
     async with serving(agent, backend=backend) as client:
-        await say(client, 'hello')
-        task = await say(client, 'look')
+        await send_to_context(client, 'hello')
+        task = await send_to_context(client, 'look')
         assert texts(task) == ['summary 1 + looked']
-        assert texts(await say(client, 'bye')) == ['summary 2 + bye']
+        assert texts(await send_to_context(client, 'bye')) == ['summary 2 + bye']
         assert summaries.made == 2
 
 
 async def test_summarized_task_can_still_be_referenced() -> None:
-    async with serving(agent_of(Summaries(3))) as client:
-        first, *_ = [await say(client, f'{n}') for n in range(3)]
+    async with serving(agent_of(Summarizer(3))) as client:
+        first, *_ = [await send_to_context(client, f'{n}') for n in range(3)]
         task = await client.send(message('last', contextId='c', referenceTaskIds=[first['id']]))
         assert state_of(task) == 'COMPLETED'
         assert (await client.get_task(first['id']))['history'] == first['history']
 
 
 async def test_summary_of_resumed_task_keeps_turns_added_meanwhile(backend: str) -> None:
-    async with serving(agent_of(Summaries(5)), backend=backend) as client:
+    async with serving(agent_of(Summarizer(5)), backend=backend) as client:
         for n in range(2):
-            await say(client, f'{n}')
-        waiting = await say(client, 'delete')
+            await send_to_context(client, f'{n}')
+        waiting = await send_to_context(client, 'delete')
         assert state_of(waiting) == 'INPUT_REQUIRED'
-        assert texts(await say(client, 'meanwhile')) == ['0 + 1 + meanwhile']
-        done = await client.send(answers(waiting, approve('call delete')))
+        assert texts(await send_to_context(client, 'meanwhile')) == ['0 + 1 + meanwhile']
+        done = await client.send(answer_message(waiting, approve('call delete')))
         assert texts(done) == ['summary 1 + deleted']
         # The summary of the waiting task has not replaced the context, which has another turn since.
-        assert await stored(client, (await record_of(client)).head_id) == ['0', '1', 'meanwhile', 'delete', 'deleted']
-        assert texts(await say(client, 'bye')) == ['summary 2 + bye']
+        assert await stored_texts(client, (await record_of(client)).head_id) == [
+            '0',
+            '1',
+            'meanwhile',
+            'delete',
+            'deleted',
+        ]
+        assert texts(await send_to_context(client, 'bye')) == ['summary 2 + bye']
 
 
 async def test_task_paused_after_summary_completes_after_approval(backend: str) -> None:
-    async with serving(agent_of(summaries := Summaries(3)), backend=backend) as client:
+    async with serving(agent_of(summaries := Summarizer(3)), backend=backend) as client:
         for n in range(2):
-            await say(client, f'{n}')
-        waiting = await say(client, 'delete')
+            await send_to_context(client, f'{n}')
+        waiting = await send_to_context(client, 'delete')
         assert (state_of(waiting), summaries.made) == ('INPUT_REQUIRED', 1)
-        done = await client.send(answers(waiting, approve('call delete')))
+        done = await client.send(answer_message(waiting, approve('call delete')))
         assert texts(done) == ['summary 2 + deleted']
         record = await record_of(client)
-        assert await stored(client, record.head_id) == ['summary 2', 'deleted']
-        assert [await stored(client, tip) for tip in record.branches] == [['0', '1']]
+        assert await stored_texts(client, record.head_id) == ['summary 2', 'deleted']
+        assert [await stored_texts(client, tip) for tip in record.branches] == [['0', '1']]
 
 
 async def test_summary_of_failed_or_canceled_run_replaces_no_messages() -> None:
     asked = asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if told(messages)[-1] == 'fail':
+        if texts_of_messages(messages)[-1] == 'fail':
             raise ValueError
-        if told(messages)[-1] == 'wait':
+        if texts_of_messages(messages)[-1] == 'wait':
             asked.set()
             await asyncio.Event().wait()
-        return heard(messages, info)
+        return echo_or_call_tool(messages, info)
 
-    agent = Agent(FunctionModel(answer), capabilities=[ProcessHistory(Summaries(3))])
+    agent = Agent(FunctionModel(answer), capabilities=[ProcessHistory(Summarizer(3))])
     async with serving(agent) as client:
         for n in range(2):
-            await say(client, f'{n}')
-        assert state_of(await say(client, 'fail')) == 'FAILED'
+            await send_to_context(client, f'{n}')
+        assert state_of(await send_to_context(client, 'fail')) == 'FAILED'
         task = await client.send(message('wait', contextId='c'), returnImmediately=True)
         await asked.wait()
         await client.call('CancelTask', {'id': task['id']})
         record = await record_of(client)
-        assert (await stored(client, record.head_id), record.branches) == (['0', '1', 'wait'], [])
+        assert (await stored_texts(client, record.head_id), record.branches) == (['0', '1', 'wait'], [])
 
 
 async def test_run_resumed_after_restart_keeps_messages_before_summary(tmp_path: Path) -> None:
-    summaries, looking, look_on = Summaries(3), asyncio.Event(), asyncio.Event()
+    summaries, looking, look_on = Summarizer(3), asyncio.Event(), asyncio.Event()
     agent = agent_of(summaries)
 
     @agent.tool_plain
@@ -317,19 +325,19 @@ async def test_run_resumed_after_restart_keeps_messages_before_summary(tmp_path:
 
     async with served() as client:
         for n in range(2):
-            await say(client, f'{n}')
+            await send_to_context(client, f'{n}')
         task = await client.send(message('look', contextId='c'), returnImmediately=True)
         await looking.wait()
     look_on.set()
     async with served() as client:
-        assert texts(await ended(client, task['id'])) == ['summary 2 + looked']
+        assert texts(await wait_until_ended(client, task['id'])) == ['summary 2 + looked']
         record = await record_of(client)
-        assert [await stored(client, tip) for tip in record.branches] == [['0', '1']]
-        assert texts(await say(client, 'bye')) == ['summary 3 + bye']
+        assert [await stored_texts(client, tip) for tip in record.branches] == [['0', '1']]
+        assert texts(await send_to_context(client, 'bye')) == ['summary 3 + bye']
 
 
 async def test_summary_persists_in_direct_replies(backend: str) -> None:
-    summaries = Summaries()
+    summaries = Summarizer()
     async with serving(agent_of(summaries), backend=backend, messages=Messages(reply='message')) as client:
         messages = [message(f'{n}', contextId='c') for n in range(30)]
         *_, answer = [await client.call('SendMessage', {'message': each}) for each in messages]
@@ -338,14 +346,14 @@ async def test_summary_persists_in_direct_replies(backend: str) -> None:
         assert len((await record_of(client)).branches) == 7
 
 
-class Relaying(AgentWorker):
+class WorkerWithRunTask(AgentWorker):
     """Runs tasks as every `AgentWorker` does."""
 
     async def run_task(self, params: Any) -> None:
         await super().run_task(params)
 
 
-class Reading(AgentWorker):
+class WorkerWithHistory(AgentWorker):
     """Reads the messages of a task as every `AgentWorker` does."""
 
     def build_message_history(self, history: list[Message]) -> list[ModelMessage]:
@@ -368,14 +376,14 @@ def own_worker(worker: type[AgentWorker]) -> Callable[[Agent[Any, Any]], dict[st
     'options, made',
     [
         pytest.param(own_storage, 7, id='storage'),
-        pytest.param(own_worker(Relaying), 7, id='worker'),
-        pytest.param(own_worker(Reading), 25, id='worker that reads the messages itself'),
+        pytest.param(own_worker(WorkerWithRunTask), 7, id='worker'),
+        pytest.param(own_worker(WorkerWithHistory), 25, id='worker that reads the messages itself'),
     ],
 )
 async def test_summary_persists_in_fasta2a_storage(
     options: Callable[[Agent[Any, Any]], dict[str, Any]], made: int
 ) -> None:
-    agent = agent_of(summaries := Summaries())
+    agent = agent_of(summaries := Summarizer())
     async with serving(agent, **options(agent)) as client:
-        *_, task = [await say(client, f'{n}') for n in range(30)]
+        *_, task = [await send_to_context(client, f'{n}') for n in range(30)]
     assert (texts(task), summaries.made) == ([f'summary {made} + 29'], made)

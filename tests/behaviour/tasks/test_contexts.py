@@ -13,9 +13,10 @@ from starlette.requests import Request
 
 from pydantic_ai_a2a import Caller, Workers
 
+from ...agents import GatedAgent, echo_prompts, user_prompts
 from ...app_client import Client, RpcError, message, state_of, texts
-from ..rows import covers
-from ..stage import Stage, ended, heard, prompts, serving, tasks_of
+from ...serving import list_tasks, serving, wait_until_ended
+from ..promised_behaviours import covers
 
 
 def authenticate(request: Request) -> Caller:
@@ -23,7 +24,7 @@ def authenticate(request: Request) -> Caller:
 
 
 async def test_message_in_context_sees_whole_conversation() -> None:
-    async with serving(Agent(FunctionModel(heard))) as client:
+    async with serving(Agent(FunctionModel(echo_prompts))) as client:
         first = await client.send('one')
         second = await client.send(message('two', contextId=first['contextId']))
         third = await client.send(message('three', contextId=first['contextId']))
@@ -42,7 +43,7 @@ async def test_changes_by_history_processor_are_not_stored() -> None:
                 part.content = f'{part.content}!'
         return messages
 
-    async with serving(Agent(FunctionModel(heard), capabilities=[ProcessHistory(shout)])) as client:
+    async with serving(Agent(FunctionModel(echo_prompts), capabilities=[ProcessHistory(shout)])) as client:
         first = await client.send('one')
         for text, said in (('two', 'one! + two'), ('three', 'one! + two! + three')):
             assert texts(await client.send(message(text, contextId=first['contextId']))) == [said]
@@ -50,7 +51,7 @@ async def test_changes_by_history_processor_are_not_stored() -> None:
 
 @covers('`contextId: ""`')
 async def test_empty_context_id_starts_new_context() -> None:
-    async with serving(Agent(FunctionModel(heard))) as client:
+    async with serving(Agent(FunctionModel(echo_prompts))) as client:
         one, two = [await client.send(message(text, contextId='', taskId='')) for text in ('one', 'two')]
     assert (texts(one), texts(two)) == (['one'], ['two'])
     assert one['contextId'] != two['contextId']
@@ -60,7 +61,7 @@ async def test_empty_context_id_starts_new_context() -> None:
 
 @covers('same contextId from two callers')
 async def test_same_context_id_of_two_callers_is_two_conversations() -> None:
-    async with serving(Agent(FunctionModel(heard)), auth=authenticate) as client:
+    async with serving(Agent(FunctionModel(echo_prompts)), auth=authenticate) as client:
         known = {
             Caller(id='ada'): {'X-User': 'ada'},
             Caller(id='bob'): {'X-User': 'bob'},
@@ -70,7 +71,7 @@ async def test_same_context_id_of_two_callers_is_two_conversations() -> None:
         for n, each in enumerate(callers):
             assert texts(await each.send(message(f'hi {n}', contextId='shared'))) == [f'hi {n}']
         assert texts(await callers[0].send(message('again', contextId='shared'))) == ['hi 0 + again']
-        listed = [await tasks_of(client, caller=each, context_id='shared') for each in known]
+        listed = [await list_tasks(client, caller=each, context_id='shared') for each in known]
         assert [len(each) for each in listed] == [2, 1, 1]
 
 
@@ -80,7 +81,7 @@ async def test_same_context_id_of_two_callers_runs_concurrently() -> None:
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         await barrier.wait()
-        return heard(messages, info)
+        return echo_prompts(messages, info)
 
     async with serving(Agent(FunctionModel(answer)), auth=authenticate) as client:
         sends = [
@@ -96,13 +97,13 @@ async def test_concurrent_tasks_of_context_run_in_sequence(running: int) -> None
     working: set[str] = set()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        prompt = prompts(messages)[-1]
+        prompt = user_prompts(messages)[-1]
         working.add(prompt)
         for _ in range(3):
             await asyncio.sleep(0)
         assert working == {prompt}
         working.remove(prompt)
-        return heard(messages, info)
+        return echo_prompts(messages, info)
 
     async with serving(Agent(FunctionModel(answer)), workers=Workers(running=running)) as client:
         tasks = await asyncio.gather(*(client.send(message(name, contextId='c')) for name in names))
@@ -115,17 +116,17 @@ async def test_concurrent_tasks_of_context_run_in_sequence(running: int) -> None
 
 async def test_tasks_of_context_run_in_message_order() -> None:
     names = [f'{n}' for n in range(10)]
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         tasks = [await client.send(message(name, contextId='c'), returnImmediately=True) for name in names]
         stage.open(*names)
-        answers = [texts(await ended(client, task['id'])) for task in tasks]
+        answers = [texts(await wait_until_ended(client, task['id'])) for task in tasks]
     assert answers == [[' + '.join(names[: n + 1])] for n in range(10)]
 
 
 @covers('two tasks at once in one context')
 async def test_busy_context_does_not_block_other_contexts() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     stage.open('elsewhere')
     async with serving(stage.agent) as client:
         first = await client.send('first', returnImmediately=True)
@@ -135,17 +136,17 @@ async def test_busy_context_does_not_block_other_contexts() -> None:
         assert [state_of(task) for task in elsewhere] == ['COMPLETED'] * 5
         assert state_of(await client.get_task(second['id'])) == 'SUBMITTED'
         stage.open('first', 'second')
-        third = await ended(client, second['id'])
+        third = await wait_until_ended(client, second['id'])
     assert texts(third) == ['first + second']
 
 
 @covers('message to a finished / unknown / other-context task')
 async def test_message_to_working_task_becomes_next_prompt() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         first = asyncio.ensure_future(client.send('one'))
         await stage.reached('one')
-        [working] = await tasks_of(client)
+        [working] = await list_tasks(client)
         async with client.send_streaming(message('two', taskId=working['id'])) as second:
             accepted = await anext(second)
             assert state_of(accepted.result['task']) == 'WORKING'
@@ -158,7 +159,7 @@ async def test_message_to_working_task_becomes_next_prompt() -> None:
         tasks = [await first, await client.get_task(working['id'])]
         after = await client.send(message('three', contextId=working['context_id']), returnImmediately=True)
         stage.open('three')
-        assert texts(await ended(client, after['id'])) == ['one + two + three']
+        assert texts(await wait_until_ended(client, after['id'])) == ['one + two + three']
     assert [(task['id'], texts(task)) for task in tasks] == [(working['id'], ['one', 'one + two'])] * 2
     said = [(each['role'], part['text']) for each in tasks[0]['history'] for part in each['parts']]
     assert said == [
@@ -171,7 +172,7 @@ async def test_message_to_working_task_becomes_next_prompt() -> None:
 
 @covers('message to a finished / unknown / other-context task')
 async def test_all_messages_to_working_task_run_in_order() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     names = [f'{n}' for n in range(20)]
     async with serving(stage.agent) as client:
         task = await client.send(names[0], returnImmediately=True)
@@ -179,14 +180,14 @@ async def test_all_messages_to_working_task_run_in_order() -> None:
         for name in names[1:]:
             await client.send(message(name, taskId=task['id']), returnImmediately=True)
         stage.open(*names)
-        done = await ended(client, task['id'])
+        done = await wait_until_ended(client, task['id'])
     assert stage.began == names
     assert texts(done) == [' + '.join(names[: n + 1]) for n in range(len(names))]
 
 
 @covers('message to a finished / unknown / other-context task')
 async def test_message_to_queued_task_runs_after_its_first_message() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     stage.open('one', 'two')
     async with serving(stage.agent, workers=Workers(running=1)) as client:
         running = await client.send('running', returnImmediately=True)
@@ -196,8 +197,8 @@ async def test_message_to_queued_task_runs_after_its_first_message() -> None:
         more = await client.send(message('two', taskId=queued['id']), returnImmediately=True)
         assert (more['id'], state_of(more)) == (queued['id'], 'SUBMITTED')
         stage.open('running')
-        await ended(client, running['id'])
-        assert texts(await ended(client, queued['id'])) == ['one', 'one + two']
+        await wait_until_ended(client, running['id'])
+        assert texts(await wait_until_ended(client, queued['id'])) == ['one', 'one + two']
 
 
 # --- messages that name a task which cannot take them -----------------------------------------------------------------
@@ -208,7 +209,7 @@ ROW = 'message to a finished / unknown / other-context task'
 
 @covers(ROW)
 async def test_message_to_finished_task_is_refused() -> None:
-    async with serving(Agent(FunctionModel(heard))) as client:
+    async with serving(Agent(FunctionModel(echo_prompts))) as client:
         done = await client.send('one')
         with pytest.raises(RpcError) as refused:
             await client.send(message('two', taskId=done['id']))
@@ -216,7 +217,7 @@ async def test_message_to_finished_task_is_refused() -> None:
             async with client.send_streaming(message('two', taskId=done['id'], contextId=done['contextId'])):
                 pass
         assert await client.get_task(done['id']) == done
-        assert len(await tasks_of(client)) == 1
+        assert len(await list_tasks(client)) == 1
         following = await client.send(message('three', contextId=done['contextId']))
     assert texts(following) == ['one + three']
     assert [(each.value.code, each.value.reason) for each in (refused, refused_stream)] == [
@@ -227,19 +228,19 @@ async def test_message_to_finished_task_is_refused() -> None:
 
 @covers(ROW)
 async def test_message_to_unknown_or_another_owners_task_is_not_found() -> None:
-    async with serving(Agent(FunctionModel(heard)), auth=authenticate) as client:
+    async with serving(Agent(FunctionModel(echo_prompts)), auth=authenticate) as client:
         ada, bob = (Client(client.app, headers={'X-User': name}) for name in ('ada', 'bob'))
         task = await bob.send()
         for task_id in ('nowhere', task['id']):
             with pytest.raises(RpcError) as refused:
                 await ada.send(message(taskId=task_id))
             assert (refused.value.code, refused.value.reason) == (-32001, 'TASK_NOT_FOUND')
-        assert await tasks_of(client, caller=Caller(id='ada')) == []
+        assert await list_tasks(client, caller=Caller(id='ada')) == []
 
 
 @covers(ROW)
 async def test_message_to_task_of_another_context_is_refused() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
@@ -250,5 +251,5 @@ async def test_message_to_task_of_another_context_is_refused() -> None:
         more = message('more', taskId=task['id'], contextId=task['contextId'])
         assert (await client.send(more, returnImmediately=True))['id'] == task['id']
         stage.open('hi', 'more')
-        done = await ended(client, task['id'])
+        done = await wait_until_ended(client, task['id'])
     assert (state_of(done), texts(done)) == ('COMPLETED', ['hi', 'hi + more'])

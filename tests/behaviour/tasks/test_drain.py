@@ -17,12 +17,13 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, Messages, Workers, to_a2a
 
+from ...agents import GatedAgent, echo_prompts
 from ...app_client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
-from ...dialects import unversioned
-from ...fixed import fixed
-from ..refused import refusal, send
-from ..rows import covers
-from ..stage import Stage, ended, heard, tasks_of
+from ...constants import with_constants
+from ...dialects import in_no_version
+from ...serving import list_tasks, wait_until_ended
+from ..promised_behaviours import covers
+from ..refusals import error_of_answer, send_body
 
 ROW = 'SIGTERM'
 
@@ -47,11 +48,11 @@ def last_state(events: list[Event]) -> str:
 
 @covers(ROW)
 async def test_drain_lets_running_task_finish_and_answers_its_clients() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with stopping(to_a2a(stage.agent)) as (client, stack):
         sending = asyncio.ensure_future(client.send('hi'))
         await stage.reached('hi')
-        [task] = await tasks_of(client)
+        [task] = await list_tasks(client)
         async with client.subscribe(task['id']) as stream:
             await anext(stream)
             shutdown = asyncio.ensure_future(stack.aclose())
@@ -65,21 +66,21 @@ async def test_drain_lets_running_task_finish_and_answers_its_clients() -> None:
 
 @covers(ROW)
 async def test_drain_refuses_messages_with_503_but_allows_cancel() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with stopping(to_a2a(stage.agent)) as (client, stack):
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
         shutdown = asyncio.ensure_future(stack.aclose())
         await draining(client)
-        for refused in (send(), send(taskId=task['id'])):
+        for refused in (send_body(), send_body(taskId=task['id'])):
             answer = await client.post(refused)
-            error = refusal(answer, status=503)
+            error = error_of_answer(answer, status=503)
             assert (error.code, answer.headers['retry-after']) == (-32000, '1')
         with pytest.raises(RpcError) as refused_stream:
             async with client.send_streaming():
                 raise AssertionError('a stream was opened')
         assert refused_stream.value.code == -32000
-        assert len(await tasks_of(client)) == 1
+        assert len(await list_tasks(client)) == 1
         assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
         await shutdown
     assert stage.began == ['hi']
@@ -87,11 +88,11 @@ async def test_drain_refuses_messages_with_503_but_allows_cancel() -> None:
 
 @covers(ROW)
 async def test_task_running_past_drain_grace_fails_with_shutdown() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with stopping(to_a2a(stage.agent, workers=Workers(drain_grace=0.01))) as (client, stack):
         sending = asyncio.ensure_future(client.send('hi'))
         await stage.reached('hi')
-        [task] = await tasks_of(client)
+        [task] = await list_tasks(client)
         async with client.subscribe(task['id']) as stream:
             await anext(stream)
             await stack.aclose()
@@ -105,12 +106,12 @@ async def test_task_running_past_drain_grace_fails_with_shutdown() -> None:
 
 @covers(ROW)
 async def test_streams_of_handed_over_task_end_with_drain(tmp_path: Path) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     app = to_a2a(
         stage.agent,
         backend=f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
         workers=Workers(drain_grace=0.01),
-        limits=fixed(Limits, keep_alive=3600),
+        limits=with_constants(Limits, keep_alive=3600),
     )
     async with stopping(app) as (client, stack):
         task = await client.send('hi', returnImmediately=True)
@@ -123,13 +124,13 @@ async def test_streams_of_handed_over_task_end_with_drain(tmp_path: Path) -> Non
         await stack.aclose()
     async with stopping(app) as (client, stack):
         stage.open('hi')
-        assert texts(await ended(client, task['id'])) == ['hi']
+        assert texts(await wait_until_ended(client, task['id'])) == ['hi']
         await stack.aclose()
 
 
 @covers(ROW)
 async def test_queued_tasks_fail_with_shutdown_without_starting() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with stopping(to_a2a(stage.agent, workers=Workers(running=1))) as (client, stack):
         running = asyncio.ensure_future(client.send(message('running', contextId='c')))
         await stage.reached('running')
@@ -148,7 +149,7 @@ async def test_queued_tasks_fail_with_shutdown_without_starting() -> None:
     assert stage.began == ['running']
 
 
-@unversioned('the run holds the server up for five seconds, in each version')
+@in_no_version('the run holds the server up for five seconds, in each version')
 @covers(ROW)
 async def test_run_ignoring_cancellation_delays_shutdown_for_bounded_time() -> None:
     running, release = asyncio.Event(), asyncio.Event()
@@ -173,7 +174,7 @@ async def test_run_ignoring_cancellation_delays_shutdown_for_bounded_time() -> N
 
 @covers(ROW)
 async def test_app_serves_after_lifespan_restart() -> None:
-    app = to_a2a(Agent(FunctionModel(heard)))
+    app = to_a2a(Agent(FunctionModel(echo_prompts)))
     for prompt in ('one', 'two'):
         async with lifespan(app):
             first = await Client(app).send(message(prompt, contextId='c'))
@@ -198,12 +199,12 @@ async def test_message_stored_after_shutdown_runs_at_next_start() -> None:
         task = await sending
         assert state_of(task) == 'SUBMITTED'
         async with lifespan(app):
-            assert state_of(await ended(client, task['id'])) == 'COMPLETED'
+            assert state_of(await wait_until_ended(client, task['id'])) == 'COMPLETED'
 
 
 @covers(ROW)
 async def test_sigterm_starts_drain_and_calls_previous_handler() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     got: list[int] = []
 
     def handler(number: int, frame: FrameType | None) -> None:
@@ -216,7 +217,7 @@ async def test_sigterm_starts_drain_and_calls_previous_handler() -> None:
             await stage.reached('hi')
             signal.raise_signal(signal.SIGTERM)
             await draining(client)
-            assert (await client.post(send())).status == 503
+            assert (await client.post(send_body())).status == 503
             stage.open('hi')
             assert texts(await sending) == ['hi']
             await stack.aclose()

@@ -21,20 +21,21 @@ from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.types import TaskEvent
 
+from ...agents import echo_prompts, user_prompts
 from ...app_client import message, state_of, texts
-from ...dialects import spoken
-from ..queues import StorageError
-from ..rows import covers
-from ..stage import heard, prompts, serving
+from ...dialects import current_dialect
+from ...serving import serving
+from ..faulty_queues import StorageError
+from ..promised_behaviours import covers
 
 SECRET = 'postgres://admin:hunter2@db'
 
 
-def fails(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+def fail_on_request(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     """A model that fails when it is asked to."""
-    if prompts(messages)[-1] == 'fail':
+    if user_prompts(messages)[-1] == 'fail':
         raise RuntimeError(SECRET)
-    return heard(messages, info)
+    return echo_prompts(messages, info)
 
 
 def failure(task: dict[str, Any]) -> str:
@@ -46,7 +47,7 @@ def failure(task: dict[str, Any]) -> str:
 async def test_failed_run_hides_error_and_gives_correlation_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with serving(Agent(FunctionModel(fails))) as client:
+    async with serving(Agent(FunctionModel(fail_on_request))) as client:
         task = await client.send('fail')
         assert await client.get_task(task['id']) == task
     said = task['status']['message']
@@ -54,7 +55,9 @@ async def test_failed_run_hides_error_and_gives_correlation_id(
     assert said == {
         'messageId': said['messageId'],
         'role': 'ROLE_AGENT',
-        'parts': spoken().parts([{'text': 'The agent failed with an internal error.', 'mediaType': 'text/plain'}]),
+        'parts': current_dialect().parts(
+            [{'text': 'The agent failed with an internal error.', 'mediaType': 'text/plain'}]
+        ),
         'metadata': {'failure': 'internal'},
         'taskId': task['id'],
         'contextId': task['contextId'],
@@ -95,7 +98,7 @@ async def test_cancelled_error_raised_by_tool_fails_task() -> None:
 
 @covers('a failed run in a context')
 async def test_failed_run_leaves_its_context_unchanged() -> None:
-    async with serving(Agent(FunctionModel(fails))) as client:
+    async with serving(Agent(FunctionModel(fail_on_request))) as client:
         first = await client.send('one')
         context = first['contextId']
         failed = await client.send(message('fail', contextId=context))
@@ -106,7 +109,7 @@ async def test_failed_run_leaves_its_context_unchanged() -> None:
 
 @covers('a failed run in a context')
 async def test_context_started_by_failed_run_continues() -> None:
-    async with serving(Agent(FunctionModel(fails))) as client:
+    async with serving(Agent(FunctionModel(fail_on_request))) as client:
         failed = await client.send('fail')
         assert texts(await client.send(message('two', contextId=failed['contextId']))) == ['two']
 
@@ -195,7 +198,7 @@ async def test_task_failure_is_stored_once_store_recovers(backend: MemoryBackend
     backend.queue = FailsToFinish(backend.queue)
     backend.queue.times = 3
     workers = Workers(running=1, lease=0.03)
-    async with serving(Agent(FunctionModel(heard)), backend=backend, workers=workers) as client:
+    async with serving(Agent(FunctionModel(echo_prompts)), backend=backend, workers=workers) as client:
         first = await client.send('one')
         second = await client.send(message('two', contextId=first['contextId']))
     assert failure(first) == 'storage'
@@ -208,7 +211,7 @@ async def test_unserializable_output_fails_only_its_task() -> None:
         return object() if value < 0 else value
 
     def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[ToolCallPart('final_result', {'value': int(prompts(messages)[-1])})])
+        return ModelResponse(parts=[ToolCallPart('final_result', {'value': int(user_prompts(messages)[-1])})])
 
     async with serving(Agent(FunctionModel(answer), output_type=result)) as client:
         bad = await client.send('-1')
@@ -217,7 +220,7 @@ async def test_unserializable_output_fails_only_its_task() -> None:
     assert good['artifacts'][0]['parts'][0]['data'] == {'result': 2}
 
 
-class Unreadable(MemoryBackend):
+class ConversationsFailOnce(MemoryBackend):
     """Cannot read a conversation for the first time."""
 
     times = 1
@@ -232,8 +235,8 @@ class Unreadable(MemoryBackend):
 
 @covers(STORAGE)
 async def test_unreadable_conversation_fails_only_its_task() -> None:
-    backend = Unreadable('agent', reader_lag=10**6)
-    async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
+    backend = ConversationsFailOnce('agent', reader_lag=10**6)
+    async with serving(Agent(FunctionModel(echo_prompts)), backend=backend) as client:
         first = await client.send('one')
         second = await client.send(message('two', contextId=first['contextId']))
         third = await client.send(message('three', contextId=first['contextId']))
@@ -244,9 +247,9 @@ async def test_unreadable_conversation_fails_only_its_task() -> None:
 
 @covers(STORAGE)
 async def test_task_runs_once_unavailable_conversation_store_recovers() -> None:
-    backend = Unreadable('agent', reader_lag=10**6)
+    backend = ConversationsFailOnce('agent', reader_lag=10**6)
     backend.error = StoreUnavailable()
-    async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)) as client:
+    async with serving(Agent(FunctionModel(echo_prompts)), backend=backend, workers=Workers(lease=0.03)) as client:
         first = await client.send('one')
         second = await client.send(message('two', contextId=first['contextId']))
     assert texts(second) == ['one + two']

@@ -28,8 +28,9 @@ from pydantic_ai_a2a.settings import Settings
 from pydantic_ai_a2a.store import WrappedQueue
 
 from ...app_client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of, texts
+from ...logs import loop_errors
+from ...serving import serving, wait_until_ended
 from ...suites import values
-from ..stage import ended, serving, told_to_loop
 
 
 class PanicException(BaseException):
@@ -91,7 +92,7 @@ async def test_store_error_at_run_end_does_not_stop_worker(
     backend = MemoryBackend('agent', reader_lag=1000)
     backend.queue = Breaking(backend.queue)
     app = to_a2a(Agent(TestModel()), backend=backend)
-    with told_to_loop() as told:
+    with loop_errors() as told:
         async with lifespan(app):
             await Client(app).send(message(contextId='broken'), returnImmediately=True)
             assert state_of(await Client(app).send()) == 'COMPLETED'
@@ -138,7 +139,7 @@ async def test_queued_messages_of_task_are_limited() -> None:
         with pytest.raises(RpcError) as refused:
             await client.send(message(taskId=task['id']))
         released.set()
-        done = await ended(client, task['id'])
+        done = await wait_until_ended(client, task['id'])
     assert refused.value.code == -32000
     assert [each['role'] for each in done['history']].count('ROLE_USER') == 3
 

@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import Approvals, Caller, Push, Retention
 
+from ...agents import GatedAgent, echo_prompts, scripted_model
 from ...app_client import Client, RpcError, message, state_of, texts
-from ..asking import Tools, answers, approve
-from ..pushing import listed
-from ..rows import covers
-from ..stage import Stage, heard, serving, tasks_of
+from ...serving import list_tasks, serving
+from ..pending_calls import ApprovalAgent, answer_message, approve
+from ..promised_behaviours import covers
+from ..webhook_requests import list_configs
 
 ROW = 'same message twice (messageId and content)'
 
@@ -32,20 +33,20 @@ def authenticate(request: Request) -> Caller:
 @covers(ROW)
 @pytest.mark.parametrize('fields', [{}, {'contextId': 'c'}])
 async def test_repeated_message_returns_same_task_without_new_run(fields: dict[str, Any]) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     stage.open('hi')
     same = message('hi', **fields)
     async with serving(stage.agent) as client:
         first = await client.send(same)
         again = await client.send(same)
-        assert len(await tasks_of(client)) == 1
+        assert len(await list_tasks(client)) == 1
     assert first == again
     assert stage.began == ['hi']
 
 
 @covers(ROW)
 async def test_repeated_message_waits_for_running_task() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     same = message('hi')
     async with serving(stage.agent) as client:
         first = asyncio.ensure_future(client.send(same))
@@ -68,7 +69,7 @@ async def test_repeated_message_waits_for_running_task() -> None:
 @covers(ROW)
 async def test_repeated_streaming_message_returns_finished_task() -> None:
     same = message('hi')
-    async with serving(Agent(FunctionModel(heard))) as client:
+    async with serving(Agent(FunctionModel(echo_prompts))) as client:
         done = await client.send(same)
         async with client.send_streaming(same) as stream:
             events = await stream.rest()
@@ -77,7 +78,7 @@ async def test_repeated_streaming_message_returns_finished_task() -> None:
 
 @covers(ROW)
 async def test_repeated_message_to_working_task_runs_once() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     stage.open('more')
     async with serving(stage.agent) as client:
         task = await client.send('hi', returnImmediately=True)
@@ -94,7 +95,7 @@ async def test_repeated_message_to_working_task_runs_once() -> None:
 
 @covers(ROW)
 async def test_anonymous_message_id_with_different_content_is_new_task() -> None:
-    async with serving(Agent(FunctionModel(heard))) as client:
+    async with serving(Agent(FunctionModel(echo_prompts))) as client:
         first = await client.send(message('one', messageId='an-id-of-two-clients'))
         second = await client.send(message('two', messageId='an-id-of-two-clients'))
     assert (texts(first), texts(second)) == (['one'], ['two'])
@@ -187,14 +188,14 @@ async def test_repeated_message_compares_webhook_by_url_only(user: str) -> None:
         client.headers['X-User'] = user
         first = (await client.call('SendMessage', params(token='one')))['task']
         again = (await client.call('SendMessage', params(token='two', id='mine')))['task']
-        hooks = await listed(client, first['id'])
+        hooks = await list_configs(client, first['id'])
     assert again['id'] == first['id']
     assert [each['token'] for each in hooks] == ['one']
 
 
 @pytest.mark.parametrize('user', ['ada', ''])
 async def test_zero_idempotency_window_disables_deduplication(user: str) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     stage.open('hi', 'more')
     off = Retention(idempotency_window=timedelta(0))
     async with serving(stage.agent, retention=off, auth=authenticate if user else None) as client:
@@ -213,12 +214,12 @@ def test_negative_idempotency_window_is_refused() -> None:
 @pytest.mark.parametrize('user', ['ada', ''])
 @pytest.mark.parametrize('message_id', ['1', ID])
 async def test_repeated_answer_is_recognized_despite_short_message_id(user: str, message_id: str) -> None:
-    tools = Tools()
+    tools = ApprovalAgent()
     retention = Retention(idempotency_window=timedelta(microseconds=1))
     async with serving(tools.agent, auth=authenticate if user else None, retention=retention) as client:
         client.headers['X-User'] = user
         task = await client.send('delete')
-        answer = answers(task, approve(), messageId=message_id)
+        answer = answer_message(task, approve(), messageId=message_id)
         done = await client.send(answer)
         again = await client.send(answer)
         streamed = [event async for event in aiter_of(client, answer)]
@@ -236,12 +237,7 @@ async def aiter_of(client: Client, sent: dict[str, Any]) -> AsyncIterator[Any]:
 async def test_repeated_answer_does_not_answer_next_question() -> None:
     deleted: list[str] = []
 
-    def delete_both(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        if len(deleted) < 2:
-            return ModelResponse(parts=[ToolCallPart('delete', {'path': 'ab'[len(deleted)]})])
-        return ModelResponse(parts=[TextPart('done')])
-
-    agent = Agent(FunctionModel(delete_both))
+    agent = Agent(scripted_model(*(ToolCallPart('delete', {'path': path}) for path in 'ab'), 'done'))
 
     @agent.tool_plain(requires_approval=True)
     def delete(path: str) -> None:
@@ -260,7 +256,7 @@ async def test_repeated_answer_does_not_answer_next_question() -> None:
 
 @covers(ROW)
 async def test_caller_reusing_message_id_for_different_content_is_refused() -> None:
-    async with serving(Agent(FunctionModel(heard)), auth=authenticate) as client:
+    async with serving(Agent(FunctionModel(echo_prompts)), auth=authenticate) as client:
         ada, bob = (Client(client.app, headers={'X-User': name}) for name in ('ada', 'bob'))
         first = await ada.send(message('one', messageId='1'))
         assert await ada.send(message('one', messageId='1')) == first
@@ -268,7 +264,7 @@ async def test_caller_reusing_message_id_for_different_content_is_refused() -> N
             with pytest.raises(RpcError) as refused:
                 await ada.send(other)
             assert (refused.value.code, refused.value.fields) == (-32602, ['message.messageId'])
-        assert len(await tasks_of(client, caller=Caller(id='ada'))) == 1
+        assert len(await list_tasks(client, caller=Caller(id='ada'))) == 1
         strangers = await bob.send(message('one', messageId='1'))
     assert strangers['id'] != first['id']
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -26,8 +27,8 @@ from starlette.requests import Request
 from pydantic_ai_a2a import Caller, Limits, Messages
 
 from ...app_client import RpcError, message, state_of, texts
-from ...fixed import fixed
-from ..stage import ended, serving
+from ...constants import with_constants
+from ...serving import serving, wait_until_ended
 
 PNG = b'\x89PNG\r\n\x1a\n'
 
@@ -112,15 +113,30 @@ async def test_references_to_failed_or_erased_tasks_are_ignored() -> None:
     assert texts(task) == ['["hi"]']
 
 
+async def test_artifacts_of_failed_task_are_left_out() -> None:
+    async def half(messages: list[ModelMessage], info: AgentInfo) -> AsyncGenerator[str]:
+        yield 'half'
+        raise ValueError
+
+    async with serving(Agent(FunctionModel(read, stream_function=half))) as client:
+        async with client.live.send_streaming('fail') as stream:
+            task_id = (await anext(stream)).result['task']['id']
+            await stream.rest()
+        failed = await client.get_task(task_id)
+        assert (state_of(failed), texts(failed)) == ('FAILED', ['half'])
+        task = await client.send(message('hi', referenceTaskIds=[task_id]))
+    assert texts(task) == ['["hi"]']
+
+
 async def test_message_with_too_many_references_is_refused() -> None:
-    async with serving(AGENT, limits=fixed(Limits, references=1)) as client:
+    async with serving(AGENT, limits=with_constants(Limits, references=1)) as client:
         with pytest.raises(RpcError) as refused:
             await client.send(message('hi', referenceTaskIds=['a', 'b']))
     assert (refused.value.code, refused.value.fields) == (-32602, ['message.referenceTaskIds'])
 
 
 async def test_referenced_artifacts_beyond_size_limit_are_left_out() -> None:
-    async with serving(AGENT, limits=fixed(Limits, referenced=200)) as client:
+    async with serving(AGENT, limits=with_constants(Limits, referenced=200)) as client:
         small, large = await client.send('small'), await client.send('l' * 200)
         answer = await client.send(message('hi', referenceTaskIds=[small['id'], large['id']]))
     assert json.loads(texts(answer)[0]) == [
@@ -163,5 +179,5 @@ async def test_steering_message_brings_referenced_artifacts() -> None:
         await looking.wait()
         await client.send(message('more', taskId=task['id'], referenceTaskIds=[earlier['id']]), returnImmediately=True)
         found.set()
-        answered = texts(await ended(client, task['id']))
+        answered = texts(await wait_until_ended(client, task['id']))
     assert json.loads(answered[0]) == ['begin', [*frame(earlier['id'], '["earlier"]'), 'more']]

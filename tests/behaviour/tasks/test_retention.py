@@ -25,24 +25,26 @@ from pydantic_ai_a2a.server.store.ports import OnExpired, Swept
 from pydantic_ai_a2a.server.store.sql.housekeeping import SqlHousekeeping
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
+from ...agents import GatedAgent, echo_prompts
 from ...app_client import LIMIT, Client, RpcError, message, state_of, texts
-from ...dialects import unversioned
-from ...fixed import fixed
-from ...long import size
+from ...bounds import LOGS
+from ...constants import with_constants
+from ...dialects import in_no_version
+from ...serving import list_tasks, serving, wait_until_ended
+from ...sizes import short_or_long
 from ...suites import values
 from ...webhooks import webhook
-from ..asking import Tools
-from ..queues import StorageError
-from ..rows import covers
-from ..stage import Stage, ended, heard, serving, tasks_of
+from ..faulty_queues import StorageError
+from ..pending_calls import ApprovalAgent
+from ..promised_behaviours import covers
 
 ROW = '10,000 tasks'
 FEW = 100
-MANY = size(2_000, 9_000)
-ALIKE = unversioned('what is kept does not depend on who asks')
+MANY = short_or_long(2_000, 9_000)
+ANY_VERSION = in_no_version('what is kept does not depend on who asks')
 
 
-class Ready(WrapperAgent[Any, Any]):
+class AgentWithoutRunCost(WrapperAgent[Any, Any]):
     """Has made its run before: what is left is what serving it costs."""
 
     made: AgentRun[Any, Any] | None = None
@@ -62,10 +64,10 @@ async def send_many(client: Client, count: int) -> None:
         await asyncio.gather(*(client.send() for _ in range(50)))
 
 
-async def stored(client: Client) -> tuple[int, int]:
+async def count_stored(client: Client) -> tuple[int, int]:
     """How many tasks and conversations there are."""
     conversations = await client.a2a_app.conversations().list_conversations()
-    return len(await tasks_of(client, limit=10_000)), len(conversations)
+    return len(await list_tasks(client, limit=10_000)), len(conversations)
 
 
 async def objects(backend: MemoryBackend, retention: Retention) -> int:
@@ -76,26 +78,26 @@ async def objects(backend: MemoryBackend, retention: Retention) -> int:
     return len(gc.get_objects())
 
 
-@ALIKE
+@ANY_VERSION
 @pytest.mark.long
 @covers(ROW)
 async def test_memory_use_is_bounded_by_max_tasks(backend: MemoryBackend) -> None:
     retention = Retention(max_tasks=FEW)
-    async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention) as client:
+    async with serving(AgentWithoutRunCost(Agent(TestModel())), backend=backend, retention=retention) as client:
         await send_many(client, 1000)
         before = await objects(backend, retention), backend.size
         await send_many(client, MANY)
         after = await objects(backend, retention), backend.size
-        tasks, contexts = await stored(client)
+        tasks, contexts = await count_stored(client)
     assert (tasks, contexts) == (FEW, FEW)
     assert after[0] - before[0] < 1000
     assert after[1] <= before[1] * 1.25
 
 
-@ALIKE
+@ANY_VERSION
 @covers(ROW)
 async def test_canceled_queued_tasks_leak_no_memory(backend: MemoryBackend) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     retention = Retention(max_tasks=1)
     async with serving(stage.agent, backend=backend, retention=retention, workers=Workers(running=1)) as client:
         await client.send('running', returnImmediately=True)
@@ -116,7 +118,7 @@ async def test_canceled_queued_tasks_leak_no_memory(backend: MemoryBackend) -> N
 @pytest.mark.slow
 @covers(ROW)
 async def test_max_tasks_never_deletes_running_or_queued_task() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     stage.open('quick')
     async with serving(stage.agent, retention=Retention(max_tasks=1), workers=Workers(running=2)) as client:
         running = await client.send('running', returnImmediately=True)
@@ -124,14 +126,14 @@ async def test_max_tasks_never_deletes_running_or_queued_task() -> None:
         await stage.reached('running')
         for _ in range(200):
             await client.send('quick')
-        assert (await stored(client))[0] == 3
+        assert (await count_stored(client))[0] == 3
         assert state_of(await client.get_task(queued['id'])) == 'SUBMITTED'
         stage.open('running', 'queued')
-        assert texts(await ended(client, queued['id'])) == ['running + queued']
+        assert texts(await wait_until_ended(client, queued['id'])) == ['running + queued']
 
 
 @pytest.mark.slow
-@ALIKE
+@ANY_VERSION
 @covers(ROW)
 async def test_task_is_kept_until_its_webhook_is_delivered() -> None:
     found = asyncio.Event()
@@ -140,20 +142,23 @@ async def test_task_is_kept_until_its_webhook_is_delivered() -> None:
         await found.wait()
         return ['127.0.0.1']
 
-    push = fixed(Push, private_hosts=['hook.internal'], resolve=resolve, timeout=LIMIT)
+    push = with_constants(Push, private_hosts=['hook.internal'], resolve=resolve, timeout=LIMIT)
     retention = Retention(max_tasks=1)
-    async with webhook() as hook, serving(Ready(Agent(TestModel())), push=push, retention=retention) as client:
+    async with (
+        webhook() as hook,
+        serving(AgentWithoutRunCost(Agent(TestModel())), push=push, retention=retention) as client,
+    ):
         url = hook.url.replace('127.0.0.1', 'hook.internal')
         task = await client.send(taskPushNotificationConfig={'url': url})
         await send_many(client, 200)
         assert await client.get_task(task['id']) == task
         found.set()
         assert [each.says for each in await hook.got(3)][::2] == ['WORKING', 'COMPLETED']
-        while task['id'] in {each['id'] for each in await tasks_of(client, limit=10_000)}:
+        while task['id'] in {each['id'] for each in await list_tasks(client, limit=10_000)}:
             await send_many(client, 50)
 
 
-class Clogged(SqlHousekeeping):
+class FailingSweep(SqlHousekeeping):
     """Cannot sweep at first."""
 
     times = 1
@@ -171,13 +176,13 @@ class Clogged(SqlHousekeeping):
 
 
 async def test_failed_sweep_is_logged_and_retried(backend: MemoryBackend, caplog: pytest.LogCaptureFixture) -> None:
-    clogged = backend.housekeeping = Clogged(backend)
-    async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)):
+    clogged = backend.housekeeping = FailingSweep(backend)
+    async with serving(Agent(FunctionModel(echo_prompts)), backend=backend, workers=Workers(lease=0.03)):
         await clogged.swept.wait()
     assert caplog.messages == ['A sweep of expired data failed; the worker tries again at the next heartbeat.']
 
 
-class Behind(SqlHousekeeping):
+class EndlessSweep(SqlHousekeeping):
     """Sweeps only when the test says so, and has more to delete for so many batches."""
 
     def __init__(self, backend: MemoryBackend, batches: int) -> None:
@@ -195,14 +200,14 @@ class Behind(SqlHousekeeping):
         return Swept(rows=50, full=True)
 
 
-@ALIKE
+@ANY_VERSION
 async def test_long_sweep_takes_no_worker_slot_and_finishes(
     backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    behind = backend.housekeeping = Behind(backend, batches=45)
+    behind = backend.housekeeping = EndlessSweep(backend, batches=45)
     async with (
         asyncio.timeout(LIMIT),
-        serving(Ready(Agent(TestModel())), backend=backend, workers=Workers(running=1)) as client,
+        serving(AgentWithoutRunCost(Agent(TestModel())), backend=backend, workers=Workers(running=1)) as client,
     ):
         await send_many(client, 100)
         await behind.began.wait()
@@ -212,9 +217,9 @@ async def test_long_sweep_takes_no_worker_slot_and_finishes(
     assert caplog.messages == ['Retention is behind: 20 batches in a row were full. Sweeps go on at once.']
 
 
-@ALIKE
+@ANY_VERSION
 async def test_shutdown_does_not_wait_for_long_sweep(backend: MemoryBackend) -> None:
-    behind = backend.housekeeping = Behind(backend, batches=10**9)
+    behind = backend.housekeeping = EndlessSweep(backend, batches=10**9)
     behind.goes_on.set()
     async with asyncio.timeout(LIMIT):
         async with serving(Agent(TestModel()), backend=backend, workers=Workers(lease=0.03)):
@@ -226,12 +231,12 @@ async def test_shutdown_does_not_wait_for_long_sweep(backend: MemoryBackend) -> 
 
 
 @pytest.mark.slow
-@ALIKE
+@ANY_VERSION
 async def test_deletion_before_retention_time_is_logged_once(
     backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     retention = Retention(max_tasks=FEW)
-    async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention) as client:
+    async with serving(AgentWithoutRunCost(Agent(TestModel())), backend=backend, retention=retention) as client:
         await send_many(client, 1000)
     assert caplog.messages == [
         f'Some {kind} are deleted before their time because of Retention.max_tasks: raise it to keep more.'
@@ -242,7 +247,7 @@ async def test_deletion_before_retention_time_is_logged_once(
 @covers(ROW)
 async def test_expired_task_is_deleted_but_conversation_continues(backend: MemoryBackend) -> None:
     retention = Retention(tasks=timedelta(days=1), contexts=timedelta(days=10))
-    async with serving(Agent(FunctionModel(heard)), backend=backend, retention=retention) as client:
+    async with serving(Agent(FunctionModel(echo_prompts)), backend=backend, retention=retention) as client:
         task = await client.send('one')
         over = datetime.fromisoformat(task['status']['timestamp']).timestamp() + timedelta(days=1).total_seconds()
         await backend.housekeeping.sweep(retention, at=int(over * 1000) - 1000)
@@ -260,13 +265,13 @@ async def test_expired_task_is_deleted_but_conversation_continues(backend: Memor
 async def test_task_with_expired_events_resumes_as_snapshot(
     backend: MemoryBackend,
 ) -> None:
-    retention = Retention(events=timedelta(seconds=60))
+    retention = Retention(events=LOGS)
     agent = Agent(TestModel(custom_output_text='one two three'))
     async with serving(agent, backend=backend, retention=retention) as client:
         async with client.send_streaming() as stream:
             events = await stream.rest()
         task = await client.get_task(events[0].result['task']['id'])
-        await backend.housekeeping.sweep(retention, at=int(time.time() * 1000) + 61_000)
+        await backend.housekeeping.sweep(retention, at=int((time.time() + LOGS.total_seconds() + 1) * 1000))
         assert await client.get_task(task['id']) == task
         async with client.subscribe(task['id'], Last_Event_ID='2') as stream:
             resumed = await stream.rest()
@@ -279,19 +284,22 @@ async def test_task_with_expired_events_resumes_as_snapshot(
 
 
 @pytest.mark.slow
-@ALIKE
+@ANY_VERSION
 @covers(ROW)
 async def test_oversized_store_shrinks_in_small_steps(backend: MemoryBackend) -> None:
     for n in range(2500):
         await values.submit(backend, values.message(new=f't{n}', owner='/'))
-        await values.run(backend, f't{n}')
+        await values.claim_and_finish(backend, f't{n}')
     retention = Retention(max_tasks=FEW)
-    async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention) as client:
+    workers = Workers(lease=LIMIT)  # no heartbeat sweeps
+    async with serving(
+        AgentWithoutRunCost(Agent(TestModel())), backend=backend, retention=retention, workers=workers
+    ) as client:
         await send_many(client, 100)
-        between, _ = await stored(client)
+        between, _ = await count_stored(client)
         assert 3 * FEW < between < 2500
         async with asyncio.timeout(LIMIT):
-            while (await stored(client))[0] > 2 * FEW:
+            while (await count_stored(client))[0] > 2 * FEW:
                 await send_many(client, FEW)
 
 
@@ -304,8 +312,8 @@ async def test_task_waiting_too_long_for_client_fails_as_expired(caplog: pytest.
     failures: asyncio.Queue[RunFailure] = asyncio.Queue()
     workers = Workers(lease=0.03)
     options: dict[str, Any] = {'on_failure': failures.put, 'auth': ann}
-    async with serving(Tools().agent, retention=retention, workers=workers, **options) as client:
-        task = await ended(client, (await client.send('delete'))['id'])
+    async with serving(ApprovalAgent().agent, retention=retention, workers=workers, **options) as client:
+        task = await wait_until_ended(client, (await client.send('delete'))['id'])
         failure = await failures.get()
     assert failure == RunFailure(
         task_id=task['id'],
@@ -355,7 +363,7 @@ async def keep_sending(
 async def test_erasure_completes_while_clients_keep_sending(
     store: str, context_id: str | None, request: pytest.FixtureRequest
 ) -> None:
-    stage, done, refused = Stage(), asyncio.Event(), defaultdict[str, set[str]](set)
+    stage, done, refused = GatedAgent(), asyncio.Event(), defaultdict[str, set[str]](set)
     erased = {'one', 'two'} if context_id is None else {context_id}
     async with serving(stage.agent, workers=Workers(running=4), **place(store, request)) as client:
         senders = [asyncio.create_task(keep_sending(client, one, refused, done)) for one in ('one', 'one', 'two')]

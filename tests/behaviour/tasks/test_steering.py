@@ -20,62 +20,63 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from examples import steering
 from pydantic_ai_a2a import Access, AgentWorker, Approvals, Caller, Messages, Rejected, Workers, a2a, to_a2a
 
+from ...agents import GatedAgent, LookupAgent, user_prompts
 from ...app_client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
-from ...long import size
-from ..durable_handover import served
-from ..own_parts import foreign
-from ..stage import Desk, Stage, ended, prompts, serving
+from ...serving import list_tasks, serving, wait_until_ended
+from ...sizes import short_or_long
+from ..durable_handover import serving_until_handover
+from ..fasta2a_parts import plain_worker
 
-TIMES = size(15, 50)
+TIMES = short_or_long(15, 50)
 """Messages of each of twenty clients."""
 
 
-async def begin(client: Client, text: str = 'one') -> str:
+async def send_in_background(client: Client, text: str = 'one') -> str:
     """The id of a task that nobody waits for."""
     return (await client.send(text, returnImmediately=True))['id']
 
 
-async def more(client: Client, task_id: str, *said: str) -> None:
+async def send_to_task(client: Client, task_id: str, *said: str) -> None:
     for text in said:
         await client.send(message(text, taskId=task_id), returnImmediately=True)
 
 
-async def stopped(client: Client, task_id: str) -> dict[str, Any]:
+async def wait_until_waiting_or_ended(client: Client, task_id: str) -> dict[str, Any]:
     """The task once it waits or is over."""
     await client.a2a_app.backend.events.wait(task_id, 0)
     return await client.get_task(task_id)
 
 
-def shown(event: dict[str, Any]) -> list[Any]:
+def artifact_parts(event: dict[str, Any]) -> list[Any]:
     """The parts of the artifact that an event updates."""
     return event.get('artifactUpdate', {}).get('artifact', {}).get('parts', [])
 
 
-def said_in(task: dict[str, Any]) -> list[str]:
+def history_texts(task: dict[str, Any]) -> list[str]:
     return [part['text'] for each in task['history'] for part in each['parts']]
 
 
 async def test_steering_messages_reach_next_model_request() -> None:
-    desk = Desk()
+    desk = LookupAgent()
     async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
         async with client.send_streaming('one') as stream:
             task_id = (await anext(stream)).result['task']['id']
             await desk.looking.wait()
-            await more(client, task_id, 'two', 'three')
+            await send_to_task(client, task_id, 'two', 'three')
             desk.found.set()
             await stream.rest()
         task = await client.get_task(task_id)
         loaded = await client.messages_of(task['contextId'])
     assert (state_of(task), texts(task)) == ('COMPLETED', ['one + two + three'])
     assert desk.seen == [['one'], ['one', 'two', 'three']]
-    assert said_in(task) == ['one', 'two', 'three', 'one + two + three']
-    assert prompts(loaded) == ['one', 'two', 'three']
+    assert history_texts(task) == ['one', 'two', 'three', 'one + two + three']
+    assert user_prompts(loaded) == ['one', 'two', 'three']
 
 
 @pytest.mark.parametrize('backend', ['memory', 'sqlite'])
 async def test_message_of_another_caller_gets_own_run(backend: str, tmp_path: Path) -> None:
     callers: list[str] = []
-    desk = Desk()
+    desk = LookupAgent()
 
     @desk.agent.instructions
     def note(ctx: RunContext[object]) -> str:
@@ -93,9 +94,9 @@ async def test_message_of_another_caller_gets_own_run(backend: str, tmp_path: Pa
     async with lifespan(app), ann.send_streaming('one') as stream:
         task_id = (await anext(stream)).result['task']['id']
         await desk.looking.wait()
-        await more(ann, task_id, 'two')
-        await more(bob, task_id, 'three')
-        await more(ann, task_id, 'four')
+        await send_to_task(ann, task_id, 'two')
+        await send_to_task(bob, task_id, 'three')
+        await send_to_task(ann, task_id, 'four')
         desk.found.set()
         await stream.rest()
     assert [(name, said[-1]) for name, said in zip(callers, desk.seen, strict=True)] == [
@@ -106,32 +107,58 @@ async def test_message_of_another_caller_gets_own_run(backend: str, tmp_path: Pa
     ]
 
 
-async def test_steering_message_brings_referenced_artifacts() -> None:
-    desk = Desk()
-    desk.found.set()
-    async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
-        earlier = await client.send('earlier')
-        desk.looking.clear()
-        desk.found.clear()
-        task_id = await begin(client)
-        await desk.looking.wait()
-        refers = message('two', taskId=task_id, referenceTaskIds=[earlier['id']])
-        await client.send(refers, returnImmediately=True)
-        desk.found.set()
-        await stopped(client, task_id)
-    assert [('earlier' in said, 'two' in said) for said in desk.seen[-1]] == [(False, False), (True, True)]
-
-
 async def test_message_during_final_model_request_becomes_next_prompt() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent, messages=Messages(while_working='steer')) as client:
-        task_id = await begin(client)
+        task_id = await send_in_background(client)
         await stage.reached('one')
-        await more(client, task_id, 'two')
+        await send_to_task(client, task_id, 'two')
         stage.open('one', 'two')
-        task = await ended(client, task_id)
+        task = await wait_until_ended(client, task_id)
     assert (stage.began, texts(task)) == (['one', 'two'], ['one', 'one + two'])
-    assert said_in(task) == ['one', 'two', 'one', 'one + two']
+    assert history_texts(task) == ['one', 'two', 'one', 'one + two']
+
+
+async def test_blocking_send_returns_message_that_entered_run() -> None:
+    desk = LookupAgent()
+    async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
+        sending = asyncio.create_task(client.send('one'))
+        await desk.looking.wait()
+        [task] = await list_tasks(client)
+        await send_to_task(client, task['id'], 'two')
+        desk.found.set()
+        assert history_texts(await sending) == ['one', 'two', 'one + two']
+
+
+async def test_message_of_answered_request_enters_next_request() -> None:
+    came, goes, answered = asyncio.Event(), asyncio.Event(), list[Any]()
+
+    class Waits(AbstractCapability[Any]):
+        async def before_run(self, ctx: Any) -> None:
+            came.set()
+            await goes.wait()
+
+    class AnswersFirst(AbstractCapability[Any]):
+        """Answers the first request in place of the model."""
+
+        async def wrap_node_run(self, ctx: Any, *, node: Any, handler: Any) -> Any:
+            if not Agent.is_model_request_node(node) or answered:
+                return await handler(node)
+            answered.append(node)
+            response = ModelResponse(parts=[ToolCallPart('look', {'n': 1})])
+            ctx.messages.extend([node.request, response])
+            return CallToolsNode[Any, Any](response)
+
+    desk = LookupAgent()
+    desk.found.set()
+    options: dict[str, Any] = {'messages': Messages(while_working='steer'), 'capabilities': [Waits(), AnswersFirst()]}
+    async with serving(desk.agent, **options) as client:
+        task_id = await send_in_background(client)
+        await came.wait()
+        await send_to_task(client, task_id, 'two')
+        goes.set()
+        task = await wait_until_ended(client, task_id)
+    assert (texts(task), desk.seen) == (['one + two'], [['one', 'two']])
 
 
 @pytest.mark.parametrize('how', ['storage', 'broker', 'worker'])
@@ -140,45 +167,45 @@ async def test_steering_works_with_custom_storage_broker_or_agent_worker(how: st
         def build_message_history(self, history: list[Any]) -> list[ModelMessage]:
             return [part for part in super().build_message_history(history) if part]
 
-    desk, storage, broker = Desk(), InMemoryStorage(), InMemoryBroker()
+    desk, storage, broker = LookupAgent(), InMemoryStorage(), InMemoryBroker()
     own: dict[str, dict[str, Any]] = {
         'storage': {'storage': storage},
         'broker': {'broker': broker},
         'worker': {'workers': Workers(worker=Polite(agent=desk.agent, storage=storage, broker=broker))},
     }
     async with serving(desk.agent, messages=Messages(while_working='steer'), **own[how]) as client:
-        task_id = await begin(client)
+        task_id = await send_in_background(client)
         await desk.looking.wait()
-        await more(client, task_id, 'two')
+        await send_to_task(client, task_id, 'two')
         desk.found.set()
-        task = await stopped(client, task_id)
+        task = await wait_until_waiting_or_ended(client, task_id)
     assert (texts(task), desk.seen) == (['one + two'], [['one'], ['one', 'two']])
 
 
 def test_steering_with_custom_worker_or_unknown_mode_is_refused() -> None:
-    worker = foreign()
+    worker = plain_worker()
     with pytest.raises(TypeError, match="while_working='steer' cannot be combined"):
-        to_a2a(Desk().agent, workers=Workers(worker=worker), messages=Messages(while_working='steer'))
+        to_a2a(LookupAgent().agent, workers=Workers(worker=worker), messages=Messages(while_working='steer'))
     with pytest.raises(ValueError, match="'queue', 'steer' or 'reject', not the string 'steered'"):
-        to_a2a(Desk().agent, messages=Messages(while_working='steered'))  # pyright: ignore[reportArgumentType]
+        to_a2a(LookupAgent().agent, messages=Messages(while_working='steered'))  # pyright: ignore[reportArgumentType]
 
 
 async def test_reject_mode_refuses_messages_to_working_task() -> None:
-    desk = Desk()
+    desk = LookupAgent()
     async with serving(desk.agent, messages=Messages(while_working='reject')) as client:
         first = message('one')
         task_id = (await client.send(first, returnImmediately=True))['id']
         await desk.looking.wait()
         before = await client.get_task(task_id)
         with pytest.raises(RpcError) as refused:
-            await more(client, task_id, 'two')
+            await send_to_task(client, task_id, 'two')
         assert (refused.value.code, refused.value.reason) == (-32004, 'UNSUPPORTED_OPERATION')
         assert 'working' in refused.value.message
         assert await client.get_task(task_id) == before
         again = await client.send(first, returnImmediately=True)  # is no other message
         assert again['id'] == task_id
         desk.found.set()
-        assert texts(await ended(client, task_id)) == ['one']
+        assert texts(await wait_until_ended(client, task_id)) == ['one']
 
 
 async def test_steering_example_stops_counting_on_stop_message(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,13 +219,13 @@ async def test_steering_example_stops_counting_on_stop_message(monkeypatch: pyte
         client = Client(steering.app)
         async with client.send_streaming('count') as stream:
             task_id = (await anext(stream)).result['task']['id']
-            await more(client, task_id, 'stop')
+            await send_to_task(client, task_id, 'stop')
             said.set()
             events = await stream.rest()
         task = await client.get_task(task_id)
     [answer] = texts(task)
     assert answer in [f'Counted to {n}. I was told: count, stop.' for n in range(2)]
-    assert answer in ''.join(part['text'] for each in events for part in shown(each.result))
+    assert answer in ''.join(part['text'] for each in events for part in artifact_parts(each.result))
 
 
 # --- approvals ------------------------------------------------------------------------------------------------------
@@ -208,7 +235,7 @@ async def test_steering_example_stops_counting_on_stop_message(monkeypatch: pyte
 async def test_earlier_message_neither_answers_nor_supersedes_approval(
     while_working: Any,
 ) -> None:
-    stage, desk = asyncio.Event(), Desk()
+    stage, desk = asyncio.Event(), LookupAgent()
     reached = asyncio.Event()
 
     async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -222,11 +249,11 @@ async def test_earlier_message_neither_answers_nor_supersedes_approval(
         'approvals': Approvals(plain_text_answers='all'),
     }
     async with serving(desk.agent, model=FunctionModel(slow), **options) as client:
-        task_id = await begin(client, 'delete')
+        task_id = await send_in_background(client, 'delete')
         await reached.wait()
-        await more(client, task_id, 'yes')
+        await send_to_task(client, task_id, 'yes')
         stage.set()
-        task = await stopped(client, task_id)
+        task = await wait_until_waiting_or_ended(client, task_id)
         assert state_of(task) == 'INPUT_REQUIRED'
         assert desk.seen == [['delete']]
         [call] = task['status']['message']['parts'][1]['data']['pending']
@@ -254,18 +281,18 @@ async def test_approval_made_without_model_request_is_not_superseded() -> None:
             came.set()
             await goes.wait()
 
-    desk = Desk()
+    desk = LookupAgent()
     async with serving(desk.agent, messages=Messages(while_working='steer'), capabilities=[Waits(), Knows()]) as client:
-        task_id = await begin(client)
+        task_id = await send_in_background(client)
         await came.wait()
-        await more(client, task_id, 'two')
+        await send_to_task(client, task_id, 'two')
         goes.set()
-        task = await stopped(client, task_id)
+        task = await wait_until_waiting_or_ended(client, task_id)
         assert (state_of(task), desk.seen) == ('INPUT_REQUIRED', [])
 
 
 async def test_plain_text_answer_to_approval_is_refused_by_default() -> None:
-    desk = Desk()
+    desk = LookupAgent()
     async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
         task = await client.send('delete')
         with pytest.raises(RpcError) as refused:
@@ -283,8 +310,8 @@ async def test_unread_message_runs_after_failed_or_rejected_run(how: str, while_
     came, goes = asyncio.Event(), asyncio.Event()
 
     async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if prompts(messages) != ['one']:
-            return ModelResponse(parts=[TextPart(' + '.join(prompts(messages)))])
+        if user_prompts(messages) != ['one']:
+            return ModelResponse(parts=[TextPart(' + '.join(user_prompts(messages)))])
         came.set()
         await goes.wait()
         if how == 'fails':
@@ -298,49 +325,49 @@ async def test_unread_message_runs_after_failed_or_rejected_run(how: str, while_
         raise Rejected('Not that.')
 
     async with serving(agent, messages=Messages(while_working=while_working)) as client:
-        task_id = await begin(client)
+        task_id = await send_in_background(client)
         await came.wait()
-        await more(client, task_id, 'two')
+        await send_to_task(client, task_id, 'two')
         goes.set()
-        task = await ended(client, task_id)
+        task = await wait_until_ended(client, task_id)
     assert (state_of(task), texts(task)) == ('COMPLETED', ['two'])
     why = 'The agent failed with an internal error.' if how == 'fails' else 'Not that.'
-    assert said_in(task) == ['one', 'two', why, 'two']
+    assert history_texts(task) == ['one', 'two', why, 'two']
 
 
 async def test_steering_message_of_failed_model_request_runs_next() -> None:
-    desk, failed = Desk(), list[list[str]]()
+    desk, failed = LookupAgent(), list[list[str]]()
 
     async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if len(said := prompts(messages)) == 2:
+        if len(said := user_prompts(messages)) == 2:
             failed.append(said)
             raise RuntimeError('broken')
         return await desk.answer(messages, info)
 
     async with serving(desk.agent, model=FunctionModel(model), messages=Messages(while_working='steer')) as client:
-        task_id = await begin(client)
+        task_id = await send_in_background(client)
         await desk.looking.wait()
-        await more(client, task_id, 'two')
+        await send_to_task(client, task_id, 'two')
         desk.found.set()
-        task = await ended(client, task_id)
+        task = await wait_until_ended(client, task_id)
     assert failed == [['one', 'two']]
     assert (state_of(task), texts(task)) == ('COMPLETED', ['two'])
 
 
 async def test_unread_messages_of_canceled_task_are_kept_but_not_run() -> None:
-    desk = Desk()
+    desk = LookupAgent()
     async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
-        task_id = await begin(client)
+        task_id = await send_in_background(client)
         await desk.looking.wait()
-        await more(client, task_id, 'two')
+        await send_to_task(client, task_id, 'two')
         task = await client.call('CancelTask', {'id': task_id})
-    assert (state_of(task), said_in(task), desk.seen) == ('CANCELED', ['one', 'two'], [['one']])
+    assert (state_of(task), history_texts(task), desk.seen) == ('CANCELED', ['one', 'two'], [['one']])
 
 
 # --- many -----------------------------------------------------------------------------------------------------------
 
 
-class Crowd:
+class RandomClients:
     """Says many things at random moments to an agent that works, answers and fails at random, and counts what it heard.
 
     Args:
@@ -390,13 +417,13 @@ class Crowd:
             tasks.append(sent['id'])
             await self.work()
         for task_id in dict.fromkeys(tasks):
-            await ended(client, task_id)
+            await wait_until_ended(client, task_id)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(('while_working', 'works_on'), [('queue', 0.1), ('steer', 0.6)])
 async def test_messages_at_random_moments_are_each_run_exactly_once(while_working: Any, works_on: float) -> None:
-    crowd = Crowd(seed=7, works_on=works_on)
+    crowd = RandomClients(seed=7, works_on=works_on)
     async with serving(crowd.agent, messages=Messages(while_working=while_working)) as client:
         await asyncio.gather(*(crowd.talk(client, TIMES) for _ in range(20)))
     count = 20 * TIMES
@@ -409,22 +436,22 @@ async def test_messages_at_random_moments_are_each_run_exactly_once(while_workin
 
 @pytest.mark.parametrize('point', ['tool 1', 'model 2', 'tool 2', 'model 3', 'tool 3', 'model 4'])
 async def test_resumed_run_contains_each_steering_message_once(point: str, tmp_path: Path) -> None:
-    desk = Desk(steps=3)
+    desk = LookupAgent(steps=3)
     options: dict[str, Any] = {
         'backend': f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
         'messages': Messages(while_working='steer'),
     }
     desk.hold(point)
-    async with served(desk.agent, **options) as client:
+    async with serving_until_handover(desk.agent, **options) as client:
         task_id = (await client.send('one', returnImmediately=True))['id']
         await desk.looking.wait()
         await client.send(message('two', taskId=task_id), returnImmediately=True)
         desk.found.set()
         await desk.reached.wait()
         await client.send(message('three', taskId=task_id), returnImmediately=True)
-    async with served(desk.agent, **options) as client:
-        task = await ended(client, task_id)
-        assert prompts(await client.messages_of(task['contextId'])) == ['one', 'two', 'three']
+    async with serving_until_handover(desk.agent, **options) as client:
+        task = await wait_until_ended(client, task_id)
+        assert user_prompts(await client.messages_of(task['contextId'])) == ['one', 'two', 'three']
     assert desk.seen[-1] == ['one', 'two', 'three']
     assert texts(task) == ['one + two + three']
     said = [part['text'] for each in task['history'] for part in each['parts']]

@@ -17,22 +17,23 @@ from pydantic_ai_a2a.server.store.sql.reader_port import SqlReader
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import StoredTask
 
+from ...agents import GatedAgent, echo_prompts, user_prompts
 from ...app_client import LIMIT, Client, Event, RpcError, Stream, message, rpc, state_of, texts
-from ...fixed import fixed
-from ...long import size
-from ..refused import refusal
-from ..rows import covers
-from ..stage import Stage, ended, heard, prompts, serving, tasks_of
+from ...constants import with_constants
+from ...serving import list_tasks, serving, wait_until_ended
+from ...sizes import short_or_long
+from ..promised_behaviours import covers
+from ..refusals import error_of_answer
 
 ROW = 'resubscribe in mid-run'
 
 
-class Dictation:
+class DictatedAgent:
     """An agent that says the words the test gives it."""
 
     def __init__(self) -> None:
         self._words: asyncio.Queue[str | None] = asyncio.Queue()
-        self.agent: Agent[object, str] = Agent(FunctionModel(heard, stream_function=self._stream))
+        self.agent: Agent[object, str] = Agent(FunctionModel(echo_prompts, stream_function=self._stream))
 
     def say(self, *words: str) -> None:
         for word in words:
@@ -46,11 +47,11 @@ class Dictation:
             yield word
 
 
-async def take(stream: Stream, count: int) -> list[Event]:
+async def next_events(stream: Stream, count: int) -> list[Event]:
     return [await anext(stream) for _ in range(count)]
 
 
-def written(events: list[Event]) -> str:
+def text_of_events(events: list[Event]) -> str:
     """The answer as a reader has it who applies a snapshot and the updates after it (§4.2.2)."""
     text = ''.join(texts(events[0].result['task'])) if 'task' in events[0].result else ''
     for event in events:
@@ -62,11 +63,11 @@ def written(events: list[Event]) -> str:
 
 @covers(ROW)
 async def test_late_subscriber_gets_snapshot_and_remaining_events() -> None:
-    dictation = Dictation()
+    dictation = DictatedAgent()
     async with serving(dictation.agent) as client, client.live.send_streaming() as first:
         task_id = (await anext(first)).result['task']['id']
         dictation.say('one ', 'two ')
-        seen = await take(first, 3)
+        seen = await next_events(first, 3)
         async with client.live.subscribe(task_id) as late:
             snapshot = await anext(late)
             dictation.say('three ')
@@ -77,13 +78,13 @@ async def test_late_subscriber_gets_snapshot_and_remaining_events() -> None:
     assert (snapshot.id, state_of(snapshot.result['task'])) == (3, 'WORKING')
     assert texts(snapshot.result['task']) == ['one two ']
     assert [(event.id, event.result) for event in rest] == [(each.id, each.result) for each in seen if each.id > 3]
-    assert written([snapshot, *rest]) == written(seen) == 'one two three ' == ''.join(texts(done))
+    assert text_of_events([snapshot, *rest]) == text_of_events(seen) == 'one two three ' == ''.join(texts(done))
     assert rest[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
 @covers(ROW)
 async def test_all_subscribers_get_same_events_in_order() -> None:
-    dictation = Dictation()
+    dictation = DictatedAgent()
     words = [f'{n} ' for n in range(100)]
 
     async def read(client: Client, task_id: str) -> list[Event]:
@@ -93,13 +94,13 @@ async def test_all_subscribers_get_same_events_in_order() -> None:
     at_once = Results(interval=0)
     async with serving(dictation.agent, results=at_once) as client, client.live.send_streaming() as first:
         task_id = (await anext(first)).result['task']['id']
-        seen = await take(first, 1)
+        seen = await next_events(first, 1)
         readers: list[asyncio.Future[list[Event]]] = []
         for n, word in enumerate(words):
             if n % 5 == 0:
                 readers.append(asyncio.ensure_future(read(client, task_id)))
             dictation.say(word)
-            seen += await take(first, 1)
+            seen += await next_events(first, 1)
         dictation.end()
         seen += await first.rest()
         read_by_all = await asyncio.gather(*readers)
@@ -108,17 +109,17 @@ async def test_all_subscribers_get_same_events_in_order() -> None:
         assert [(event.id, event.result) for event in rest] == [
             (event.id, event.result) for event in seen if event.id > snapshot.id
         ]
-        assert written([snapshot, *rest]) == ''.join(words)
+        assert text_of_events([snapshot, *rest]) == ''.join(words)
 
 
 @covers(ROW)
 async def test_last_event_id_resumes_without_gaps_or_repeats() -> None:
-    dictation = Dictation()
+    dictation = DictatedAgent()
     async with serving(dictation.agent) as client:
         async with client.live.send_streaming() as first:
             task_id = (await anext(first)).result['task']['id']
             dictation.say('one ', 'two ')
-            seen = await take(first, 3)
+            seen = await next_events(first, 3)
         dictation.say('three ')
         async with client.live.subscribe(task_id, Last_Event_ID=str(seen[1].id)) as again:
             dictation.end()
@@ -128,17 +129,17 @@ async def test_last_event_id_resumes_without_gaps_or_repeats() -> None:
                 (event.id, event.result) for event in await whole.rest()
             ]
     assert [event.id for event in seen] == [*range(1, len(seen) + 1)]
-    assert written(seen) == 'one two three '
+    assert text_of_events(seen) == 'one two three '
 
 
 @covers(ROW)
 @pytest.mark.parametrize('unknown', ['99', '9' * 40, 'x', '-1', '', '1.0', '²'])
 async def test_unknown_last_event_id_starts_with_snapshot(unknown: str) -> None:
-    dictation = Dictation()
+    dictation = DictatedAgent()
     async with serving(dictation.agent) as client, client.live.send_streaming() as first:
         task_id = (await anext(first)).result['task']['id']
         dictation.say('one ')
-        await take(first, 2)
+        await next_events(first, 2)
         async with client.live.subscribe(task_id, Last_Event_ID=unknown) as stream:
             snapshot = await anext(stream)
             dictation.say('two ')
@@ -146,7 +147,7 @@ async def test_unknown_last_event_id_starts_with_snapshot(unknown: str) -> None:
             rest = await stream.rest()
     assert texts(snapshot.result['task']) == ['one ']
     assert [event.id for event in rest] == [*range(snapshot.id + 1, snapshot.id + 1 + len(rest))]
-    assert written([snapshot, *rest]) == 'one two '
+    assert text_of_events([snapshot, *rest]) == 'one two '
 
 
 class ErasedMeanwhile(SqlReader):
@@ -167,12 +168,12 @@ async def test_subscribe_to_task_erased_meanwhile_is_not_found(backend: MemoryBa
         task = await client.send()
         backend.reader = ErasedMeanwhile(backend)
         answer = await client.post(rpc('SubscribeToTask', {'id': task['id']}))
-    assert refusal(answer).code == -32001
+    assert error_of_answer(answer).code == -32001
 
 
 @covers(ROW)
 async def test_subscriber_of_queued_task_sees_start_and_end() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         first = await client.send('first', returnImmediately=True)
         await stage.reached('first')
@@ -190,7 +191,7 @@ async def test_subscriber_of_queued_task_sees_start_and_end() -> None:
 
 @covers(ROW)
 async def test_first_subscriber_in_mid_run_gets_whole_answer() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
@@ -198,11 +199,11 @@ async def test_first_subscriber_in_mid_run_gets_whole_answer() -> None:
             assert state_of((await anext(stream)).result['task']) == 'WORKING'
             stage.open('hi')
             events = await stream.rest()
-    assert written(events) == 'hi'
+    assert text_of_events(events) == 'hi'
 
 
 async def test_subscribe_to_unknown_task_is_not_found() -> None:
-    async with serving(Agent(FunctionModel(heard))) as client:
+    async with serving(Agent(FunctionModel(echo_prompts))) as client:
         for headers in ({}, {'Last_Event_ID': '0'}):
             with pytest.raises(RpcError) as refused:
                 async with client.live.subscribe('nowhere', **headers):
@@ -211,35 +212,35 @@ async def test_subscribe_to_unknown_task_is_not_found() -> None:
 
 
 async def test_closed_stream_affects_neither_task_nor_other_streams() -> None:
-    dictation = Dictation()
+    dictation = DictatedAgent()
     async with serving(dictation.agent) as client:
         async with client.live.send_streaming() as first:
             task_id = (await anext(first)).result['task']['id']
             dictation.say('one ')
-            await take(first, 2)
+            await next_events(first, 2)
             async with client.live.subscribe(task_id) as leaving:
                 await anext(leaving)
             dictation.say('two ')
-            await take(first, 1)
+            await next_events(first, 1)
         dictation.say('three ')
         dictation.end()
-        assert texts(await ended(client, task_id)) == ['one two three ']
+        assert texts(await wait_until_ended(client, task_id)) == ['one two three ']
 
 
 async def test_disconnect_during_blocking_send_does_not_stop_task() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         sending = asyncio.ensure_future(client.send('hi'))
         await stage.reached('hi')
         sending.cancel()
-        [task] = await tasks_of(client)
+        [task] = await list_tasks(client)
         stage.open('hi')
-        assert texts(await ended(client, task['id'])) == ['hi']
+        assert texts(await wait_until_ended(client, task['id'])) == ['hi']
 
 
 async def test_stream_spans_all_runs_of_its_task() -> None:
     """One stream stays open over several runs of its task, since none of them ends it."""
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client, client.live.send_streaming('one') as stream:
         task = (await anext(stream)).result['task']
         await stage.reached('one')
@@ -248,7 +249,7 @@ async def test_stream_spans_all_runs_of_its_task() -> None:
         events = await stream.rest()
         done = await client.get_task(task['id'])
     assert [event.id for event in events] == [*range(1, len(events) + 1)]
-    assert (written(events), texts(done)) == ('one + two', ['one', 'one + two'])
+    assert (text_of_events(events), texts(done)) == ('one + two', ['one', 'one + two'])
     assert prompts_of(done) == ['one', 'two']
 
 
@@ -261,23 +262,23 @@ def prompts_of(task: dict[str, Any]) -> list[str]:
 
 STALLS = 'reader that stops reading'
 CHUNK = 'x' * 60_000
-CHUNKS = size(60, 200)
+CHUNKS = short_or_long(60, 200)
 """3.6 MB altogether, or 12."""
 
 
-def flood() -> tuple[Agent[object, str], asyncio.Event]:
+def large_text_agent() -> tuple[Agent[object, str], asyncio.Event]:
     """An agent that says all chunks once the event is set, if the prompt is `flood`."""
     go = asyncio.Event()
 
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
         yield 'begin '
-        if prompts(messages)[-1] == 'flood':
+        if user_prompts(messages)[-1] == 'flood':
             await go.wait()
             for _n in range(CHUNKS):
                 yield CHUNK
         yield ' end'
 
-    return Agent(FunctionModel(heard, stream_function=stream)), go
+    return Agent(FunctionModel(echo_prompts, stream_function=stream)), go
 
 
 async def read_on(stream: Stream, into: list[Event]) -> None:
@@ -289,7 +290,7 @@ async def read_on(stream: Stream, into: list[Event]) -> None:
 @pytest.mark.long
 @covers(STALLS)
 async def test_stalled_reader_is_dropped_and_resumes_without_gaps() -> None:
-    agent, go = flood()
+    agent, go = large_text_agent()
     async with serving(agent) as client:
         got: list[Event] = []
         async with client.live.send_streaming('flood') as stalled:
@@ -304,37 +305,37 @@ async def test_stalled_reader_is_dropped_and_resumes_without_gaps() -> None:
             stalled.exchange.reading.set()
             with pytest.raises(AssertionError, match='without finishing'):
                 await read_on(stalled, got)
-        assert texts(await ended(client, task_id)) == ['begin ' + CHUNK * CHUNKS + ' end']
+        assert texts(await wait_until_ended(client, task_id)) == ['begin ' + CHUNK * CHUNKS + ' end']
         async with client.live.subscribe(task_id, Last_Event_ID=str(got[-1].id)) as again:
             rest = await again.rest()
-    assert written(other) == 'begin  end'
+    assert text_of_events(other) == 'begin  end'
     assert sum(len(str(event.data)) for event in got) < 2_000_000
     assert [event.id for event in got + rest] == [*range(len(got + rest))]
-    assert written(got[1:] + rest) == 'begin ' + CHUNK * CHUNKS + ' end'
+    assert text_of_events(got[1:] + rest) == 'begin ' + CHUNK * CHUNKS + ' end'
 
 
 @pytest.mark.long
 @covers(STALLS)
 async def test_slow_reader_within_lag_limit_gets_all_events() -> None:
-    agent, go = flood()
-    limits = fixed(Limits, reader_lag=30_000_000)
+    agent, go = large_text_agent()
+    limits = with_constants(Limits, reader_lag=30_000_000)
     async with serving(agent, limits=limits) as client, client.live.send_streaming('flood') as slow:
         task_id = (await anext(slow)).result['task']['id']
         await slow.until('TASK_STATE_WORKING')
         slow.exchange.reading.clear()
         go.set()
-        done = await ended(client, task_id)
+        done = await wait_until_ended(client, task_id)
         slow.exchange.reading.set()
         events = await slow.rest()
     assert state_of(done) == 'COMPLETED'
-    assert written(events) == 'begin ' + CHUNK * CHUNKS + ' end'
+    assert text_of_events(events) == 'begin ' + CHUNK * CHUNKS + ' end'
 
 
 @pytest.mark.long
 @covers(STALLS)
 async def test_fast_reader_is_never_dropped() -> None:
-    agent, go = flood()
+    agent, go = large_text_agent()
     go.set()
     async with serving(agent) as client, client.live.send_streaming('flood') as stream:
         events = await stream.rest()
-    assert written(events[1:]) == 'begin ' + CHUNK * CHUNKS + ' end'
+    assert text_of_events(events[1:]) == 'begin ' + CHUNK * CHUNKS + ' end'

@@ -19,10 +19,10 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from pydantic_ai_a2a import mount, to_a2a
 
 from ...app_client import Answer, Client, Exchange
-from ...dialects import unversioned
-from ..rows import covers
+from ...dialects import in_no_version
+from ..promised_behaviours import covers
 
-pytestmark = unversioned('there is one card for all versions')
+pytestmark = in_no_version('there is one card for all versions')
 
 CARD = '/.well-known/agent-card.json'
 

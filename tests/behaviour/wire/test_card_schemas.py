@@ -29,12 +29,12 @@ from pydantic_ai_a2a import (
 from pydantic_ai_a2a.client.agent_finder import Target
 from pydantic_ai_a2a.wire.protocol.received_cards import read_card
 
-from ...client.canned import CARD as CANNED
-from ...dialects import unversioned
-from ..rows import covers
-from ..stage import serving
+from ...client.canned_agent import CARD as CANNED
+from ...dialects import in_no_version
+from ...serving import serving
+from ..promised_behaviours import covers
 
-pytestmark = unversioned('there is one card for all versions')
+pytestmark = in_no_version('there is one card for all versions')
 
 CARD = '/.well-known/agent-card.json'
 EXTENDED = '/extendedAgentCard'
@@ -58,25 +58,25 @@ class Unknown:
     """A class without a schema."""
 
 
-def deep(depth: int) -> Any:
+def nested_list_type(depth: int) -> Any:
     kind: Any = int
     for _ in range(depth):
         kind = list[kind]
     return kind
 
 
-def declared(card: dict[str, Any]) -> list[dict[str, Any]]:
+def schema_extension(card: dict[str, Any]) -> list[dict[str, Any]]:
     return [item for item in card['capabilities'].get('extensions', ()) if item['uri'] == URI]
 
 
-async def params(agent: Agent[Any, Any], **options: Any) -> dict[str, Any]:
+async def schema_params(agent: Agent[Any, Any], **options: Any) -> dict[str, Any]:
     """The parameters of the extension on the card of an agent."""
     async with serving(agent, **options) as client:
-        found = declared((await client.get(CARD)).json)
+        found = schema_extension((await client.get(CARD)).json)
     return found[0]['params'] if found else {}
 
 
-def desk() -> Agent[Any, Any]:
+def support_agent() -> Agent[Any, Any]:
     agent = Agent('test')
 
     @agent.tool_plain
@@ -111,7 +111,7 @@ NUMBER = {
 async def test_card_declares_input_and_output_schemas() -> None:
     async with serving(Agent('test', output_type=Plan), messages=Messages(input_type=Trip)) as client:
         card = (await client.get(CARD)).json
-    assert declared(card) == [
+    assert schema_extension(card) == [
         {
             'uri': URI,
             'description': snapshot('JSON Schemas of the data that begins a task, and of the data of an answer.'),
@@ -122,13 +122,13 @@ async def test_card_declares_input_and_output_schemas() -> None:
 
 
 @covers('card')
-@pytest.mark.parametrize('agent', [Agent('test', output_type=Plan), Agent('test', output_type=deep(31))])
+@pytest.mark.parametrize('agent', [Agent('test', output_type=Plan), Agent('test', output_type=nested_list_type(31))])
 async def test_official_clients_read_schemas_on_card(agent: Agent[Any, Any]) -> None:
     async with serving(agent, messages=Messages(input_type=Trip)) as client:
         card = (await client.get(CARD)).json
-    [wanted] = declared(card)
+    [wanted] = schema_extension(card)
     newer = MessageToDict(parse_agent_card({**card}))
-    assert declared(newer) == [wanted]
+    assert schema_extension(newer) == [wanted]
     older = types.AgentCard.model_validate(card)
     assert older.capabilities.extensions is not None
     assert [item.params for item in older.capabilities.extensions if item.uri == URI] == [wanted['params']]
@@ -155,12 +155,12 @@ async def test_output_schema_covers_data_types_only(output_type: Any, schema: An
         return Unknown()
 
     agent = Agent('test', output_type=unknown if output_type is Unknown else output_type)
-    assert (await params(agent)).get('outputSchema') == schema
+    assert (await schema_params(agent)).get('outputSchema') == schema
 
 
 @covers('card')
 async def test_output_schema_of_several_types_is_any_of() -> None:
-    assert (await params(Agent('test', output_type=[Plan, Trip]))) == {
+    assert (await schema_params(Agent('test', output_type=[Plan, Trip]))) == {
         'outputSchema': {
             'anyOf': [{'$ref': '#/$defs/Plan'}, {'$ref': '#/$defs/Trip'}],
             '$defs': {'Plan': Plan.model_json_schema(), 'Trip': Trip.model_json_schema()},
@@ -173,7 +173,9 @@ async def test_oversized_or_deep_schema_is_omitted_with_warning(caplog: pytest.L
     class Wordy(BaseModel):
         text: str = Field(description='x' * 40_000)
 
-    assert await params(Agent('test', output_type=Wordy), messages=Messages(input_type=deep(40))) == {}
+    assert (
+        await schema_params(Agent('test', output_type=Wordy), messages=Messages(input_type=nested_list_type(40))) == {}
+    )
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
         f'The JSON Schema of {source} is not on the agent card: it has more than 32000 bytes, or is nested more than 32'
         ' deep.'
@@ -183,16 +185,18 @@ async def test_oversized_or_deep_schema_is_omitted_with_warning(caplog: pytest.L
 
 @covers('card')
 async def test_tool_skills_have_argument_schemas() -> None:
-    agent = desk()
-    assert await params(agent, skills=tool_skills(agent)) == {'skills': {'order_state': NUMBER, 'refund': NUMBER}}
+    agent = support_agent()
+    assert await schema_params(agent, skills=tool_skills(agent)) == {
+        'skills': {'order_state': NUMBER, 'refund': NUMBER}
+    }
     # A message always has the data of the declared type.
-    typed = await params(agent, skills=tool_skills(agent), messages=Messages(input_type=Trip))
+    typed = await schema_params(agent, skills=tool_skills(agent), messages=Messages(input_type=Trip))
     assert typed == {'inputSchema': Trip.model_json_schema()}
 
 
 @covers('card')
 async def test_extended_card_has_schemas_of_its_skills() -> None:
-    agent = desk()
+    agent = support_agent()
     key = {'X-API-Key': 'the-key-of-ann-1234'}
     options: dict[str, Any] = {
         'auth': APIKeyAuth({'the-key-of-ann-1234': 'ann'}),
@@ -214,8 +218,8 @@ async def test_extended_card_has_schemas_of_its_skills() -> None:
     for extended, skills in more:
         async with serving(agent, access=Access(extended_card=extended), **options) as client:
             public, own = (await client.get(CARD)).json, (await client.get(EXTENDED, key)).json
-        assert declared(public)[0]['params'] == {'skills': {'order_state': NUMBER}}
-        assert [item['params'] for item in declared(own)] == ([{'skills': skills}] if skills else [])
+        assert schema_extension(public)[0]['params'] == {'skills': {'order_state': NUMBER}}
+        assert [item['params'] for item in schema_extension(own)] == ([{'skills': skills}] if skills else [])
 
 
 # The client.
@@ -251,14 +255,14 @@ HOSTILE: dict[str, tuple[Any, str]] = {
 }
 
 
-def hostile(schema: Any, **more: Any) -> Target:
+def card_with_schema(schema: Any, **more: Any) -> Target:
     extension = {'uri': URI, 'params': {'inputSchema': schema, 'outputSchema': schema, **more}}
     return read_card({**CANNED, 'capabilities': {'extensions': [extension]}})
 
 
 @pytest.mark.parametrize(('schema', 'fault'), HOSTILE.values(), ids=HOSTILE)
 async def test_client_refuses_hostile_card_schema(schema: Any, fault: str) -> None:
-    client = A2AClient(hostile(schema))
+    client = A2AClient(card_with_schema(schema))
     for read in (client.input_schema, client.output_schema, client.output_type):
         with pytest.raises(CardRefused) as refused:
             await read()
@@ -267,7 +271,7 @@ async def test_client_refuses_hostile_card_schema(schema: Any, fault: str) -> No
 
 
 async def test_recursive_schema_is_read_but_builds_no_type() -> None:
-    client = A2AClient(hostile(CIRCLE))
+    client = A2AClient(card_with_schema(CIRCLE))
     assert await client.input_schema() == {'type': 'object', **CIRCLE}
     with pytest.raises(CardRefused, match='recursion is not supported'):
         await client.output_type()
@@ -276,7 +280,7 @@ async def test_recursive_schema_is_read_but_builds_no_type() -> None:
 async def test_client_ignores_malformed_skill_schemas() -> None:
     schema = {'type': 'object'}
     client = A2AClient(
-        hostile(schema, skills={'a': 1, 'b': {}, 'c': {'inputSchema': {'type': 'object', 'title': 'c'}}})
+        card_with_schema(schema, skills={'a': 1, 'b': {}, 'c': {'inputSchema': {'type': 'object', 'title': 'c'}}})
     )
     assert [await client.input_schema(name) for name in 'abc'] == [schema, schema, {'type': 'object', 'title': 'c'}]
-    assert await A2AClient(hostile(schema, skills=[1])).input_schema('a') == schema
+    assert await A2AClient(card_with_schema(schema, skills=[1])).input_schema('a') == schema

@@ -21,9 +21,9 @@ from starlette.requests import Request
 from pydantic_ai_a2a import Access, APIKeyAuth, Approvals, Caller, to_a2a, tool_skills
 
 from ...app_client import Answer, Client, Exchange, rpc
-from ...dialects import only, spoken, unversioned
-from ..refused import refusal, untouched
-from ..stage import serving
+from ...dialects import current_dialect, in_no_version, only_in
+from ...serving import serving
+from ..refusals import error_of_answer, serving_without_runs
 
 ANN, BOB = 'the-key-of-ann-1234', 'the-key-of-bob-1234'
 AUTH = APIKeyAuth({ANN: Caller(id='ann', tenant='acme', scopes=frozenset({'cards'})), BOB: 'bob'})
@@ -38,15 +38,15 @@ DEPLOY = Skill(
 )
 
 
-async def extended(client: Client, key: str, **headers: str) -> Answer:
+async def get_extended_card(client: Client, key: str, **headers: str) -> Answer:
     sent = {'X-API-Key': key} | {name.replace('_', '-'): value for name, value in headers.items()}
     return await client.post(rpc('GetExtendedAgentCard'), sent)
 
 
-def card_of(answer: Answer) -> dict[str, Any]:
+def card_from(answer: Answer) -> dict[str, Any]:
     """What an answer says, as the official models of both versions read it, too."""
     assert answer.status == 200
-    card = answer.json['result'] if spoken().has_envelope else answer.json
+    card = answer.json['result'] if current_dialect().has_envelope else answer.json
     newer = ParseDict(card, OfficialCard(), ignore_unknown_fields=True)
     older = types.AgentCard.model_validate(card)
     assert newer.capabilities.extended_agent_card
@@ -59,7 +59,7 @@ async def test_extended_card_mapping_adds_skills_and_replaces_fields() -> None:
     more = {'skills': [DEPLOY], 'description': 'Does more.'}
     async with serving(Agent('test', name='agent'), auth=AUTH, access=Access(extended_card=more)) as client:
         public = (await client.get(CARD)).json
-        card = card_of(await extended(client, ANN))
+        card = card_from(await get_extended_card(client, ANN))
     assert public['capabilities']['extendedAgentCard'] is public['supportsAuthenticatedExtendedCard'] is True
     assert [skill['id'] for skill in public['skills']] == ['agent']
     assert [skill['id'] for skill in card['skills']] == ['agent', 'deploy']
@@ -73,8 +73,8 @@ async def test_function_makes_extended_card_per_caller() -> None:
         return {'description': description, 'version': '2'} if caller.id == 'ann' else None
 
     async with serving(Agent('test', name='agent'), auth=AUTH, access=Access(extended_card=make)) as client:
-        cards = [card_of(await extended(client, ANN)) for _ in range(2)]
-        none = refusal(await extended(client, BOB))
+        cards = [card_from(await get_extended_card(client, ANN)) for _ in range(2)]
+        none = error_of_answer(await get_extended_card(client, BOB))
         public = (await client.get(CARD)).json
     assert cards[0] == cards[1]
     assert [cards[0][name] for name in ('description', 'version')] == [
@@ -92,7 +92,7 @@ async def test_sync_function_may_return_whole_extended_card() -> None:
     async with serving(
         Agent('test'), auth=AUTH, access=Access(extended_card=make), url='https://agent.example.com/a'
     ) as client:
-        card = card_of(await extended(client, BOB))
+        card = card_from(await get_extended_card(client, BOB))
     assert (card['name'], [skill['id'] for skill in card['skills']]) == ('bob', ['deploy'])
     assert {each['url'] for each in card['supportedInterfaces']} == {card['url']} == {'https://agent.example.com/a'}
 
@@ -101,7 +101,7 @@ async def test_sync_function_may_return_whole_extended_card() -> None:
 async def test_extended_card_without_valid_credentials_is_401(headers: dict[str, str]) -> None:
     async with serving(Agent('test'), auth=AUTH, access=Access(extended_card={'description': 'A secret.'})) as client:
         answer = await client.post(rpc('GetExtendedAgentCard'), headers)
-    refusal(answer, status=401, id=None)
+    error_of_answer(answer, status=401, id=None)
     assert 'ApiKey' in answer.headers['www-authenticate']
     assert b'secret' not in answer.body
 
@@ -112,9 +112,12 @@ async def test_extended_card_is_refused_without_required_scope() -> None:
         auth=AUTH,
         access=Access(scopes={'GetExtendedAgentCard': 'cards'}, extended_card={'version': '2'}),
     ) as client:
-        lacks = refusal(await extended(client, BOB), status=403)
-        has = card_of(await extended(client, ANN))
-    assert (lacks.reason if spoken().has_details else 'PERMISSION_DENIED', has['version']) == ('PERMISSION_DENIED', '2')
+        lacks = error_of_answer(await get_extended_card(client, BOB), status=403)
+        has = card_from(await get_extended_card(client, ANN))
+    assert (lacks.reason if current_dialect().has_details else 'PERMISSION_DENIED', has['version']) == (
+        'PERMISSION_DENIED',
+        '2',
+    )
 
 
 @pytest.mark.parametrize('scopes', [{'GetExtendedAgentCard': 'cards'}, {'*': 'cards'}], ids=['own', 'all'])
@@ -132,21 +135,21 @@ async def test_anonymous_caller_gets_401_before_scope_check(scopes: dict[str, st
 
 
 async def test_missing_extended_card_is_error_of_request_version() -> None:
-    async with untouched() as client:
-        error = refusal(await client.post(rpc('GetExtendedAgentCard')))
-    expected = (-32007, 'This agent has no extended agent card') if spoken().version == '0.3' else None
+    async with serving_without_runs() as client:
+        error = error_of_answer(await client.post(rpc('GetExtendedAgentCard')))
+    expected = (-32007, 'This agent has no extended agent card') if current_dialect().version == '0.3' else None
     assert (error.code, error.message) == (expected or (-32004, 'This agent has no extended agent card.'))
 
 
 async def test_extended_card_response_is_private_no_cache() -> None:
     async with serving(Agent('test'), auth=AUTH, access=Access(extended_card={'version': '2'})) as client:
-        answer = await extended(client, ANN)
+        answer = await get_extended_card(client, ANN)
     assert answer.headers['cache-control'] == 'private, no-cache'
-    assert answer.headers['content-type'] == spoken().media_type
+    assert answer.headers['content-type'] == current_dialect().media_type
     assert answer.headers['x-correlation-id'] != ''
 
 
-@unversioned('JSON-RPC has POST only')
+@in_no_version('JSON-RPC has POST only')
 async def test_extended_card_etag_is_valid_per_caller() -> None:
     async with serving(
         Agent('test'), auth=AUTH, access=Access(extended_card=lambda caller, card: {'version': caller.id})
@@ -167,12 +170,12 @@ async def test_invalid_extended_card_from_function_is_internal_error(
     said: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(Agent('test'), auth=AUTH, access=Access(extended_card=lambda caller, card: said)) as client:
-        error = refusal(await extended(client, ANN))
-    assert (error.code, error.message) == (-32603, spoken().text('Internal error.'))
+        error = error_of_answer(await get_extended_card(client, ANN))
+    assert (error.code, error.message) == (-32603, current_dialect().text('Internal error.'))
     assert 'Request failed' in caplog.text
 
 
-@unversioned('it is refused before anything is served')
+@in_no_version('it is refused before anything is served')
 @pytest.mark.parametrize(
     ('said', 'message'),
     [
@@ -193,16 +196,16 @@ def test_invalid_extended_card_mapping_is_refused_at_startup(said: Any, message:
         to_a2a(Agent('test'), auth=AUTH, access=Access(extended_card=said))
 
 
-@unversioned('it is refused before anything is served')
+@in_no_version('it is refused before anything is served')
 def test_extended_card_needs_auth() -> None:
     with pytest.raises(TypeError, match=r'Access\.extended_card needs auth='):
         to_a2a(Agent('test'), access=Access(extended_card={'version': '2'}))
 
 
-@only('1.0', '0.3 has no such reason')
+@only_in('1.0', '0.3 has no such reason')
 async def test_extended_card_is_declared_only_if_configured() -> None:
     async with serving(Agent('test'), auth=AUTH) as client:
-        error = refusal(await extended(client, ANN))
+        error = error_of_answer(await get_extended_card(client, ANN))
         card = (await client.get(CARD)).json
     assert error.reason == 'UNSUPPORTED_OPERATION'
     assert card['capabilities']['extendedAgentCard'] is card['supportsAuthenticatedExtendedCard'] is False
@@ -222,7 +225,7 @@ def undocumented() -> str:
     return ''
 
 
-@unversioned('the card is the same for all')
+@in_no_version('the card is the same for all')
 async def test_tools_become_skills_only_on_request() -> None:
     agent = Agent('test', toolsets=[TOOLS.prefixed('weather'), ExternalToolset([])])
     plain = (await Client(to_a2a(agent)).get(CARD)).json
@@ -238,7 +241,7 @@ async def test_tools_become_skills_only_on_request() -> None:
         tool_skills(agent, ['secret'])
 
 
-class Shouting(WrapperToolset[Any]):
+class UppercaseToolset(WrapperToolset[Any]):
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         tools = await super().get_tools(ctx)
         return {
@@ -247,7 +250,7 @@ class Shouting(WrapperToolset[Any]):
         }
 
 
-class Logging(WrapperToolset[Any]):
+class PlainWrapper(WrapperToolset[Any]):
     """Keeps the tools."""
 
 
@@ -258,8 +261,8 @@ async def test_skill_ids_are_tool_names_seen_by_model() -> None:
     toolsets = [
         FunctionToolset([forecast]).prefixed('eu').prefixed('x'),
         CombinedToolset([FunctionToolset([forecast]).renamed({'news': 'forecast'})]),
-        Logging(FunctionToolset([Tool(forecast, name='logged')])),
-        Shouting(FunctionToolset([forecast])),
+        PlainWrapper(FunctionToolset([Tool(forecast, name='logged')])),
+        UppercaseToolset(FunctionToolset([forecast])),
     ]
     model = TestModel(call_tools=[])
     agent = Agent(model, toolsets=toolsets)

@@ -17,27 +17,28 @@ from inline_snapshot import snapshot
 from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_ai.agent import AbstractAgent
-from pydantic_ai.messages import BinaryImage, ModelMessage, ModelResponse, TextPart, ThinkingPart
+from pydantic_ai.messages import BinaryImage, ModelMessage, TextPart, ThinkingPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Results, to_a2a
 
+from ...agents import GatedAgent, echo_prompts, scripted_model
 from ...app_client import Client
 from ...app_client import message as message_of_1_0
-from ...dialects import unversioned
-from ..rows import covers
-from ..stage import Stage, ended, heard, serving
-from ..tasks.test_interrupted import AGENT
+from ...dialects import in_no_version
+from ...serving import serving, wait_until_ended
+from ..promised_behaviours import covers
+from ..tasks.test_waiting_tasks import AGENT
 
-pytestmark = unversioned("it is FastA2A's dialect, whose client names no version")
+pytestmark = in_no_version("it is FastA2A's dialect, whose client names no version")
 
-ROW = "FastA2A's own `A2AClient` (old names, parts without `kind`)"
+FASTA2A_ROW = "FastA2A's own `A2AClient` (old names, parts without `kind`)"
 PNG = b'\x89PNG\r\n\x1a\n' + bytes(8)
 
 
 @asynccontextmanager
-async def calling(agent: AbstractAgent[Any, Any], **options: Any) -> AsyncGenerator[tuple[A2AClient, Client]]:
+async def fasta2a_client(agent: AbstractAgent[Any, Any], **options: Any) -> AsyncGenerator[tuple[A2AClient, Client]]:
     """FastA2A's client of an app, and one of A2A 1.0 beside it."""
     async with serving(agent, **options) as client:
         transport = httpx.ASGITransport(client.app)
@@ -45,7 +46,7 @@ async def calling(agent: AbstractAgent[Any, Any], **options: Any) -> AsyncGenera
             yield A2AClient('http://testserver', http_client=http), client
 
 
-def said(*parts: Part, **fields: Any) -> Message:
+def user_message(*parts: Part, **fields: Any) -> Message:
     sent = message_of_1_0()
     return Message(role='user', parts=[*parts] or [Part(text='hello')], message_id=sent['messageId'], **fields)
 
@@ -56,11 +57,11 @@ def task_of(response: SendMessageResponse) -> Task:
     return response['result']['task']
 
 
-async def done(client: A2AClient, other: Client, message: Message) -> Task:
+async def finished_task(client: A2AClient, other: Client, message: Message) -> Task:
     """The task of a message, once it is over."""
     sent = task_of(await client.send_message(message))
     assert sent['status']['state'] == 'submitted'
-    await ended(other, sent['id'])
+    await wait_until_ended(other, sent['id'])
     got = await client.get_task(sent['id'])
     assert 'result' in got
     assert (got['jsonrpc'], got['id']) == ('2.0', None)
@@ -78,11 +79,11 @@ def scrubbed(value: Any) -> Any:
     return value
 
 
-@covers(ROW)
+@covers(FASTA2A_ROW)
 async def test_send_returns_submitted_task_at_once() -> None:
-    stage = Stage()
-    async with calling(stage.agent) as (client, other):
-        task = task_of(await client.send_message(said()))
+    stage = GatedAgent()
+    async with fasta2a_client(stage.agent) as (client, other):
+        task = task_of(await client.send_message(user_message()))
         assert scrubbed(task) == snapshot(
             {
                 'id': '...',
@@ -100,7 +101,7 @@ async def test_send_returns_submitted_task_at_once() -> None:
             }
         )
         stage.open('hello')
-        assert (await ended(other, task['id']))['status']['state'] == 'TASK_STATE_COMPLETED'
+        assert (await wait_until_ended(other, task['id']))['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
 class Profile(BaseModel):
@@ -108,11 +109,11 @@ class Profile(BaseModel):
     age: int
 
 
-@covers(ROW)
+@covers(FASTA2A_ROW)
 async def test_data_part_has_only_schema_as_metadata() -> None:
     agent = Agent(TestModel(custom_output_args={'name': 'John', 'age': 30}), output_type=Profile)
-    async with calling(agent) as (client, other):
-        task = await done(client, other, said())
+    async with fasta2a_client(agent) as (client, other):
+        task = await finished_task(client, other, user_message())
     assert scrubbed(task) == snapshot(
         {
             'id': '...',
@@ -153,13 +154,13 @@ async def test_data_part_has_only_schema_as_metadata() -> None:
     )
 
 
-@covers(ROW)
+@covers(FASTA2A_ROW)
 async def test_text_parts_have_no_field_besides_text() -> None:
-    async def think(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[ThinkingPart('SECRET'), TextPart("Here's my response")])
-
-    async with calling(Agent(FunctionModel(think))) as (client, other):
-        task = await done(client, other, said())
+    async with fasta2a_client(Agent(scripted_model([ThinkingPart('SECRET'), TextPart("Here's my response")]))) as (
+        client,
+        other,
+    ):
+        task = await finished_task(client, other, user_message())
     assert [scrubbed(artifact) for artifact in task.get('artifacts', ())] == [
         {'artifact_id': '...', 'name': 'result', 'parts': [{'text': "Here's my response"}]}
     ]
@@ -169,7 +170,7 @@ async def test_text_parts_have_no_field_besides_text() -> None:
     ]
 
 
-@covers(ROW)
+@covers(FASTA2A_ROW)
 @pytest.mark.parametrize(
     'part',
     [
@@ -180,30 +181,30 @@ async def test_text_parts_have_no_field_besides_text() -> None:
     ],
 )
 async def test_sent_files_and_data_are_unchanged_in_history(part: Part) -> None:
-    async with calling(Agent(TestModel())) as (client, other):
-        task = await done(client, other, said(part))
+    async with fasta2a_client(Agent(TestModel())) as (client, other):
+        task = await finished_task(client, other, user_message(part))
     assert task['status']['state'] == 'completed'
     assert next(iter(task.get('history', ())))['parts'] == [part]
 
 
-@covers(ROW)
+@covers(FASTA2A_ROW)
 async def test_output_file_has_media_type_and_name() -> None:
     def picture(city: str) -> BinaryImage:
         return BinaryImage(PNG, media_type='image/png', identifier='sun')
 
-    async with calling(Agent('test', output_type=picture)) as (client, other):
-        task = await done(client, other, said())
+    async with fasta2a_client(Agent('test', output_type=picture)) as (client, other):
+        task = await finished_task(client, other, user_message())
     assert [artifact['parts'] for artifact in task.get('artifacts', ())] == [
         [Part(raw=b64encode(PNG).decode(), media_type='image/png', filename='sun.png')]
     ]
 
 
-@covers(ROW)
+@covers(FASTA2A_ROW)
 async def test_client_reads_task_made_in_other_version() -> None:
     def draw() -> BinaryImage:
         return BinaryImage(PNG, media_type='image/png')
 
-    async with calling(Agent('test', output_type=draw)) as (client, other):
+    async with fasta2a_client(Agent('test', output_type=draw)) as (client, other):
         made = await other.send('hello')
         got = await client.get_task(made['id'])
     assert 'result' in got
@@ -212,27 +213,24 @@ async def test_client_reads_task_made_in_other_version() -> None:
 
 
 async def test_message_continues_conversation_of_context() -> None:
-    async with calling(Agent(FunctionModel(heard))) as (client, other):
-        first = await done(client, other, said(Part(text='one')))
-        second = await done(client, other, said(Part(text='two'), context_id=first['context_id']))
+    async with fasta2a_client(Agent(FunctionModel(echo_prompts))) as (client, other):
+        first = await finished_task(client, other, user_message(Part(text='one')))
+        second = await finished_task(client, other, user_message(Part(text='two'), context_id=first['context_id']))
     assert [artifact['parts'] for artifact in second.get('artifacts', ())] == [[{'text': 'one + two'}]]
     assert (second['id'] == first['id'], second['context_id'] == first['context_id']) == (False, True)
 
 
-@covers(ROW)
+@covers(FASTA2A_ROW)
 async def test_failed_run_is_a_failed_task() -> None:
-    async def fail(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        raise RuntimeError('SECRET')
-
-    async with calling(Agent(FunctionModel(fail))) as (client, other):
-        task = await done(client, other, said())
+    async with fasta2a_client(Agent(scripted_model(RuntimeError('SECRET')))) as (client, other):
+        task = await finished_task(client, other, user_message())
     assert task['status']['state'] == 'failed'
     assert 'SECRET' not in str(task)
 
 
-@covers(ROW)
+@covers(FASTA2A_ROW)
 async def test_unknown_task_is_task_not_found_error() -> None:
-    async with calling(Agent('test')) as (client, _):
+    async with fasta2a_client(Agent('test')) as (client, _):
         got = await client.get_task('nope')
     # Nothing tells whose task it would have been, and 0.3's error is FastA2A's to the letter.
     assert got == {'jsonrpc': '2.0', 'id': None, 'error': {'code': -32001, 'message': 'Task not found'}}
@@ -245,15 +243,15 @@ async def streamed(client: A2AClient, message: Message) -> list[StreamResponse]:
     return [response['result'] async for response in client.stream_message(message) if 'result' in response]
 
 
-@covers(ROW)
+@covers(FASTA2A_ROW)
 async def test_stream_appends_chunks_and_ends_with_whole_text() -> None:
     async def words(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
         for word in ('hello ', 'streaming ', 'world'):
             yield word
 
     agent = Agent(FunctionModel(stream_function=words))
-    async with calling(agent, results=Results(stream='replace', interval=0)) as (client, _):
-        events = await streamed(client, said())
+    async with fasta2a_client(agent, results=Results(stream='replace', interval=0)) as (client, _):
+        events = await streamed(client, user_message())
     chunks = [event['artifact_update'] for event in events if 'artifact_update' in event]
     assert [next(iter(event)) for event in events] == [
         'task',
@@ -278,10 +276,10 @@ async def test_stream_appends_chunks_and_ends_with_whole_text() -> None:
     assert events[0]['task']['status']['state'] == 'submitted'
 
 
-@covers(ROW)
+@covers(FASTA2A_ROW)
 async def test_model_without_streaming_sends_whole_text() -> None:
-    async with calling(Agent(FunctionModel(heard))) as (client, _):
-        events = await streamed(client, said(Part(text='plain answer')))
+    async with fasta2a_client(Agent(FunctionModel(echo_prompts))) as (client, _):
+        events = await streamed(client, user_message(Part(text='plain answer')))
     chunks = [event['artifact_update'] for event in events if 'artifact_update' in event]
     assert [(chunk.get('append'), chunk['artifact']['parts']) for chunk in chunks] == [
         (False, [{'text': 'plain answer'}])
@@ -292,11 +290,11 @@ async def test_model_without_streaming_sends_whole_text() -> None:
     ]
 
 
-@covers(ROW)
+@covers(FASTA2A_ROW)
 @pytest.mark.parametrize(('prompt', 'state'), [('book', 'input-required'), ('pay', 'auth-required')])
 async def test_stream_and_resubscription_end_at_waiting_task(prompt: str, state: str) -> None:
-    async with calling(AGENT) as (client, other):
-        events = await streamed(client, said(Part(text=prompt)))
+    async with fasta2a_client(AGENT) as (client, other):
+        events = await streamed(client, user_message(Part(text=prompt)))
         assert 'task' in events[0]
         assert 'status_update' in events[-1]
         assert events[-1]['status_update']['status']['state'] == state
@@ -322,12 +320,12 @@ def body(method: str, **params: Any) -> bytes:
     return json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}).encode()
 
 
-def bare(text: str = 'hello') -> dict[str, Any]:
+def bare_message(text: str = 'hello') -> dict[str, Any]:
     return {'role': 'user', 'parts': [{'text': text}], 'messageId': message_of_1_0()['messageId']}
 
 
 @asynccontextmanager
-async def unnamed(agent: AbstractAgent[Any, Any], **options: Any) -> AsyncGenerator[Client]:
+async def client_without_version(agent: AbstractAgent[Any, Any], **options: Any) -> AsyncGenerator[Client]:
     async with serving(agent, **options) as client:
         client.headers = {}
         yield client
@@ -335,8 +333,8 @@ async def unnamed(agent: AbstractAgent[Any, Any], **options: Any) -> AsyncGenera
 
 @pytest.mark.parametrize('kind', [{}, {'kind': 'text'}], ids=['fasta2a', '0.3'])
 async def test_task_is_returned_in_dialect_of_its_message(kind: dict[str, str]) -> None:
-    async with unnamed(Agent(TestModel(custom_output_text='It is sunny.'))) as client:
-        sent = bare()
+    async with client_without_version(Agent(TestModel(custom_output_text='It is sunny.'))) as client:
+        sent = bare_message()
         sent['parts'] = [kind | {'text': 'hello'}]
         made = (await post(client, 'message/send', message=sent, configuration={'blocking': True}))['result']
         task = made if kind else made['task']
@@ -353,9 +351,9 @@ async def test_task_is_returned_in_dialect_of_its_message(kind: dict[str, str]) 
 
 @pytest.mark.parametrize('kind', [{}, {'kind': 'text'}], ids=['fasta2a', '0.3'])
 async def test_cancel_returns_task_in_dialect_of_its_message(kind: dict[str, str]) -> None:
-    stage = Stage()
-    async with unnamed(stage.agent) as client:
-        sent = bare()
+    stage = GatedAgent()
+    async with client_without_version(stage.agent) as client:
+        sent = bare_message()
         sent['parts'] = [kind | {'text': 'hello'}]
         made = (await post(client, 'message/send', message=sent, configuration={'blocking': False}))['result']
         task = made if kind else made['task']
@@ -367,8 +365,8 @@ async def test_cancel_returns_task_in_dialect_of_its_message(kind: dict[str, str
 
 
 async def test_tasks_list_returns_tasks_by_status() -> None:
-    async with unnamed(Agent(TestModel(custom_output_text='It is sunny.'))) as client:
-        await post(client, 'message/send', message=bare(), configuration={'blocking': True})
+    async with client_without_version(Agent(TestModel(custom_output_text='It is sunny.'))) as client:
+        await post(client, 'message/send', message=bare_message(), configuration={'blocking': True})
         page = (await post(client, 'tasks/list', includeArtifacts=True, status='completed'))['result']
         none = (await post(client, 'tasks/list', status='failed'))['result']
     assert [task['artifacts'][0]['parts'] for task in page['tasks']] == [[{'text': 'It is sunny.'}]]
@@ -377,28 +375,28 @@ async def test_tasks_list_returns_tasks_by_status() -> None:
 
 @pytest.mark.parametrize('blocking', [True, False, None])
 async def test_send_blocks_only_on_request(blocking: bool | None) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     if blocking:
         stage.open('hello')
-    async with unnamed(stage.agent) as client:
+    async with client_without_version(stage.agent) as client:
         configuration = {} if blocking is None else {'blocking': blocking}
-        sent = await post(client, 'message/send', message=bare(), configuration=configuration)
+        sent = await post(client, 'message/send', message=bare_message(), configuration=configuration)
         stage.open('hello')
         assert sent['id'] == 1
         assert sent['result']['task']['status']['state'] == ('completed' if blocking else 'submitted')
-        await ended(Client(client.app), sent['result']['task']['id'])
+        await wait_until_ended(Client(client.app), sent['result']['task']['id'])
 
 
 @pytest.mark.parametrize('method', ['tasks/pushNotification/set', 'tasks/pushNotification/get'])
 async def test_push_config_methods_are_unsupported_by_default(method: str) -> None:
-    async with unnamed(Agent('test')) as client:
+    async with client_without_version(Agent('test')) as client:
         error = (await post(client, method, id='t'))['error']
     assert (error['code'], error['message']) == (-32003, 'Push notification not supported')
 
 
 async def test_invalid_params_error_names_field_in_data() -> None:
-    async with unnamed(Agent('test')) as client:
-        error = (await post(client, 'message/send', message=bare() | {'role': 'agent'}))['error']
+    async with client_without_version(Agent('test')) as client:
+        error = (await post(client, 'message/send', message=bare_message() | {'role': 'agent'}))['error']
     assert error == snapshot(
         {
             'code': -32602,
@@ -413,16 +411,16 @@ async def test_invalid_params_error_names_field_in_data() -> None:
 TRACE, CITATIONS, UNKNOWN = 'urn:example:trace', 'urn:example:citations', 'urn:example:nobody-declared-this'
 
 
-def asks(*extensions: str) -> dict[str, str]:
+def extension_header(*extensions: str) -> dict[str, str]:
     return {A2A_EXTENSIONS_HEADER: ', '.join(extensions)}
 
 
 @pytest.mark.parametrize('method', ['message/send', 'message/stream'])
 async def test_response_header_names_active_extensions(method: str) -> None:
     extensions = [AgentExtension(uri=TRACE), AgentExtension(uri=CITATIONS)]
-    async with unnamed(Agent('test'), extensions=extensions) as client:
-        active = await client.post(body(method, message=bare()), asks(UNKNOWN, CITATIONS))
-        without = await client.post(body(method, message=bare()))
+    async with client_without_version(Agent('test'), extensions=extensions) as client:
+        active = await client.post(body(method, message=bare_message()), extension_header(UNKNOWN, CITATIONS))
+        without = await client.post(body(method, message=bare_message()))
     assert active.headers[A2A_EXTENSIONS_HEADER.lower()] == CITATIONS
     assert A2A_EXTENSIONS_HEADER.lower() not in without.headers
 
@@ -432,8 +430,8 @@ async def test_required_extension_is_checked_for_messages_only() -> None:
     app = to_a2a(Agent('test'), extensions=extensions)
     client = Client(app)
     client.headers = {}
-    refused = await post(client, 'message/send', message=bare(), headers=asks(TRACE))
-    accepted = await post(client, 'message/send', message=bare(), headers=asks(CITATIONS))
+    refused = await post(client, 'message/send', message=bare_message(), headers=extension_header(TRACE))
+    accepted = await post(client, 'message/send', message=bare_message(), headers=extension_header(CITATIONS))
     assert refused['error'] == {
         'code': -32600,
         'message': 'Request payload validation error',
@@ -441,4 +439,4 @@ async def test_required_extension_is_checked_for_messages_only() -> None:
     }
     assert (await post(client, 'tasks/get', id='nope'))['error']['code'] == -32001
     assert [task['id'] for task in await app.list_tasks()] == [accepted['result']['task']['id']]
-    await ended(Client(app, headers={A2A_EXTENSIONS_HEADER: CITATIONS}), accepted['result']['task']['id'])
+    await wait_until_ended(Client(app, headers={A2A_EXTENSIONS_HEADER: CITATIONS}), accepted['result']['task']['id'])

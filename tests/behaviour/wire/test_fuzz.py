@@ -25,9 +25,9 @@ from pydantic_ai_a2a import APIKeyAuth, BearerAuth, Limits, Quotas, Rate, Retent
 from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 
 from ...app_client import LIMIT, Answer, Exchange, lifespan, message
-from ...dialects import DIALECTS, PATHS, json_rpc, only, spoken, unversioned
-from ...long import LONG, drawn, size
-from ...wire.protocol.fuzzing import EVERYTHING, changed, stored
+from ...dialects import DIALECTS, PATHS, current_dialect, in_no_version, json_rpc, only_in
+from ...sizes import LONG, examples, short_or_long
+from ...wire.protocol.fuzzing import ALL_OPERATIONS_ON, mutated_requests, stored_message_counts
 from .test_hostile_input import LEAKS
 
 KNOWN_ERRORS = {-32700, -32600, -32601, -32602, -32001, -32002, -32003, -32004, -32005, -32007, -32009}
@@ -62,27 +62,29 @@ def written(request: Any) -> bytes:
 
 
 @st.composite
-def mangled(draw: st.DrawFn) -> bytes:
+def mutated_bytes(draw: st.DrawFn) -> bytes:
     """A request of which some bytes were replaced."""
-    body = written(draw(changed()))
+    body = written(draw(mutated_requests()))
     start = draw(st.integers(min_value=0, max_value=len(body)))
     end = draw(st.integers(min_value=start, max_value=min(start + 8, len(body))))
     return body[:start] + draw(st.binary(max_size=4) | st.sampled_from(TOKENS)) + body[end:]
 
 
-@unversioned('requests and headers of all versions are mixed')
+@in_no_version('requests and headers of all versions are mixed')
 @pytest.mark.parametrize('round_', range(5 if LONG else 1))
-@drawn(size(15, 40), 200)
-@given(requests=st.lists(st.tuples(changed().map(written) | mangled(), headers), min_size=10, max_size=10))
+@examples(short_or_long(15, 40), 200)
+@given(
+    requests=st.lists(st.tuples(mutated_requests().map(written) | mutated_bytes(), headers), min_size=10, max_size=10)
+)
 async def test_refused_fuzzed_json_rpc_requests_store_nothing(
     round_: int, requests: list[tuple[bytes, dict[str, str]]]
 ) -> None:
-    app = to_a2a(Agent('test'), **EVERYTHING)
+    app = to_a2a(Agent('test'), **ALL_OPERATIONS_ON)
     async with lifespan(app), asyncio.timeout(LIMIT):
-        before = await stored(app)
+        before = await stored_message_counts(app)
         for body, headers in requests:
             answer = await Exchange(app, 'POST', '/', headers, body).answer()
-            after = await stored(app)
+            after = await stored_message_counts(app)
             assert answer.status in {200, 204, 415}
             assert answer.headers['x-correlation-id']
             for event in events(answer):
@@ -95,15 +97,15 @@ async def test_refused_fuzzed_json_rpc_requests_store_nothing(
             before = after
 
 
-@drawn(size(50, 200), 1_000)
-@given(requests=st.fixed_dictionaries({version: changed(version) for version in DIALECTS}))
+@examples(short_or_long(50, 200), 1_000)
+@given(requests=st.fixed_dictionaries({version: mutated_requests(version) for version in DIALECTS}))
 @json_rpc('the requests are JSON-RPC')
 async def test_fuzzed_request_is_answered_in_its_version(requests: dict[str, Any]) -> None:
-    speaks = spoken()
+    speaks = current_dialect()
     request = requests[speaks.version]
     names = {speaks.method(name): name for name in OPERATIONS}
     headers = {'Content-Type': 'application/json', 'A2A-Version': speaks.version}
-    app = to_a2a(Agent('test'), **EVERYTHING)
+    app = to_a2a(Agent('test'), **ALL_OPERATIONS_ON)
     async with lifespan(app):
         answer = await Exchange(app, 'POST', '/', headers, json.dumps(request).encode()).answer()
     for frame in events(answer):
@@ -115,8 +117,8 @@ async def test_fuzzed_request_is_answered_in_its_version(requests: dict[str, Any
             assert speaks.result(names[request['method']], frame)
 
 
-@unversioned('no version is named')
-@drawn(size(100, 300), 1_000)
+@in_no_version('no version is named')
+@examples(short_or_long(100, 300), 1_000)
 @given(body=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 async def test_random_bytes_are_refused(body: bytes) -> None:
     app = to_a2a(Agent('test'))
@@ -170,8 +172,8 @@ VALUES = [
 ]
 
 words = st.text(max_size=8).map(lambda text: quote(text, safe='', errors='replace'))
-odd = st.lists(st.sampled_from(PARTS) | words, max_size=6).map(lambda parts: '/' + ''.join(parts))
-known = st.tuples(st.sampled_from([path for _, path in PATHS.values()]), words | st.just('t')).map(
+odd_paths = st.lists(st.sampled_from(PARTS) | words, max_size=6).map(lambda parts: '/' + ''.join(parts))
+known_paths = st.tuples(st.sampled_from([path for _, path in PATHS.values()]), words | st.just('t')).map(
     lambda pair: pair[0].format(id=pair[1], taskId=pair[1])
 )
 queries = st.lists(st.tuples(st.sampled_from(NAMES) | words, st.sampled_from(VALUES) | words), max_size=4).map(
@@ -189,7 +191,7 @@ http_headers = st.fixed_dictionaries(
 )
 
 
-class Sent(NamedTuple):
+class HttpRequest(NamedTuple):
     verb: str
     path: str
     body: bytes
@@ -197,23 +199,25 @@ class Sent(NamedTuple):
 
 
 @st.composite
-def messages(draw: st.DrawFn) -> Sent:
+def messages(draw: st.DrawFn) -> HttpRequest:
     """A message, of which something may have been changed."""
-    params = draw(changed('1.0')).get('params')
+    params = draw(mutated_requests('1.0')).get('params')
     verb, path = PATHS[draw(st.sampled_from(['SendMessage', 'SendStreamingMessage']))]
-    return Sent(verb, path, json.dumps(params).encode(), {'Content-Type': 'application/json', **draw(http_headers)})
+    return HttpRequest(
+        verb, path, json.dumps(params).encode(), {'Content-Type': 'application/json', **draw(http_headers)}
+    )
 
 
-anything = st.builds(
-    Sent,
+any_request = st.builds(
+    HttpRequest,
     st.sampled_from(['GET', 'POST', 'DELETE', 'PUT', 'HEAD', 'OPTIONS']),
-    st.tuples(st.sampled_from(['', '', '/acme']), known | odd, queries | st.just('')).map(''.join),
-    st.just(b'') | st.just(b'{}') | mangled() | st.binary(max_size=20),
+    st.tuples(st.sampled_from(['', '', '/acme']), known_paths | odd_paths, queries | st.just('')).map(''.join),
+    st.just(b'') | st.just(b'{}') | mutated_bytes() | st.binary(max_size=20),
     http_headers,
 )
 
 
-def check(answer: Answer) -> bool:
+def check_is_refused(answer: Answer) -> bool:
     """Whether it is a refusal, having seen that it is one that can be read."""
     assert answer.status < 500
     assert [leak for leak in LEAKS if leak in answer.body] == []
@@ -222,24 +226,24 @@ def check(answer: Answer) -> bool:
     if answer.headers['content-type'] == 'application/a2a+json':
         assert answer.headers['x-correlation-id']
         assert answer.json['error']['code'] == answer.status
-        assert spoken().error(answer.json)['code'] in KNOWN_ERRORS
+        assert current_dialect().error(answer.json)['code'] in KNOWN_ERRORS
     else:  # nothing of the binding: a path or verb it does not have, or the root, where the other one wants JSON
         assert answer.status in {404, 405, 415}
     return True
 
 
-@only('HTTP+JSON', 'it is about its paths and queries')
+@only_in('HTTP+JSON', 'it is about its paths and queries')
 @pytest.mark.parametrize('round_', range(5 if LONG else 1))
-@drawn(size(15, 40), 200)
-@given(requests=st.lists(messages() | anything, min_size=10, max_size=10))
-async def test_refused_fuzzed_http_json_requests_store_nothing(round_: int, requests: list[Sent]) -> None:
-    app = to_a2a(Agent('test'), **EVERYTHING)
+@examples(short_or_long(15, 40), 200)
+@given(requests=st.lists(messages() | any_request, min_size=10, max_size=10))
+async def test_refused_fuzzed_http_json_requests_store_nothing(round_: int, requests: list[HttpRequest]) -> None:
+    app = to_a2a(Agent('test'), **ALL_OPERATIONS_ON)
     async with lifespan(app), asyncio.timeout(LIMIT):
-        before = await stored(app)
+        before = await stored_message_counts(app)
         for sent in requests:
             answer = await Exchange(app, sent.verb, sent.path, sent.headers, sent.body).answer()
-            after = await stored(app)
-            if check(answer):
+            after = await stored_message_counts(app)
+            if check_is_refused(answer):
                 assert after == before
             before = after
 
@@ -275,7 +279,7 @@ def random_request(chance: random.Random) -> tuple[str, str, dict[str, str], byt
     return verb, f'{chance.choice(RANDOM_PATHS).format(id=unique)}?key={unique}', headers, body
 
 
-@unversioned('requests of all versions and bindings are mixed')
+@in_no_version('requests of all versions and bindings are mixed')
 async def test_memory_does_not_grow_with_requests() -> None:
     app = to_a2a(
         Agent('test'),

@@ -20,9 +20,9 @@ from starlette.requests import Request
 from pydantic_ai_a2a import Caller
 
 from ...app_client import Answer, Client, Exchange, RpcError, message, rpc, state_of
-from ...dialects import json_rpc, only, spoken, unversioned
-from ..refused import send, untouched
-from ..stage import serving
+from ...dialects import current_dialect, in_no_version, json_rpc, only_in
+from ...serving import serving
+from ..refusals import send_body, serving_without_runs
 
 Change = Callable[[bytes], bytes]
 
@@ -30,35 +30,35 @@ LEAKS = (b'Traceback', b'Error(', b'Exception', b'.py', b'sqlite', b'pydantic', 
 """What the text of an exception has, and no answer."""
 
 
-def sound(answer: Answer) -> dict[str, Any]:
+def checked_json(answer: Answer) -> dict[str, Any]:
     """The answer, with an error as JSON-RPC has it, having seen that the server is fine and shows nothing of itself."""
     assert [leak for leak in LEAKS if leak in answer.body] == []
     assert all(value.isprintable() for value in answer.headers.values())
-    if not spoken().has_envelope:
+    if not current_dialect().has_envelope:
         assert answer.status < 500
-        return {'error': spoken().error(answer.json)} if 'error' in answer.json else answer.json
+        return {'error': current_dialect().error(answer.json)} if 'error' in answer.json else answer.json
     assert answer.status in {200, 413, 415, 421}
     assert answer.json['jsonrpc'] == '2.0'
     assert answer.json.get('error', {}).get('code') != -32603
     return answer.json
 
 
-def value(hostile: bytes) -> Change:
+def metadata_value(hostile: bytes) -> Change:
     """A value of the metadata."""
     return lambda body: body.replace(b'"VALUE"', hostile)
 
 
-def text(hostile: bytes) -> Change:
+def message_text(hostile: bytes) -> Change:
     """What is said."""
     return lambda body: body.replace(b'"TEXT"', hostile)
 
 
-def member(hostile: bytes) -> Change:
+def envelope_member(hostile: bytes) -> Change:
     """One more member of the envelope."""
     return lambda body: b'{%s,%s' % (hostile, body[1:])
 
 
-def param(hostile: bytes) -> Change:
+def params_member(hostile: bytes) -> Change:
     """One more member of the params."""
     return lambda body: body.replace(b'"params": {', b'"params": {%s,' % hostile)
 
@@ -72,46 +72,46 @@ def deep_object(depth: int) -> bytes:
 
 
 CORPUS: dict[str, tuple[Change, int]] = {
-    'deep metadata': (value(deep(32)), -32602),
-    'deep objects': (value(deep_object(32)), -32602),
-    'deeper metadata': (value(deep(190)), -32602),
-    'metadata as deep as no parser reads': (value(deep(500)), -32700),
-    'metadata of 100,000 lists': (value(deep(100_000)), -32700),
-    'deep member that nobody knows': (param(b'"x":' + deep(500)), -32700),
-    'deep envelope': (member(b'"x":' + deep(500)), -32700),
-    'too many values': (value(b'[' + b'0,' * 300_000 + b'0]'), -32600),
-    'large metadata': (value(b'"' + b'x' * 200_000 + b'"'), -32602),
-    'long text': (text(b'"' + b'x' * 1_000_001 + b'"'), -32602),
-    'long key': (value(b'{"' + b'x' * 200_000 + b'":1}'), -32602),
-    'NaN': (value(b'NaN'), -32700),
-    'Infinity': (value(b'-Infinity'), -32700),
-    'NaN in the envelope': (member(b'"x":NaN'), -32700),
-    '1e999': (value(b'[1e999]'), -32602),
-    '400 digits': (value(b'9' * 400), -32602),
-    '400 digits after a minus': (value(b'{"a":-%s}' % (b'9' * 400)), -32602),
-    '400 digits and a fraction': (value(b'9' * 400 + b'.5'), -32602),
-    '1,000,000 digits': (value(b'9' * 1_000_000), -32700),
-    '1,000,000 digits in the envelope': (member(b'"x":' + b'9' * 1_000_000), -32700),
-    'hexadecimal': (value(b'0x10'), -32700),
-    'leading zero': (value(b'007'), -32700),
-    'NUL in metadata': (value(b'"\\u0000"'), -32602),
-    'NUL in a key': (value(b'{"\\u0000":1}'), -32602),
-    'NUL in a text': (text(b'"a\\u0000b"'), -32602),
-    'NUL in a member that nobody knows': (param(b'"x":"\\u0000"'), -32602),
-    'bare NUL': (text(b'"\x00"'), -32700),
-    'bare line break': (text(b'"\n"'), -32700),
-    'bare escape': (text(b'"\x1b[2J"'), -32700),
-    'lone surrogate': (text(b'"\\ud800"'), -32602),
-    'lone surrogate in metadata': (value(b'["\\udfff"]'), -32602),
-    'lone surrogate in a key': (value(b'{"\\ud800":1}'), -32602),
-    'surrogates in the wrong order': (text(b'"\\udc00\\ud800"'), -32602),
-    'lone surrogate in a member that nobody knows': (param(b'"x":"\\ud800"'), -32602),
-    'lone surrogate in the envelope': (member(b'"x":"\\ud800"'), -32600),
-    'surrogate as UTF-8': (text(b'"\xed\xa0\x80"'), -32700),
-    'overlong UTF-8': (text(b'"\xc0\x80"'), -32700),
-    'UTF-8 beyond Unicode': (text(b'"\xf4\x90\x80\x80"'), -32700),
-    'broken UTF-8': (text(b'"\xc3"'), -32700),
-    'Latin-1': (text(b'"\xe9"'), -32700),
+    'deep metadata': (metadata_value(deep(32)), -32602),
+    'deep objects': (metadata_value(deep_object(32)), -32602),
+    'deeper metadata': (metadata_value(deep(190)), -32602),
+    'metadata as deep as no parser reads': (metadata_value(deep(500)), -32700),
+    'metadata of 100,000 lists': (metadata_value(deep(100_000)), -32700),
+    'deep member that nobody knows': (params_member(b'"x":' + deep(500)), -32700),
+    'deep envelope': (envelope_member(b'"x":' + deep(500)), -32700),
+    'too many values': (metadata_value(b'[' + b'0,' * 300_000 + b'0]'), -32600),
+    'large metadata': (metadata_value(b'"' + b'x' * 200_000 + b'"'), -32602),
+    'long text': (message_text(b'"' + b'x' * 1_000_001 + b'"'), -32602),
+    'long key': (metadata_value(b'{"' + b'x' * 200_000 + b'":1}'), -32602),
+    'NaN': (metadata_value(b'NaN'), -32700),
+    'Infinity': (metadata_value(b'-Infinity'), -32700),
+    'NaN in the envelope': (envelope_member(b'"x":NaN'), -32700),
+    '1e999': (metadata_value(b'[1e999]'), -32602),
+    '400 digits': (metadata_value(b'9' * 400), -32602),
+    '400 digits after a minus': (metadata_value(b'{"a":-%s}' % (b'9' * 400)), -32602),
+    '400 digits and a fraction': (metadata_value(b'9' * 400 + b'.5'), -32602),
+    '1,000,000 digits': (metadata_value(b'9' * 1_000_000), -32700),
+    '1,000,000 digits in the envelope': (envelope_member(b'"x":' + b'9' * 1_000_000), -32700),
+    'hexadecimal': (metadata_value(b'0x10'), -32700),
+    'leading zero': (metadata_value(b'007'), -32700),
+    'NUL in metadata': (metadata_value(b'"\\u0000"'), -32602),
+    'NUL in a key': (metadata_value(b'{"\\u0000":1}'), -32602),
+    'NUL in a text': (message_text(b'"a\\u0000b"'), -32602),
+    'NUL in a member that nobody knows': (params_member(b'"x":"\\u0000"'), -32602),
+    'bare NUL': (message_text(b'"\x00"'), -32700),
+    'bare line break': (message_text(b'"\n"'), -32700),
+    'bare escape': (message_text(b'"\x1b[2J"'), -32700),
+    'lone surrogate': (message_text(b'"\\ud800"'), -32602),
+    'lone surrogate in metadata': (metadata_value(b'["\\udfff"]'), -32602),
+    'lone surrogate in a key': (metadata_value(b'{"\\ud800":1}'), -32602),
+    'surrogates in the wrong order': (message_text(b'"\\udc00\\ud800"'), -32602),
+    'lone surrogate in a member that nobody knows': (params_member(b'"x":"\\ud800"'), -32602),
+    'lone surrogate in the envelope': (envelope_member(b'"x":"\\ud800"'), -32600),
+    'surrogate as UTF-8': (message_text(b'"\xed\xa0\x80"'), -32700),
+    'overlong UTF-8': (message_text(b'"\xc0\x80"'), -32700),
+    'UTF-8 beyond Unicode': (message_text(b'"\xf4\x90\x80\x80"'), -32700),
+    'broken UTF-8': (message_text(b'"\xc3"'), -32700),
+    'Latin-1': (message_text(b'"\xe9"'), -32700),
     'byte order mark': (lambda body: b'\xef\xbb\xbf' + body, -32700),
     'UTF-16': (lambda body: body.decode().encode('utf-16'), -32700),
     'UTF-32': (lambda body: body.decode().encode('utf-32-le'), -32700),
@@ -121,7 +121,7 @@ CORPUS: dict[str, tuple[Change, int]] = {
     'comment': (lambda body: b'/**/' + body, -32700),
     'trailing comma': (lambda body: body[:-1] + b',}', -32700),
     'single quotes': (lambda body: body.replace(b'"', b"'"), -32700),
-    'bad escape': (text(b'"\\x41"'), -32700),
+    'bad escape': (message_text(b'"\\x41"'), -32700),
     'batch': (lambda body: b'[' + body + b',' + body + b']', -32600),
     'batch of 100,000': (lambda body: b'[' + b'{},' * 100_000 + b'{}]', -32600),
     'a list for metadata': (lambda body: body.replace(b'{"k": "VALUE"}', b'[]'), -32602),
@@ -129,7 +129,7 @@ CORPUS: dict[str, tuple[Change, int]] = {
     'another version last': (lambda body: body[:-1] + b',"jsonrpc":"1.0"}', -32600),
     'another method last': (lambda body: body[:-1] + b',"method":"__init__"}', -32601),
     'other params last': (lambda body: body[:-1] + b',"params":{}}', -32602),
-    'a bad text last': (text(b'"good","text":"\\ud800"'), -32602),
+    'a bad text last': (message_text(b'"good","text":"\\ud800"'), -32602),
 }
 """What is done to a request that would be served, and the code of the refusal."""
 
@@ -141,38 +141,40 @@ def hostile_body(change: Change, dialect: str) -> tuple[bytes, dict[str, str]]:
         wire = {'jsonrpc': '2.0', 'id': 'r-1', 'method': 'message/send', 'params': {'message': said | {'role': 'user'}}}
         return change(json.dumps(wire).encode()), {'Content-Type': 'application/json'}
     body = rpc('SendMessage', {'message': said})
-    return change(body), {'Content-Type': 'application/json', 'A2A-Version': spoken().version}
+    return change(body), {'Content-Type': 'application/json', 'A2A-Version': current_dialect().version}
 
 
 @json_rpc('HTTP+JSON has no envelope; its bodies are in test_http_json')
 async def test_a_hostile_request_is_refused(subtests: pytest.Subtests) -> None:
-    await refuse_corpus(spoken().version, subtests)
+    await refuse_corpus(current_dialect().version, subtests)
 
 
-@unversioned("it is FastA2A's dialect")
+@in_no_version("it is FastA2A's dialect")
 async def test_hostile_request_is_refused_in_fasta2a_dialect(subtests: pytest.Subtests) -> None:
     await refuse_corpus('fasta2a', subtests)
 
 
 async def refuse_corpus(dialect: str, subtests: pytest.Subtests) -> None:
-    async with untouched() as client:
+    async with serving_without_runs() as client:
         for case, (change, code) in CORPUS.items():
             with subtests.test(case):
                 body, headers = hostile_body(change, dialect)
                 answer = await Exchange(client.app, 'POST', '/', headers, body).answer()
-                assert sound(answer)['error']['code'] == code
+                assert checked_json(answer)['error']['code'] == code
 
 
 @pytest.mark.slow
-@unversioned('one dialect tells')
+@in_no_version('one dialect tells')
 async def test_refused_requests_do_not_leak_memory() -> None:
     headers = {'Content-Type': 'application/json'}
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-    async with untouched() as client:
+    async with serving_without_runs() as client:
 
         async def send_all() -> int:
             for change, _ in CORPUS.values():
-                sound(await Exchange(client.app, 'POST', '/', headers, hostile_body(change, 'fasta2a')[0]).answer())
+                checked_json(
+                    await Exchange(client.app, 'POST', '/', headers, hostile_body(change, 'fasta2a')[0]).answer()
+                )
             await asyncio.to_thread(gc.collect)  # the one thread has then dropped the long body that it read last
             return sys.getallocatedblocks()
 
@@ -191,11 +193,13 @@ CHARSETS = [
 
 async def test_file_with_unsafe_charset_is_refused(subtests: pytest.Subtests) -> None:
     raw = b64encode(b'a-' + b'8' * 300_000 + b'+2AA-\\ud800').decode()
-    async with untouched() as client:
+    async with serving_without_runs() as client:
         for charset in CHARSETS:
             with subtests.test(charset):
-                answer = await client.post(send(parts=[{'raw': raw, 'mediaType': f'text/plain; charset={charset}'}]))
-                assert sound(answer)['error']['code'] == -32602
+                answer = await client.post(
+                    send_body(parts=[{'raw': raw, 'mediaType': f'text/plain; charset={charset}'}])
+                )
+                assert checked_json(answer)['error']['code'] == -32602
 
 
 # What looks as if it were something else.
@@ -224,7 +228,7 @@ async def test_special_characters_in_ids_are_plain_text(odd: dict[str, str]) -> 
     assert task['history'][0]['messageId'] == odd['messageId']
 
 
-ALIKE = [
+SIMILAR_IDS = [
     ('ann', 'Ann'),
     ('ann', 'ann '),
     ('caf\xe9', normalize('NFD', 'caf\xe9')),
@@ -240,7 +244,7 @@ ALIKE = [
 
 
 async def test_similar_ids_are_distinct(subtests: pytest.Subtests) -> None:
-    for pair in ALIKE:
+    for pair in SIMILAR_IDS:
         with subtests.test(str(pair)):
             async with serving(Agent('test')) as client:
                 tasks = [await client.send(message(messageId=id * 8, contextId=id)) for id in pair]
@@ -251,13 +255,13 @@ async def test_similar_ids_are_distinct(subtests: pytest.Subtests) -> None:
             assert [task['id'] for task in again] != [task['id'] for task in tasks][::-1]
 
 
-def named(request: Request) -> Caller:
+def caller_from_name(request: Request) -> Caller:
     return Caller(**json.loads(request.headers['x-caller']))
 
 
 CALLERS_ALIKE = [
-    *(({'id': one}, {'id': other}) for one, other in ALIKE),
-    *(({'id': 'ann', 'tenant': one}, {'id': 'ann', 'tenant': other}) for one, other in ALIKE),
+    *(({'id': one}, {'id': other}) for one, other in SIMILAR_IDS),
+    *(({'id': 'ann', 'tenant': one}, {'id': 'ann', 'tenant': other}) for one, other in SIMILAR_IDS),
     ({'id': 'c', 'tenant': 'a/b'}, {'id': 'b/c', 'tenant': 'a'}),
     ({'id': 'a/b'}, {'id': 'b', 'tenant': 'a'}),
     ({'id': '/'}, {'id': '//'}),
@@ -267,17 +271,17 @@ CALLERS_ALIKE = [
 ]
 
 
-@unversioned('it is about callers')
+@in_no_version('it is about callers')
 async def test_similar_callers_are_distinct(subtests: pytest.Subtests) -> None:
     for pair in CALLERS_ALIKE:
         with subtests.test(ascii(pair)):
-            async with serving(Agent('test'), auth=named) as client:
+            async with serving(Agent('test'), auth=caller_from_name) as client:
                 mine, yours = [Client(client.app, headers={'X-Caller': json.dumps(caller)}) for caller in pair]
                 task = await mine.send(message(contextId='c'))
                 assert (await mine.call('ListTasks'))['totalSize'] == 1
                 assert (await yours.call('ListTasks'))['totalSize'] == 0
                 answer = await yours.post(rpc('GetTask', {'id': task['id']}))
-            assert sound(answer)['error']['code'] == -32001
+            assert checked_json(answer)['error']['code'] == -32001
 
 
 OTHER_SPELLINGS: list[Callable[[str], str]] = [str.upper, '{} '.format, '{}/'.format, './{}'.format, '%{}'.format]
@@ -288,7 +292,7 @@ async def test_altered_task_id_is_not_found(change: Callable[[str], str]) -> Non
     async with serving(Agent('test')) as client:
         task = await client.send()
         answer = await client.post(rpc('GetTask', {'id': change(task['id'])}))
-    assert sound(answer)['error']['code'] == -32001
+    assert checked_json(answer)['error']['code'] == -32001
 
 
 # Members that are there twice: the last one counts, for all that look.
@@ -296,19 +300,19 @@ async def test_altered_task_id_is_not_found(change: Callable[[str], str]) -> Non
 
 @json_rpc('the members are of the envelope')
 async def test_last_duplicate_json_member_is_checked_and_stored() -> None:
-    body = send(messageId='last-message-id', parts=[{'text': 'last'}])
+    body = send_body(messageId='last-message-id', parts=[{'text': 'last'}])
     body = body.replace(b'"text": "last"', b'"text": "first", "text": "last"')
     body = body.replace(b'"messageId": ', b'"messageId": "first-message-id", "messageId": ')
     async with serving(Agent('test')) as client:
         answer = await client.post(body.replace(b'"id": ', b'"id": "first", "id": ', 1))
         [task] = await client.a2a_app.list_tasks()
-    assert sound(answer)['id'] == 'r-1'
-    sent = spoken().result('SendMessage', answer.json)['task']['history'][0]
+    assert checked_json(answer)['id'] == 'r-1'
+    sent = current_dialect().result('SendMessage', answer.json)['task']['history'][0]
     assert (sent['messageId'], sent['parts'][0]['text']) == ('last-message-id', 'last')
     assert task.get('history', [])[0]['message_id'] == 'last-message-id'
 
 
-@unversioned('the methods of several versions are sent')
+@in_no_version('the methods of several versions are sent')
 @pytest.mark.parametrize(
     ('methods', 'code'),
     [(('message/send', 'GetTask'), -32001), (('SendMessage', 'tasks/get'), -32001), (('GetTask', 'nothing'), -32601)],
@@ -316,14 +320,14 @@ async def test_last_duplicate_json_member_is_checked_and_stored() -> None:
 async def test_last_duplicate_method_decides_version(methods: tuple[str, str], code: int) -> None:
     first, last = (json.dumps(method).encode() for method in methods)
     body = b'{"jsonrpc":"2.0","id":1,"method":%s,"params":{"id":"t"},"method":%s}' % (first, last)
-    async with untouched() as client:
+    async with serving_without_runs() as client:
         answer = await Exchange(client.app, 'POST', '/', {'Content-Type': 'application/json'}, body).answer()
-    assert sound(answer)['error']['code'] == code
+    assert checked_json(answer)['error']['code'] == code
 
 
 # Headers and paths.
 
-EVIL = [
+HOSTILE_VALUES = [
     'EVIL\r\nSet-Cookie: a=b',
     'EVIL\n',
     'EVIL\0',
@@ -336,7 +340,7 @@ EVIL = [
     '-1',
     '',
 ]
-ECHOED = [
+REQUEST_HEADERS = [
     'A2A-Version',
     'A2A-Extensions',
     'X-A2A-Extensions',
@@ -356,24 +360,24 @@ ECHOED = [
 
 
 async def test_request_headers_are_not_reflected_in_response_headers(subtests: pytest.Subtests) -> None:
-    async with untouched() as client:
-        for name, evil, method in product(ECHOED, EVIL, ('GetTask', 'SubscribeToTask')):
+    async with serving_without_runs() as client:
+        for name, evil, method in product(REQUEST_HEADERS, HOSTILE_VALUES, ('GetTask', 'SubscribeToTask')):
             with subtests.test(f'{method}, {name}: {evil[:20]!a}'):
                 answer = await client.post(rpc(method, {'id': 't'}), {name: evil})
-                assert sound(answer)['error']['code'] in {-32001, -32009, -32600}
+                assert checked_json(answer)['error']['code'] in {-32001, -32009, -32600}
                 assert 'EVIL' not in str(answer.headers)
                 assert b'\r' not in answer.body
 
 
-@unversioned('no version is named')
+@in_no_version('no version is named')
 @pytest.mark.parametrize(
     'query', ['A2A-Version=EVIL%0d%0aSet-Cookie:a', 'A2A-Version=%ff', 'A2A-Version=1.0&A2A-Version=0.3', '&' * 5_000]
 )
 async def test_query_is_not_reflected_in_response_headers(query: str) -> None:
-    async with untouched() as client:
+    async with serving_without_runs() as client:
         headers = {'Content-Type': 'application/json'}
         answer = await Exchange(client.app, 'POST', f'/?{query}', headers, rpc('GetTask', {'id': 't'})).answer()
-    assert sound(answer)['error']['code'] in {-32001, -32009, -32600}
+    assert checked_json(answer)['error']['code'] in {-32001, -32009, -32600}
     assert 'EVIL' not in str(answer.headers)
 
 
@@ -388,13 +392,13 @@ OTHER_PATHS = [
 ]
 
 
-@unversioned('no operation is called')
+@in_no_version('no operation is called')
 async def test_hostile_paths_serve_nothing(subtests: pytest.Subtests) -> None:
     methods = ['GET', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT', 'G\0T']
-    async with untouched() as client:
+    async with serving_without_runs() as client:
         for path, method in product(OTHER_PATHS, methods):
             with subtests.test(ascii(f'{method} {path}')):
-                exchange = Exchange(client.app, method, path, {'Content-Type': 'application/json'}, send())
+                exchange = Exchange(client.app, method, path, {'Content-Type': 'application/json'}, send_body())
                 assert (await exchange.answer()).status in {307, 404, 405}
 
 
@@ -402,7 +406,7 @@ MADE_UP_TIMES = [-1, 2**63, 2**70, 1.5, True, 'x', None]
 MADE_UP_TASK_IDS = ['nul\0', '\ud800', 'x' * 257, 7, None, ['t']]
 
 
-@only('1.0', '0.3 has no lists')
+@only_in('1.0', '0.3 has no lists')
 async def test_forged_page_token_is_refused(subtests: pytest.Subtests) -> None:
     """Whoever knows how tokens are made may make one; what it holds is checked all the same."""
     async with serving(Agent('test')) as client:
@@ -414,6 +418,6 @@ async def test_forged_page_token_is_refused(subtests: pytest.Subtests) -> None:
             with subtests.test(f'{at!r}, {task_id!a}'):
                 token = urlsafe_b64encode(json.dumps([at, task_id, mark]).encode()).decode()
                 error = RpcError(
-                    sound(await client.post(rpc('ListTasks', {'pageSize': 1, 'pageToken': token})))['error']
+                    checked_json(await client.post(rpc('ListTasks', {'pageSize': 1, 'pageToken': token})))['error']
                 )
                 assert (error.code, error.fields) == (-32602, ['pageToken'])

@@ -21,17 +21,17 @@ from pydantic_ai_a2a import Access, BearerAuth, Limits, mount, to_a2a
 from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 
 from ...app_client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of
-from ...dialects import PATHS, Call, only
-from ..refused import refusal, untouched
-from ..stage import serving
-from .test_hostile_input import CORPUS, sound
+from ...dialects import PATHS, Call, only_in
+from ...serving import serving
+from ..refusals import error_of_answer, serving_without_runs
+from .test_hostile_input import CORPUS, checked_json
 
-pytestmark = only('HTTP+JSON', 'it is about how it says things')
+pytestmark = only_in('HTTP+JSON', 'it is about how it says things')
 
 JSON = {'Content_Type': 'application/json'}
 
 
-async def ask(app: ASGIApp, verb: str, path: str, body: bytes = b'', **headers: str) -> Answer:
+async def request_json(app: ASGIApp, verb: str, path: str, body: bytes = b'', **headers: str) -> Answer:
     """An answer to a request as it is given; header names are written with `_` for `-`."""
     named = {name.replace('_', '-'): value for name, value in headers.items()}
     return await Exchange(app, verb, path, named, body).answer()
@@ -109,9 +109,9 @@ async def bodies(exchange: Exchange) -> AsyncIterator[bytes]:
     ],
 )
 async def test_wrong_verb_is_405_with_allowed_verbs(verb: str, path: str, allowed: str) -> None:
-    async with untouched() as client:
-        answer = await ask(client.app, verb, path, Content_Type='application/json')
-    assert (refusal(answer, status=405).code, answer.headers['allow']) == (-32601, allowed)
+    async with serving_without_runs() as client:
+        answer = await request_json(client.app, verb, path, Content_Type='application/json')
+    assert (error_of_answer(answer, status=405).code, answer.headers['allow']) == (-32601, allowed)
     assert answer.json['error']['status'] == 'UNIMPLEMENTED'
 
 
@@ -129,22 +129,22 @@ LOOK_ALIKE_PATHS = [
 
 
 async def test_path_resembling_an_operation_is_404(subtests: pytest.Subtests) -> None:
-    async with untouched() as client:
+    async with serving_without_runs() as client:
         for verb, path in product(['GET', 'POST', 'DELETE'], LOOK_ALIKE_PATHS):
             with subtests.test(f'{verb} {path}'):
-                answer = await ask(client.app, verb, path)
-                assert refusal(answer, status=404).reason == 'METHOD_NOT_FOUND'
+                answer = await request_json(client.app, verb, path)
+                assert error_of_answer(answer, status=404).reason == 'METHOD_NOT_FOUND'
 
 
 async def test_trailing_slash_and_encoded_colon_are_accepted() -> None:
     async with serving(Agent('test')) as client:
         body = json.dumps({'message': message()}).encode()
-        task = (await ask(client.app, 'POST', '/message:send/', body, **JSON)).json['task']
+        task = (await request_json(client.app, 'POST', '/message:send/', body, **JSON)).json['task']
         for encoded in ('/message%3Asend', '/message%3asend/'):
-            again = await ask(client.app, 'POST', encoded, body, **JSON)
+            again = await request_json(client.app, 'POST', encoded, body, **JSON)
             assert again.json['task']['id'] == task['id']
-        got = await ask(client.app, 'GET', f'/tasks/{task["id"]}/')
-        listed = await ask(client.app, 'GET', '/tasks/')
+        got = await request_json(client.app, 'GET', f'/tasks/{task["id"]}/')
+        listed = await request_json(client.app, 'GET', '/tasks/')
     assert got.json == task
     assert [each['id'] for each in listed.json['tasks']] == [task['id']]
 
@@ -166,10 +166,10 @@ async def test_task_id_is_the_percent_decoded_path_segment(path: str, found: boo
     async with serving(Agent('test')) as client:
         task = await client.send()
         encoded = ''.join(f'%{ord(character):02X}' for character in task['id'])
-        plain = await ask(client.app, 'GET', path.format(task['id']))
-        answer = await ask(client.app, 'GET', path.format(encoded))
+        plain = await request_json(client.app, 'GET', path.format(task['id']))
+        answer = await request_json(client.app, 'GET', path.format(encoded))
     assert plain.json.get('id') == answer.json.get('id') == (task['id'] if found else None)
-    assert found or refusal(answer).code in (-32001, -32602)
+    assert found or error_of_answer(answer).code in (-32001, -32602)
 
 
 @pytest.mark.parametrize('raw_path', [None, b'/elsewhere', b''])
@@ -194,7 +194,7 @@ async def test_binding_is_served_below_mount_path(mounted: Any) -> None:
         answer = await client.get('/agents/joker/tasks/x/y')
         card = await client.get('/agents/joker/.well-known/agent-card.json')
         outside = await client.get('/tasks')
-    assert (refusal(answer).reason, outside.status) == ('METHOD_NOT_FOUND', 404)
+    assert (error_of_answer(answer).reason, outside.status) == ('METHOD_NOT_FOUND', 404)
     assert card.json['supportedInterfaces'][1] == {
         'url': 'http://testserver/agents/joker/',
         'protocolBinding': 'HTTP+JSON',
@@ -209,15 +209,15 @@ async def test_user_routes_are_served_beside_binding() -> None:
     own = [Route('/tasks/{id}/notes', told), Route('/message:mine', told), Mount('/', Route('/{rest:path}', told))]
     async with serving(Agent('test'), routes=own) as client:
         paths = ('/tasks/t/notes', '/message:mine', '/v1/tasks', '/anything')
-        assert [(await ask(client.app, 'GET', path)).body.decode() for path in paths] == [*paths]
+        assert [(await request_json(client.app, 'GET', path)).body.decode() for path in paths] == [*paths]
         assert state_of(await client.send()) == 'COMPLETED'
 
 
 @pytest.mark.parametrize('path', ['/tasks', '/tasks/{task_id}', '/message:send'])
 async def test_binding_is_off_if_user_route_takes_its_path(path: str, caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test'), routes=[Route(path, PlainTextResponse('mine'))]) as client:
-        card = await ask(client.app, 'GET', '/.well-known/agent-card.json')
-        answer = await ask(client.app, 'GET', '/extendedAgentCard')
+        card = await request_json(client.app, 'GET', '/.well-known/agent-card.json')
+        answer = await request_json(client.app, 'GET', '/extendedAgentCard')
     assert {each['protocolBinding'] for each in card.json['supportedInterfaces']} == {'JSONRPC'}
     assert (answer.status, answer.json['error']['code']) == (404, 404)
     assert 'HTTP+JSON' not in str(answer.json)
@@ -234,7 +234,7 @@ async def test_binding_is_off_if_user_route_takes_its_path(path: str, caplog: py
     [('', {}), ('', {'A2A-Version': ''}), ('', {'A2A-Version': '1.0.7'}), ('?A2A-Version=1.0', {})],
 )
 async def test_version_defaults_to_1_0(query: str, headers: Mapping[str, str]) -> None:
-    async with untouched() as client:
+    async with serving_without_runs() as client:
         answer = await Exchange(client.app, 'GET', f'/tasks{query}', headers, b'').answer()
     assert (answer.status, answer.json['tasks']) == (200, [])
 
@@ -252,15 +252,15 @@ async def test_version_defaults_to_1_0(query: str, headers: Mapping[str, str]) -
     ],
 )
 async def test_other_versions_and_0_3_paths_are_refused(path: str, headers: Mapping[str, str]) -> None:
-    async with untouched() as client:
-        error = refusal(await Exchange(client.app, 'GET', path, headers, b'').answer(), status=400)
+    async with serving_without_runs() as client:
+        error = error_of_answer(await Exchange(client.app, 'GET', path, headers, b'').answer(), status=400)
     assert (error.code, error.reason) == (-32009, 'VERSION_NOT_SUPPORTED')
     assert error.data[0]['metadata']['supportedVersions'] == '1.0'
 
 
 async def test_request_naming_several_versions_is_refused() -> None:
-    async with untouched() as client:
-        assert refusal(await ask(client.app, 'GET', '/tasks', A2A_Version='1.0, 0.3')).code == -32600
+    async with serving_without_runs() as client:
+        assert error_of_answer(await request_json(client.app, 'GET', '/tasks', A2A_Version='1.0, 0.3')).code == -32600
 
 
 # --- params ---------------------------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ async def test_query_params_are_camel_or_snake_case() -> None:
         camel = 'contextId=a+context+%26%20more&pageSize=1&historyLength=1&includeArtifacts=true&pageToken=&unknown=1'
         proto = 'context_id=a%20context+%26+more&page_size=1&history_length=1&include_artifacts=true&x=1&x=2'
         states = 'status=TASK_STATE_COMPLETED&statusTimestampAfter=2020-01-01T00:00:00Z&includeArtifacts=false'
-        pages = [(await ask(client.app, 'GET', f'/tasks?{query}')).json for query in (camel, proto, states)]
+        pages = [(await request_json(client.app, 'GET', f'/tasks?{query}')).json for query in (camel, proto, states)]
     assert pages[0] == pages[1]
     assert [(len(page['tasks']), page['pageSize'], page['totalSize']) for page in pages] == [(1, 1, 2)] * 2 + [
         (2, 50, 2)
@@ -303,8 +303,8 @@ async def test_query_params_are_camel_or_snake_case() -> None:
     ],
 )
 async def test_wrong_query_params_are_named_in_error(query: str, fields: list[str]) -> None:
-    async with untouched() as client:
-        error = refusal(await ask(client.app, 'GET', f'/tasks?{query}'), status=400)
+    async with serving_without_runs() as client:
+        error = error_of_answer(await request_json(client.app, 'GET', f'/tasks?{query}'), status=400)
     assert (error.code, error.fields) == (-32602, fields)
 
 
@@ -313,8 +313,8 @@ async def test_wrong_query_params_are_named_in_error(query: str, fields: list[st
     [b'', b'{}', b'{"id": null}', b'{"id": ""}', b'{"id": "t", "unknown": [1]}', b'{"metadata": {"why": "late"}}'],
 )
 async def test_body_may_omit_id_of_path(body: bytes) -> None:
-    async with untouched() as client:
-        assert refusal(await ask(client.app, 'POST', '/tasks/t:cancel', body, **JSON)).code == -32001
+    async with serving_without_runs() as client:
+        assert error_of_answer(await request_json(client.app, 'POST', '/tasks/t:cancel', body, **JSON)).code == -32001
 
 
 @pytest.mark.parametrize(
@@ -327,15 +327,18 @@ async def test_body_may_omit_id_of_path(body: bytes) -> None:
     ],
 )
 async def test_id_contradicting_path_is_refused(verb: str, path: str, body: bytes) -> None:
-    async with untouched() as client:
-        error = refusal(await ask(client.app, verb, path, body, **JSON), status=400)
+    async with serving_without_runs() as client:
+        error = error_of_answer(await request_json(client.app, verb, path, body, **JSON), status=400)
     assert (error.code, error.fields) == (-32602, ['id'])
 
 
 @pytest.mark.parametrize('body', [b'42', b'null', b'[]', b'[{}]', b'"text"'])
 async def test_non_object_body_is_invalid_request(body: bytes) -> None:
-    async with untouched() as client:
-        assert refusal(await ask(client.app, 'POST', '/message:send', body, **JSON), status=400).code == -32600
+    async with serving_without_runs() as client:
+        assert (
+            error_of_answer(await request_json(client.app, 'POST', '/message:send', body, **JSON), status=400).code
+            == -32600
+        )
 
 
 ENVELOPE = {case for case in CORPUS if 'envelope' in case or 'nobody knows' in case or ' last' in case}
@@ -349,11 +352,11 @@ def hostile_call(case: str) -> tuple[Call, int]:
 
 
 async def test_a_hostile_body_is_refused(subtests: pytest.Subtests) -> None:
-    async with untouched() as client:
+    async with serving_without_runs() as client:
         for case in [case for case in CORPUS if case not in ENVELOPE]:
             with subtests.test(case):
                 body, code = hostile_call(case)
-                assert sound(await client.post(body))['error']['code'] == code
+                assert checked_json(await client.post(body))['error']['code'] == code
 
 
 # --- media types ----------------------------------------------------------------------------------------------------
@@ -363,14 +366,14 @@ async def test_a_hostile_body_is_refused(subtests: pytest.Subtests) -> None:
 async def test_json_is_accepted_and_answered_as_a2a_json(declared: str) -> None:
     async with serving(Agent('test')) as client:
         body = json.dumps({'message': message()}).encode()
-        answer = await ask(client.app, 'POST', '/message:send', body, Content_Type=declared)
+        answer = await request_json(client.app, 'POST', '/message:send', body, Content_Type=declared)
     assert (answer.status, answer.headers['content-type']) == (200, 'application/a2a+json')
 
 
 @pytest.mark.parametrize('path', ['', '?pageSize=1', '/no-such-task', '?pageSize=0'])
 async def test_task_reads_forbid_caching(path: str) -> None:
-    async with untouched() as client:
-        answer = await ask(client.app, 'GET', f'/tasks{path}')
+    async with serving_without_runs() as client:
+        answer = await request_json(client.app, 'GET', f'/tasks{path}')
     assert answer.headers['cache-control'] == 'no-store'
 
 
@@ -385,22 +388,22 @@ async def test_task_reads_forbid_caching(path: str) -> None:
     ],
 )
 async def test_cancel_without_json_content_type_is_refused(body: bytes, headers: dict[str, str]) -> None:
-    async with untouched() as client:
-        answer = await ask(client.app, 'POST', '/tasks/t:cancel', body, **headers)
-    assert refusal(answer, status=415).message.endswith('application/a2a+json or application/json.')
+    async with serving_without_runs() as client:
+        answer = await request_json(client.app, 'POST', '/tasks/t:cancel', body, **headers)
+    assert error_of_answer(answer, status=415).message.endswith('application/a2a+json or application/json.')
 
 
 async def test_empty_body_needs_no_content_type() -> None:
-    async with untouched() as client:
-        assert refusal(await ask(client.app, 'POST', '/tasks/t:cancel'), status=404).code == -32001
+    async with serving_without_runs() as client:
+        assert error_of_answer(await request_json(client.app, 'POST', '/tasks/t:cancel'), status=404).code == -32001
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 
 async def test_error_is_a_google_rpc_status() -> None:
-    async with untouched() as client:
-        answer = await ask(client.app, 'POST', '/message:send', b'{"message": {"role": "ROLE_AGENT"}}', **JSON)
+    async with serving_without_runs() as client:
+        answer = await request_json(client.app, 'POST', '/message:send', b'{"message": {"role": "ROLE_AGENT"}}', **JSON)
     written = answer.json
     assert written['error']['details'][0]['metadata'].pop('correlationId') == answer.headers['x-correlation-id']
     assert (answer.status, answer.headers['content-type']) == (400, 'application/a2a+json')
@@ -443,33 +446,33 @@ async def test_error_is_a_google_rpc_status() -> None:
     ],
 )
 async def test_errors_map_to_http_and_rpc_status(name: str, http: int, status: str, reason: str) -> None:
-    async with untouched() as client:
+    async with serving_without_runs() as client:
         answer = await client.post(rpc(name, {'id': 't', 'taskId': 't'}))
-    assert (answer.status, answer.json['error']['status'], refusal(answer).reason) == (http, status, reason)
+    assert (answer.status, answer.json['error']['status'], error_of_answer(answer).reason) == (http, status, reason)
 
 
 async def test_authentication_precedes_body_and_verb_checks() -> None:
-    async with untouched(auth=BearerAuth({'a-token-of-some-length': 'ann'})) as client:
+    async with serving_without_runs(auth=BearerAuth({'a-token-of-some-length': 'ann'})) as client:
         for verb, path in (('POST', '/message:send'), ('GET', '/tasks'), ('DELETE', '/tasks')):
-            answer = await ask(client.app, verb, path, b'no JSON')
-            assert (refusal(answer, status=401).reason, answer.headers['www-authenticate']) == (
+            answer = await request_json(client.app, verb, path, b'no JSON')
+            assert (error_of_answer(answer, status=401).reason, answer.headers['www-authenticate']) == (
                 'UNAUTHENTICATED',
                 'Bearer realm="a2a"',
             )
 
 
 async def test_oversized_body_is_413() -> None:
-    async with untouched(limits=Limits(body=100)) as client:
+    async with serving_without_runs(limits=Limits(body=100)) as client:
         answer = await client.post(rpc('SendMessage', {'message': message('x' * 100)}))
-    assert refusal(answer, status=413).code == -32600
+    assert error_of_answer(answer, status=413).code == -32600
 
 
 @pytest.mark.parametrize('prefix', ['', '/agents/joker'])
 @pytest.mark.parametrize(('verb', 'path'), [('GET', '/tasks'), ('POST', '/message:send'), ('HEAD', '/tasks/t')])
 async def test_foreign_host_header_is_refused_with_421(prefix: str, verb: str, path: str) -> None:
-    async with untouched(access=Access(allowed_hosts=['agent.example.com'])) as client:
-        answer = await ask(client.app, verb, prefix + path)
+    async with serving_without_runs(access=Access(allowed_hosts=['agent.example.com'])) as client:
+        answer = await request_json(client.app, verb, prefix + path)
         if verb == 'HEAD':
             assert (answer.status, answer.body) == (421, b'')
         else:
-            assert refusal(answer, status=421).code == -32600
+            assert error_of_answer(answer, status=421).code == -32600

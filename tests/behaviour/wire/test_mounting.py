@@ -23,17 +23,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2AApp, A2AClient, catalogue, mount, serve, to_a2a
 
-from ...app_client import Client, lifespan, message, rpc, state_of, texts
-from ...dialects import json_rpc, spoken, unversioned
-from ..rows import covers
+from ...app_client import LIMIT, Client, lifespan, message, rpc, state_of, texts
+from ...dialects import current_dialect, in_no_version, json_rpc
+from ..promised_behaviours import covers
 
 CARD = '.well-known/agent-card.json'
-NO_CALL = unversioned('no operation is called')
+NO_CALL = in_no_version('no operation is called')
 BOTH = pytest.mark.parametrize('parent', [Starlette, FastAPI])
 Parent = Callable[..., Starlette]
 
 
-class Door(FunctionToolset[object]):
+class EntryLog(FunctionToolset[object]):
     """Writes down when the agent is entered and left; its runs enter it too, and leave it before that."""
 
     def __init__(self, log: list[str]) -> None:
@@ -41,7 +41,7 @@ class Door(FunctionToolset[object]):
         self.log = log
         self.inside = 0
 
-    async def __aenter__(self) -> Door:
+    async def __aenter__(self) -> EntryLog:
         self.inside += 1
         if self.inside == 1:
             self.log.append('agent entered')
@@ -53,8 +53,8 @@ class Door(FunctionToolset[object]):
             self.log.append('agent left')
 
 
-def saying(text: str, log: list[str] | None = None) -> Agent[object, str]:
-    return Agent(TestModel(custom_output_text=text), toolsets=[] if log is None else [Door(log)])
+def agent_answering(text: str, log: list[str] | None = None) -> Agent[object, str]:
+    return Agent(TestModel(custom_output_text=text), toolsets=[] if log is None else [EntryLog(log)])
 
 
 def send(client: TestClient, path: str = '/') -> Any:
@@ -63,10 +63,10 @@ def send(client: TestClient, path: str = '/') -> Any:
 
 
 def call(client: TestClient, path: str, method: str, params: Any) -> Any:
-    headers = {'Content-Type': 'application/json', 'A2A-Version': spoken().version}
+    headers = {'Content-Type': 'application/json', 'A2A-Version': current_dialect().version}
     answer = client.post(path, content=rpc(method, params), headers=headers)
     assert answer.status_code == 200
-    return spoken().result(method, answer.json())
+    return current_dialect().result(method, answer.json())
 
 
 # In a parent.
@@ -84,7 +84,7 @@ async def test_mounted_app_starts_and_stops_with_parent(parent: Parent) -> None:
         log.append('parent stops')
 
     app = parent(lifespan=parents)
-    mount(app, '/agent', to_a2a(saying('hi', log)))
+    mount(app, '/agent', to_a2a(agent_answering('hi', log)))
     async with lifespan(app):
         assert log == ['parent starts', 'agent entered']
         assert texts(await Client(app, path='/agent/').send()) == ['hi']
@@ -96,7 +96,7 @@ async def test_mounted_app_starts_and_stops_with_parent(parent: Parent) -> None:
 async def test_app_under_plain_mount_starts_with_first_operation(parent: Parent) -> None:
     log: list[str] = []
     app = parent()
-    app.mount('/agent', to_a2a(saying('hi', log)))
+    app.mount('/agent', to_a2a(agent_answering('hi', log)))
     async with lifespan(app):
         assert log == []
         assert (await Client(app).get(f'/agent/{CARD}')).status == 200
@@ -109,7 +109,7 @@ async def test_app_under_plain_mount_starts_with_first_operation(parent: Parent)
 @BOTH
 @pytest.mark.parametrize('how', ['mount()', 'plainly'])
 async def test_agents_in_same_parent_keep_tasks_apart(parent: Parent, how: str) -> None:
-    app, agents = parent(), {name: to_a2a(saying(f'I am {name}'), name=name) for name in ('ann', 'bob')}
+    app, agents = parent(), {name: to_a2a(agent_answering(f'I am {name}'), name=name) for name in ('ann', 'bob')}
     for name, agent in agents.items():
         if how == 'plainly':
             app.mount(f'/{name}', agent)
@@ -128,7 +128,7 @@ async def test_agents_in_same_parent_keep_tasks_apart(parent: Parent, how: str) 
 async def test_app_works_below_nested_mounts() -> None:
     log: list[str] = []
     inner = Starlette()
-    mount(inner, '/agent', to_a2a(saying('hi', log)))
+    mount(inner, '/agent', to_a2a(agent_answering('hi', log)))
     outer = Starlette()
     mount(outer, '/inner', inner)
     async with lifespan(outer):
@@ -148,7 +148,7 @@ def url_of(card: Any) -> str:
 @pytest.mark.parametrize('path', ['/agent', '/agent/'])
 async def test_mounted_app_answers_with_and_without_trailing_slash(parent: Parent, path: str) -> None:
     app = parent()
-    mount(app, '/agent', to_a2a(saying('hi')))
+    mount(app, '/agent', to_a2a(agent_answering('hi')))
     async with lifespan(app):
         client = Client(app, path=path)
         assert texts(await client.send()) == ['hi']
@@ -160,7 +160,7 @@ async def test_mounted_app_answers_with_and_without_trailing_slash(parent: Paren
 async def test_agent_mounted_at_root_starts_with_parent(parent: Parent) -> None:
     log: list[str] = []
     app = parent()
-    mount(app, '/', saying('hi', log))
+    mount(app, '/', agent_answering('hi', log))
     async with lifespan(app):
         assert log == ['agent entered']
         assert texts(await Client(app).send()) == ['hi']
@@ -172,7 +172,7 @@ async def test_agent_mounted_at_root_starts_with_parent(parent: Parent) -> None:
 @BOTH
 @pytest.mark.parametrize('how', ['mount()', 'plainly'])
 async def test_url_on_mounted_card_can_be_called(parent: Parent, how: str) -> None:
-    app, agent = parent(), to_a2a(saying('hi'))
+    app, agent = parent(), to_a2a(agent_answering('hi'))
     if how == 'plainly':
         app.mount('/agents/{name}', agent)
     else:
@@ -187,7 +187,7 @@ async def test_url_on_mounted_card_can_be_called(parent: Parent, how: str) -> No
 @BOTH
 async def test_mount_leaves_other_routes_of_parent_unchanged(parent: Parent) -> None:
     app = parent(routes=[Route('/hello', hello)])
-    mount(app, '/agent', to_a2a(saying('hi')))
+    mount(app, '/agent', to_a2a(agent_answering('hi')))
     async with lifespan(app):
         assert (await Client(app).get('/hello')).body == b'world'
         assert (await Client(app).get('/agents')).status == 404
@@ -204,9 +204,9 @@ async def test_mount_leaves_other_routes_of_parent_unchanged(parent: Parent) -> 
 )
 async def test_mount_hidden_by_earlier_mount_is_refused(parent: Parent, earlier: str, path: str) -> None:
     app = parent()
-    mount(app, earlier, to_a2a(saying('hi')))
+    mount(app, earlier, to_a2a(agent_answering('hi')))
     with pytest.raises(ValueError, match=re.escape(f'no request would reach an app at {path}')):
-        mount(app, path, to_a2a(saying('ho')))
+        mount(app, path, to_a2a(agent_answering('ho')))
     async with lifespan(app):
         assert (await Client(app).get(f'{earlier.removesuffix("/")}/{CARD}')).status == 200
 
@@ -216,7 +216,7 @@ async def test_mount_hidden_by_earlier_mount_is_refused(parent: Parent, earlier:
 async def test_mount_below_later_mount_is_reached(parent: Parent, caplog: pytest.LogCaptureFixture) -> None:
     app = parent()
     for path in ('/team/ann', '/team', '/'):
-        mount(app, path, to_a2a(saying('hi'), name=f'at {path}'))
+        mount(app, path, to_a2a(agent_answering('hi'), name=f'at {path}'))
     async with lifespan(app):
         for path in ('/team/ann', '/team', ''):
             assert (await Client(app).get(f'{path}/{CARD}')).json['name'] == f'at {path or "/"}'
@@ -228,8 +228,8 @@ async def test_mount_below_later_mount_is_reached(parent: Parent, caplog: pytest
 async def test_routes_hidden_by_mount_are_logged(parent: Parent, caplog: pytest.LogCaptureFixture) -> None:
     app = parent()
     app.router.routes.append(Host('docs.example.com', Starlette()))
-    mount(app, '/agent', to_a2a(saying('hi')))
-    mount(app, '/', to_a2a(saying('hi')))
+    mount(app, '/agent', to_a2a(agent_answering('hi')))
+    mount(app, '/', to_a2a(agent_answering('hi')))
     app.router.routes.append(Host('www.example.com', Starlette()))
     app.router.routes.append(Route('/agent', hello))
     app.router.routes.append(Route('/hello/{name}', hello))
@@ -253,9 +253,9 @@ def hello(_: Request) -> PlainTextResponse:
 @pytest.mark.parametrize('path', ['/my agent', '/100%', '/100%25', '/größe/雪', '/a:b@c', '/a?b#c', '/{name}'])
 async def test_advertised_urls_work_below_any_mount_path(parent: Parent, path: str) -> None:
     app = parent()
-    mount(app, path, catalogue({'/größe': to_a2a(saying('hi'), docs_url='/die Seite')}))
+    mount(app, path, catalogue({'/größe': to_a2a(agent_answering('hi'), docs_url='/die Seite')}))
     with serve(app, anonymous=True) as server:
-        async with httpx.AsyncClient(follow_redirects=True) as client:
+        async with httpx.AsyncClient(follow_redirects=True, timeout=LIMIT) as client:
             at = quote(path.replace('{', '').replace('}', ''))
             linkset = (await client.get(f'{server.url.removesuffix("/")}{at}/.well-known/api-catalog')).json()[
                 'linkset'
@@ -286,7 +286,7 @@ async def test_lifespan_state_of_parent_reaches_its_requests(parent: Parent) -> 
         return PlainTextResponse(request.state.greeting)
 
     app = parent(lifespan=parents, routes=[Route('/hello', hello)])
-    mount(app, '/agent', to_a2a(saying('hi')))
+    mount(app, '/agent', to_a2a(agent_answering('hi')))
     with TestClient(app) as client:
         assert client.get('/hello').text == 'hello'
         assert state_of(send(client, '/agent')) == 'COMPLETED'
@@ -299,7 +299,7 @@ async def test_lifespan_state_of_parent_reaches_its_requests(parent: Parent) -> 
 @pytest.mark.parametrize('where', ['bare', 'mount()', 'plainly'])
 @json_rpc('requests are written by hand')
 def test_the_test_client_needs_no_lifespan(where: str) -> None:
-    app, path = placed(to_a2a(saying('hi')), where)
+    app, path = mounted_in(to_a2a(agent_answering('hi')), where)
     client = TestClient(app)
     tasks = [send(client, path) for _ in range(3)]
     assert [texts(task) for task in tasks] == [['hi']] * 3
@@ -310,13 +310,13 @@ def test_the_test_client_needs_no_lifespan(where: str) -> None:
 @pytest.mark.parametrize('where', ['bare', 'mount()', 'plainly'])
 @json_rpc('requests are written by hand')
 def test_lifespan_can_run_several_times(where: str) -> None:
-    app, path = placed(to_a2a(saying('hi')), where)
+    app, path = mounted_in(to_a2a(agent_answering('hi')), where)
     for _ in range(2):
         with TestClient(app) as client:
             assert [texts(send(client, path)) for _ in range(3)] == [['hi']] * 3
 
 
-def placed(app: A2AApp, where: str) -> tuple[Starlette, str]:
+def mounted_in(app: A2AApp, where: str) -> tuple[Starlette, str]:
     """The app and the path it is called under."""
     if where == 'bare':
         return app, '/'
@@ -341,7 +341,7 @@ async def test_user_lifespan_runs_inside_agent_lifespan() -> None:
         yield {'greeting': 'hello'}
         log.append('user stops')
 
-    async with lifespan(to_a2a(saying('hi', log), lifespan=users)):
+    async with lifespan(to_a2a(agent_answering('hi', log), lifespan=users)):
         assert log == ['agent entered', 'user starts']
     assert log == ['agent entered', 'user starts', 'user stops', 'agent left']
 
@@ -357,7 +357,7 @@ async def test_failed_user_lifespan_closes_agent() -> None:
 
     with (
         pytest.raises(RuntimeError, match='the database is not there'),
-        TestClient(to_a2a(saying('hi', log), lifespan=users)),
+        TestClient(to_a2a(agent_answering('hi', log), lifespan=users)),
     ):
         raise AssertionError('it has started')
     assert log == ['agent entered', 'agent left']
@@ -380,7 +380,7 @@ def test_user_routes_and_middleware_are_served() -> None:
     async def tasks(request: Request) -> PlainTextResponse:
         return PlainTextResponse(str(len(await request.app.list_tasks())))
 
-    app = to_a2a(saying('hi'), routes=[Route('/tasks', tasks)], middleware=[Middleware(Stamp)])
+    app = to_a2a(agent_answering('hi'), routes=[Route('/tasks', tasks)], middleware=[Middleware(Stamp)])
     with TestClient(app) as client:
         send(client)
         for path in ('/tasks', f'/{CARD}'):

@@ -11,10 +11,11 @@ from pydantic_ai import Agent
 
 from pydantic_ai_a2a import Access, APIKeyAuth, Caller, Limits, Quotas, Rate, to_a2a
 
+from ...agents import GatedAgent
 from ...app_client import Answer, Client, lifespan, message, rpc, state_of
 from ...dialects import json_rpc
-from ..refused import refusal, untouched
-from ..stage import Stage, serving
+from ...serving import serving
+from ..refusals import error_of_answer, serving_without_runs
 
 pytestmark = json_rpc('HTTP+JSON has no ids')
 KEY = 'the-key-of-ann-1234'
@@ -26,7 +27,7 @@ def notification(method: str, params: Any = None) -> bytes:
     return json.dumps(request).encode()
 
 
-def nothing(answer: Answer, status: int = 204) -> bool:
+def has_no_body(answer: Answer, status: int = 204) -> bool:
     headers = answer.headers.keys()
     return (
         (answer.status, answer.body) == (status, b'')
@@ -37,7 +38,7 @@ def nothing(answer: Answer, status: int = 204) -> bool:
 
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
 async def test_message_notification_runs_without_response(method: str) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         answer = await client.post(notification(method, {'message': message('hello', contextId='c')}))
         await stage.reached('hello')
@@ -47,7 +48,7 @@ async def test_message_notification_runs_without_response(method: str) -> None:
         async with client.subscribe(after['id']) as stream:
             stage.open('again')
             await stream.rest()
-    assert nothing(answer)
+    assert has_no_body(answer)
     assert answer.headers['x-correlation-id']
 
 
@@ -56,23 +57,23 @@ async def test_notification_gets_neither_result_nor_error(method: str) -> None:
     async with serving(Agent('test')) as client:
         task = await client.send()
         for params in ({'id': task['id']}, {'id': 'no-such-task'}, {}, None, ['x'], {'id': 'nul\0'}):
-            assert nothing(await client.post(notification(method, params)))
+            assert has_no_body(await client.post(notification(method, params)))
 
 
 async def test_a_notification_cancels_a_task() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         task = await client.send('hello', returnImmediately=True)
         await stage.reached('hello')
         answer = await client.post(notification('CancelTask', {'id': task['id']}))
-        assert nothing(answer)
+        assert has_no_body(answer)
         assert state_of(await client.get_task(task['id'])) == 'CANCELED'
 
 
 async def test_notification_of_unknown_method_or_version_gets_no_response() -> None:
-    async with untouched() as client:
-        assert nothing(await client.post(b'{"jsonrpc":"2.0","method":"NoSuchMethod"}'))
-        assert nothing(await client.post(notification('GetTask', {'id': 't'}), {'A2A-Version': '9.9'}))
+    async with serving_without_runs() as client:
+        assert has_no_body(await client.post(b'{"jsonrpc":"2.0","method":"NoSuchMethod"}'))
+        assert has_no_body(await client.post(notification('GetTask', {'id': 't'}), {'A2A-Version': '9.9'}))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ async def test_notification_of_unknown_method_or_version_gets_no_response() -> N
     ],
 )
 async def test_invalid_request_without_id_gets_an_error(body: bytes, code: int) -> None:
-    async with untouched() as client:
+    async with serving_without_runs() as client:
         for version in ({}, {'A2A-Version': '9.9'}):
             answer = await client.post(body, version)
             assert answer.status == 200
@@ -95,8 +96,8 @@ async def test_invalid_request_without_id_gets_an_error(body: bytes, code: int) 
 
 
 async def test_request_with_null_id_gets_a_response() -> None:
-    async with untouched() as client:
-        assert refusal(await client.post(rpc('GetTask', {'id': 't'}, id=None)), id=None).code == -32001
+    async with serving_without_runs() as client:
+        assert error_of_answer(await client.post(rpc('GetTask', {'id': 't'}, id=None)), id=None).code == -32001
 
 
 async def test_forbidden_or_rate_limited_notification_has_no_body() -> None:
@@ -113,7 +114,7 @@ async def test_forbidden_or_rate_limited_notification_has_no_body() -> None:
         forbidden = await client.post(notification('CancelTask', {'id': 't'}), known)
         statuses = [(await client.post(notification('GetTask', {'id': 't'}), known)).status for _ in range(4)]
         unknown = await client.post(notification('GetTask', {'id': 't'}))
-    assert nothing(forbidden, 403)
+    assert has_no_body(forbidden, 403)
     assert 'www-authenticate' in forbidden.headers
     assert statuses == [204, 204, 429, 429]
     assert (unknown.status, unknown.json['id']) == (401, None)  # refused before it was read

@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent
-from pydantic_ai.messages import BinaryContent, BinaryImage, FilePart, ModelMessage, ModelResponse, TextPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.messages import BinaryContent, BinaryImage, FilePart, ModelMessage, TextPart
+from pydantic_ai.models.function import AgentInfo
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Results
 
+from ...agents import GatedAgent, scripted_model
 from ...app_client import RpcError, message, rpc, state_of, texts
-from ...dialects import only, spoken
-from ..refused import refusal, untouched
-from ..stage import Stage, ended, serving
+from ...dialects import current_dialect, only_in
+from ...serving import serving, wait_until_ended
+from ..refusals import error_of_answer, serving_without_runs
 
 PNG = BinaryImage(b'\x89PNG\r\n\x1a\n' + bytes(8), media_type='image/png', identifier='map.png')
 CSV = BinaryContent(b'a,b\n', media_type='text/csv', identifier='table.csv')
@@ -31,10 +32,6 @@ class Weather(BaseModel):
 
 
 FORECAST = Agent(TestModel(custom_output_args={'place': 'Rome'}), output_type=Weather)
-
-
-def illustrated(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    return ModelResponse(parts=[TextPart('Here it is.'), FilePart(PNG), FilePart(CSV)])
 
 
 def kinds(task: dict[str, Any]) -> list[str]:
@@ -51,7 +48,7 @@ async def test_data_becomes_json_text_for_text_only_client() -> None:
     [[data]] = [artifact['parts'] for artifact in as_data['artifacts']]
     text, metadata = part['text'], data['metadata']
     assert json.loads(text) == data['data']['result'] == {'place': 'Rome', 'celsius': 20.5}
-    assert [part] == spoken().parts([{'text': text, 'mediaType': 'text/plain', 'metadata': metadata}])
+    assert [part] == current_dialect().parts([{'text': text, 'mediaType': 'text/plain', 'metadata': metadata}])
     assert [each['role'] for each in task['history']] == ['ROLE_USER']
 
 
@@ -60,10 +57,7 @@ async def test_text_becomes_unstreamed_data_for_json_only_client() -> None:
         yield 'It is '
         yield 'sunny.'
 
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[TextPart('It is sunny.')])
-
-    async with serving(Agent(FunctionModel(answer, stream_function=stream))) as client:
+    async with serving(Agent(scripted_model('It is sunny.', stream_function=stream))) as client:
         async with client.live.send_streaming(acceptedOutputModes=['application/json']) as reader:
             events = [event.result for event in await reader.rest()]
         task = await client.get_task(events[0]['task']['id'])
@@ -72,7 +66,7 @@ async def test_text_becomes_unstreamed_data_for_json_only_client() -> None:
     assert update['artifact'] == task['artifacts'][0]
     metadata = {'json_schema': {'type': 'string'}, 'python_type': 'str'}
     part = {'data': {'result': 'It is sunny.'}, 'mediaType': 'application/json', 'metadata': metadata}
-    assert update['artifact']['parts'] == spoken().parts([part])
+    assert update['artifact']['parts'] == current_dialect().parts([part])
     assert [each['role'] for each in task['history']] == ['ROLE_USER']
 
 
@@ -88,7 +82,7 @@ async def test_text_becomes_unstreamed_data_for_json_only_client() -> None:
     ],
 )
 async def test_files_outside_accepted_modes_are_omitted(modes: list[str], parts: list[str]) -> None:
-    async with serving(Agent(FunctionModel(illustrated))) as client:
+    async with serving(Agent(scripted_model([TextPart('Here it is.'), FilePart(PNG), FilePart(CSV)]))) as client:
         assert kinds(await client.send(acceptedOutputModes=modes)) == parts
 
 
@@ -96,19 +90,19 @@ async def test_files_outside_accepted_modes_are_omitted(modes: list[str], parts:
 async def test_send_without_servable_output_mode_is_refused(
     method: str,
 ) -> None:
-    async with untouched() as client:
+    async with serving_without_runs() as client:
         configuration = {'acceptedOutputModes': ['image/png', 'video/*']}
         answer = await client.post(rpc(method, {'message': message(), 'configuration': configuration}))
-        error = refusal(answer)
+        error = error_of_answer(answer)
     assert (error.code, error.reason) == (-32005, 'CONTENT_TYPE_NOT_SUPPORTED')
     assert error.message.startswith(
         'configuration.acceptedOutputModes: the agent returns none of these types. It returns text/plain'
     )
-    if spoken().has_details:
+    if current_dialect().has_details:
         assert error.data[0]['metadata']['field'] == 'configuration.acceptedOutputModes'
 
 
-@only('1.0', '0.3 has no media type of text')
+@only_in('1.0', '0.3 has no media type of text')
 @pytest.mark.parametrize(
     ('declared', 'accepted', 'media_type'),
     [
@@ -139,7 +133,7 @@ async def test_text_has_declared_media_type_accepted_by_client(
     assert {part['mediaType'] for part in [*parts, *chain(*pieces)]} == {media_type}
 
 
-@only('1.0', '0.3 has no media type of text')
+@only_in('1.0', '0.3 has no media type of text')
 async def test_data_as_text_has_accepted_media_type() -> None:
     agent = Agent(TestModel(), output_type=int)
     async with serving(agent, default_output_modes=['application/json', 'text/markdown']) as client:
@@ -158,10 +152,9 @@ async def test_only_declared_output_modes_are_accepted() -> None:
 
 
 async def test_task_fails_if_output_matches_no_accepted_mode() -> None:
-    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[TextPart('I cannot draw.')])
-
-    agent = Agent(FunctionModel(answer, profile={'supports_image_output': True}), output_type=[BinaryImage, str])
+    agent = Agent(
+        scripted_model('I cannot draw.', profile={'supports_image_output': True}), output_type=[BinaryImage, str]
+    )
     async with serving(agent) as client:
         task = await client.send(acceptedOutputModes=['image/*'])
         with_text = await client.send(acceptedOutputModes=['image/*', 'text/plain'])
@@ -173,24 +166,24 @@ async def test_task_fails_if_output_matches_no_accepted_mode() -> None:
 
 
 async def test_newest_message_decides_accepted_output_modes() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         task = await client.send(message('one'), acceptedOutputModes=['text/plain'], returnImmediately=True)
         await stage.reached('one')
         further = message('two', taskId=task['id'])
         await client.send(further, acceptedOutputModes=['application/json'], returnImmediately=True)
         stage.open('one', 'two')
-        done = await ended(client, task['id'])
+        done = await wait_until_ended(client, task['id'])
     assert [each['parts'][0]['text'] for each in done['history']] == ['one', 'two', 'one']
     assert [artifact['parts'][0].get('data') for artifact in done['artifacts']] == [None, {'result': 'one + two'}]
 
 
 async def test_message_without_output_modes_accepts_all_modes() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         task = await client.send(message('one'), acceptedOutputModes=['application/json'], returnImmediately=True)
         await stage.reached('one')
         await client.send(message('two', taskId=task['id']), returnImmediately=True)
         stage.open('one', 'two')
-        done = await ended(client, task['id'])
+        done = await wait_until_ended(client, task['id'])
     assert texts(done) == ['one + two']

@@ -19,16 +19,16 @@ from starlette.websockets import WebSocketDisconnect
 from pydantic_ai_a2a import Access, APIKeyAuth, mount, to_a2a
 
 from ...app_client import Answer, Client, Exchange, lifespan, message, rpc, state_of
-from ...dialects import unversioned
-from ..stage import serving
+from ...dialects import in_no_version
+from ...serving import serving
 
-pytestmark = unversioned('it is about paths')
+pytestmark = in_no_version('it is about paths')
 CARD, OLDER = '/.well-known/agent-card.json', '/.well-known/agent.json'
 KEY = 'the-key-of-ann-1234'
 AUTH = APIKeyAuth({KEY: 'ann'})
 
 
-def own(text: str) -> Any:
+def user_endpoint(text: str) -> Any:
     def told(request: Request) -> PlainTextResponse:
         return PlainTextResponse(f'{text} {request.method}')
 
@@ -97,7 +97,7 @@ async def test_card_is_served_at_older_path(below: str) -> None:
 
 
 async def test_user_route_takes_precedence_at_older_card_path() -> None:
-    async with serving(Agent('test'), routes=[Route(OLDER, own('mine'))]) as client:
+    async with serving(Agent('test'), routes=[Route(OLDER, user_endpoint('mine'))]) as client:
         assert (await client.get(OLDER)).body == b'mine GET'
         assert (await client.get(CARD)).status == 200
 
@@ -190,7 +190,11 @@ async def test_agent_url_allows_get_head_and_post_only(verb: str) -> None:
 
 
 async def test_user_routes_take_precedence_over_default_answers() -> None:
-    routes = [Route('/', own('root')), Route('/mine', own('mine')), Mount('/app', Route('/{rest:path}', own('app')))]
+    routes = [
+        Route('/', user_endpoint('root')),
+        Route('/mine', user_endpoint('mine')),
+        Mount('/app', Route('/{rest:path}', user_endpoint('app'))),
+    ]
     async with serving(Agent('test'), routes=routes) as client:
         bodies = [(await client.get(path)).body for path in ('/', '/mine', '/app/nothing')]
         wrong_verb = await ask(client.app, 'DELETE', '/mine')
@@ -203,9 +207,9 @@ async def test_user_routes_take_precedence_over_default_answers() -> None:
 
 async def test_routes_added_later_take_precedence_over_default_answers() -> None:
     app = to_a2a(Agent('test'))
-    app.add_route('/', own('root'), methods=['GET'])
-    app.add_route(OLDER, own('card'), methods=['GET'])
-    app.mount('/app', Starlette(routes=[Route('/tasks', own('app'))]))
+    app.add_route('/', user_endpoint('root'), methods=['GET'])
+    app.add_route(OLDER, user_endpoint('card'), methods=['GET'])
+    app.mount('/app', Starlette(routes=[Route('/tasks', user_endpoint('app'))]))
     async with lifespan(app):
         bodies = [(await ask(app, 'GET', path)).body for path in ('/', OLDER, '/app/tasks')]
         assert state_of(await Client(app).send()) == 'COMPLETED'

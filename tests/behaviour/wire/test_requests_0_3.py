@@ -19,20 +19,21 @@ from starlette.types import ASGIApp
 
 from pydantic_ai_a2a import Results
 
+from ...agents import GatedAgent, scripted_model
 from ...app_client import Answer, Client
-from ...dialects import METHODS, only, strictly
-from ..refused import refusal, untouched
-from ..rows import covers
-from ..stage import Stage, ended, serving, tasks_of
+from ...dialects import METHODS, only_in, strictly
+from ...serving import list_tasks, serving, wait_until_ended
+from ..promised_behaviours import covers
+from ..refusals import error_of_answer, serving_without_runs
 
-pytestmark = only('0.3', 'its own wire form')
+pytestmark = only_in('0.3', 'its own wire form')
 
-HEADERS = pytest.mark.parametrize('headers', [{'A2A-Version': '0.3'}, {}], ids=['named', 'unnamed'])
+VERSION_HEADERS = pytest.mark.parametrize('headers', [{'A2A-Version': '0.3'}, {}], ids=['named', 'unnamed'])
 """A client of 0.3 names no version."""
 PNG = b'\x89PNG\r\n\x1a\n' + bytes(8)
 
 
-def said(*parts: dict[str, Any], **fields: Any) -> dict[str, Any]:
+def message_0_3(*parts: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """A message as 0.3 has it."""
     text = {'kind': 'text', 'text': 'hello'}
     return {'kind': 'message', 'messageId': 'message-of-0.3-00', 'role': 'user', 'parts': [*parts] or [text], **fields}
@@ -42,7 +43,7 @@ def request(method: str, **params: Any) -> bytes:
     return json.dumps({'jsonrpc': '2.0', 'id': 'r-1', 'method': method, 'params': params}).encode()
 
 
-async def post(app: ASGIApp, body: bytes, **headers: str) -> Answer:
+async def post_0_3(app: ASGIApp, body: bytes, **headers: str) -> Answer:
     client = Client(app)
     client.headers = {}
     return await client.post(body, {name.replace('_', '-'): value for name, value in headers.items()})
@@ -57,25 +58,25 @@ def events(answer: Answer) -> list[dict[str, Any]]:
     return [result['result'] for result in results]
 
 
-def scrubbed(value: Any) -> Any:
+def without_ids(value: Any) -> Any:
     """JSON without what differs from run to run."""
     if isinstance(value, list):
-        return [scrubbed(item) for item in cast('list[Any]', value)]
+        return [without_ids(item) for item in cast('list[Any]', value)]
     if isinstance(value, dict):
         changing = ('id', 'taskId', 'contextId', 'messageId', 'artifactId', 'timestamp')
         members = cast('dict[str, Any]', value).items()
-        return {key: '...' if key in changing else scrubbed(item) for key, item in members}
+        return {key: '...' if key in changing else without_ids(item) for key, item in members}
     return value
 
 
-@HEADERS
+@VERSION_HEADERS
 async def test_message_send_returns_unwrapped_task(headers: dict[str, str]) -> None:
     async with serving(Agent(TestModel(custom_output_text='It is sunny.'))) as client:
-        answer = await post(client.app, request('message/send', message=said()), **headers)
+        answer = await post_0_3(client.app, request('message/send', message=message_0_3()), **headers)
         task = strictly(types.SendMessageSuccessResponse, answer.json).result
         assert isinstance(task, types.Task)
-        again = await post(client.app, request('tasks/get', id=task.id), **headers)
-    assert scrubbed(answer.json['result']) == snapshot(
+        again = await post_0_3(client.app, request('tasks/get', id=task.id), **headers)
+    assert without_ids(answer.json['result']) == snapshot(
         {
             'kind': 'task',
             'id': '...',
@@ -110,12 +111,12 @@ async def three_words(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterat
         yield word
 
 
-@HEADERS
+@VERSION_HEADERS
 async def test_stream_has_unwrapped_events_and_final_flag(headers: dict[str, str]) -> None:
     async with serving(
         Agent(FunctionModel(stream_function=three_words)), results=Results(stream='replace', interval=0)
     ) as client:
-        answer = await post(client.app, request('message/stream', message=said()), **headers)
+        answer = await post_0_3(client.app, request('message/stream', message=message_0_3()), **headers)
     got = events(answer)
     assert [(event['kind'], event.get('final'), event.get('append'), event.get('lastChunk')) for event in got] == [
         ('task', None, None, None),
@@ -132,9 +133,9 @@ async def test_stream_has_unwrapped_events_and_final_flag(headers: dict[str, str
     ]
 
 
-@HEADERS
+@VERSION_HEADERS
 async def test_resubscribe_joins_running_task(headers: dict[str, str]) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
@@ -150,30 +151,30 @@ async def test_resubscribe_joins_running_task(headers: dict[str, str]) -> None:
 BLOCKING = 'blocking (1.0 default) / `returnImmediately` / 0.3 `blocking`'
 
 
-@HEADERS
+@VERSION_HEADERS
 @covers(BLOCKING)
 @pytest.mark.parametrize('configuration', [{'blocking': True}, {'blocking': None}, {}, None])
 async def test_message_send_blocks_by_default(headers: dict[str, str], configuration: Any) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
-        body = request('message/send', message=said(), configuration=configuration)
-        sending = asyncio.ensure_future(post(client.app, body, **headers))
+        body = request('message/send', message=message_0_3(), configuration=configuration)
+        sending = asyncio.ensure_future(post_0_3(client.app, body, **headers))
         await stage.reached('hello')
         assert not sending.done()
         stage.open('hello')
         assert (await sending).json['result']['status']['state'] == 'completed'
 
 
-@HEADERS
+@VERSION_HEADERS
 @covers(BLOCKING)
 async def test_nonblocking_message_send_returns_at_once(headers: dict[str, str]) -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
-        body = request('message/send', message=said(), configuration={'blocking': False})
-        task = (await post(client.app, body, **headers)).json['result']
+        body = request('message/send', message=message_0_3(), configuration={'blocking': False})
+        task = (await post_0_3(client.app, body, **headers)).json['result']
         assert task['status']['state'] in ('submitted', 'working')
         stage.open('hello')
-        await ended(client, task['id'])
+        await wait_until_ended(client, task['id'])
 
 
 async def test_file_and_data_parts_round_trip() -> None:
@@ -188,7 +189,7 @@ async def test_file_and_data_parts_round_trip() -> None:
         {'kind': 'data', 'data': {'value': [1, 2]}, 'metadata': {'data_part_compat': True}},
     ]
     async with serving(Agent(FunctionModel(answer))) as client:
-        task = (await post(client.app, request('message/send', message=said(*parts)))).json['result']
+        task = (await post_0_3(client.app, request('message/send', message=message_0_3(*parts)))).json['result']
     assert task['history'][0]['parts'] == parts
     assert task['artifacts'][0]['parts'] == snapshot(
         [
@@ -199,15 +200,18 @@ async def test_file_and_data_parts_round_trip() -> None:
 
 
 async def test_outputs_are_0_3_file_and_data_parts() -> None:
-    async def image(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[FilePart(BinaryImage(PNG, media_type='image/png', identifier='sun'))])
-
-    shows = Agent(FunctionModel(image, profile={'supports_image_output': True}), output_type=BinaryImage)
+    shows = Agent(
+        scripted_model(
+            FilePart(BinaryImage(PNG, media_type='image/png', identifier='sun')),
+            profile={'supports_image_output': True},
+        ),
+        output_type=BinaryImage,
+    )
     counts = Agent(TestModel(custom_output_args=42), output_type=int)
     kinds: list[Any] = []
     for agent in (shows, counts):
         async with serving(agent) as client:
-            task = (await post(client.app, request('message/send', message=said()))).json['result']
+            task = (await post_0_3(client.app, request('message/send', message=message_0_3()))).json['result']
         [[part]] = [artifact['parts'] for artifact in task['artifacts']]
         kinds.append(part if part['kind'] == 'data' else (part['kind'], part['file']['mimeType'], part['file']['name']))
     assert kinds == snapshot(
@@ -222,60 +226,69 @@ async def test_outputs_are_0_3_file_and_data_parts() -> None:
     )
 
 
-@HEADERS
+@VERSION_HEADERS
 @pytest.mark.parametrize('method', ['tasks/get', 'tasks/cancel', 'tasks/resubscribe'])
 async def test_error_has_code_message_and_correlation_id_header(method: str, headers: dict[str, str]) -> None:
-    async with untouched() as client:
-        answer = await post(client.app, request(method, id='no-such-task'), **headers)
+    async with serving_without_runs() as client:
+        answer = await post_0_3(client.app, request(method, id='no-such-task'), **headers)
     assert answer.json == {'jsonrpc': '2.0', 'id': 'r-1', 'error': {'code': -32001, 'message': 'Task not found'}}
     assert len(answer.headers['x-correlation-id']) == 16
     stream = method == 'tasks/resubscribe'
     assert answer.headers['content-type'] == ('text/event-stream' if stream else 'application/json')
 
 
-@HEADERS
+@VERSION_HEADERS
 @pytest.mark.parametrize('method', [method for method in METHODS.values() if 'push' in method])
 async def test_push_config_methods_are_unsupported_by_default(method: str, headers: dict[str, str]) -> None:
-    async with untouched() as client:
-        error = refusal(await post(client.app, request(method, id='t'), **headers))
+    async with serving_without_runs() as client:
+        error = error_of_answer(await post_0_3(client.app, request(method, id='t'), **headers))
     assert error.code == -32003
 
 
-@HEADERS
+@VERSION_HEADERS
 async def test_send_with_webhook_is_unsupported_by_default(headers: dict[str, str]) -> None:
     configuration = {'pushNotificationConfig': {'url': 'https://example.com'}}
-    async with untouched() as client:
-        body = request('message/send', message=said(), configuration=configuration)
-        error = refusal(await post(client.app, body, **headers))
+    async with serving_without_runs() as client:
+        body = request('message/send', message=message_0_3(), configuration=configuration)
+        error = error_of_answer(await post_0_3(client.app, body, **headers))
     assert error.code == -32003
 
 
-@HEADERS
+@VERSION_HEADERS
+async def test_bad_webhook_without_capability_is_unsupported(headers: dict[str, str]) -> None:
+    configuration = {'pushNotificationConfig': {'url': ''}}
+    async with serving_without_runs() as client:
+        body = request('message/send', message=message_0_3(), configuration=configuration)
+        error = error_of_answer(await post_0_3(client.app, body, **headers))
+    assert error.code == -32003
+
+
+@VERSION_HEADERS
 async def test_extended_card_is_unavailable_by_default(headers: dict[str, str]) -> None:
-    async with untouched() as client:
-        error = refusal(await post(client.app, request('agent/getAuthenticatedExtendedCard'), **headers))
+    async with serving_without_runs() as client:
+        error = error_of_answer(await post_0_3(client.app, request('agent/getAuthenticatedExtendedCard'), **headers))
     assert error.code == -32007
 
 
 EXTENSION = 'https://example.com/a'
 
 
-@HEADERS
+@VERSION_HEADERS
 @pytest.mark.parametrize('method', ['message/send', 'message/stream'])
 async def test_extensions_use_x_a2a_extensions_header(method: str, headers: dict[str, str]) -> None:
     async with serving(Agent('test'), extensions=[AgentExtension(uri=EXTENSION)]) as client:
-        body = request(method, message=said())
-        active = await post(client.app, body, X_A2A_Extensions=f'{EXTENSION}, https://example.com/other', **headers)
-        other = await post(client.app, body, A2A_Extensions=EXTENSION, **headers)
+        body = request(method, message=message_0_3())
+        active = await post_0_3(client.app, body, X_A2A_Extensions=f'{EXTENSION}, https://example.com/other', **headers)
+        other = await post_0_3(client.app, body, A2A_Extensions=EXTENSION, **headers)
     assert active.headers['x-a2a-extensions'] == EXTENSION
     assert [name for name in (*active.headers, *other.headers) if name == 'a2a-extensions'] == []
     assert 'x-a2a-extensions' not in other.headers
 
 
 async def test_message_without_required_extension_is_invalid_request() -> None:
-    async with untouched(extensions=[AgentExtension(uri=EXTENSION, required=True)]) as client:
-        refused = refusal(await post(client.app, request('message/send', message=said())))
-        reads = refusal(await post(client.app, request('tasks/get', id='no-such-task')))
+    async with serving_without_runs(extensions=[AgentExtension(uri=EXTENSION, required=True)]) as client:
+        refused = error_of_answer(await post_0_3(client.app, request('message/send', message=message_0_3())))
+        reads = error_of_answer(await post_0_3(client.app, request('tasks/get', id='no-such-task')))
     assert (refused.code, reads.code) == (-32600, -32001)
     assert refused.message.endswith('does not declare in X-A2A-Extensions')
 
@@ -284,27 +297,27 @@ FILE_OF_BOTH = {'kind': 'file', 'file': {'bytes': 'AAEC', 'uri': 'https://exampl
 
 
 WRONG: list[tuple[Any, Any, str]] = [
-    (said({'kind': 'text'}), {}, 'message.parts[0]: '),
-    (said({'kind': 'text', 'data': {}}), {}, 'message.parts[0]: '),
-    (said({'kind': 'image', 'text': 'a'}), {}, 'message.parts[0].kind: '),
-    (said({'kind': 'file', 'file': {}}), {}, 'message.parts[0]'),
-    (said(FILE_OF_BOTH), {}, 'message.parts[0]'),
-    (said({'kind': 'file', 'file': {'bytes': '!'}}), {}, 'message.parts[0].file.bytes: '),
-    (said({'kind': 'data', 'data': [1]}), {}, 'message.parts[0].data: '),
-    (said(role='ROLE_USER'), {}, 'message.role: '),
-    (said(role='agent'), {}, 'message.role: '),
-    (said(kind='task'), {}, 'message.kind: '),
-    (said(), {'blocking': 'yes'}, 'configuration.blocking: '),
+    (message_0_3({'kind': 'text'}), {}, 'message.parts[0]: '),
+    (message_0_3({'kind': 'text', 'data': {}}), {}, 'message.parts[0]: '),
+    (message_0_3({'kind': 'image', 'text': 'a'}), {}, 'message.parts[0].kind: '),
+    (message_0_3({'kind': 'file', 'file': {}}), {}, 'message.parts[0]'),
+    (message_0_3(FILE_OF_BOTH), {}, 'message.parts[0]'),
+    (message_0_3({'kind': 'file', 'file': {'bytes': '!'}}), {}, 'message.parts[0].file.bytes: '),
+    (message_0_3({'kind': 'data', 'data': [1]}), {}, 'message.parts[0].data: '),
+    (message_0_3(role='ROLE_USER'), {}, 'message.role: '),
+    (message_0_3(role='agent'), {}, 'message.role: '),
+    (message_0_3(kind='task'), {}, 'message.kind: '),
+    (message_0_3(), {'blocking': 'yes'}, 'configuration.blocking: '),
 ]
 
 
-@HEADERS
+@VERSION_HEADERS
 async def test_wrong_params_are_named_in_0_3_spelling(subtests: pytest.Subtests, headers: dict[str, str]) -> None:
-    async with untouched() as client:
+    async with serving_without_runs() as client:
         for message, configuration, named in WRONG:
             with subtests.test(message=message, configuration=configuration):
                 body = request('message/send', message=message, configuration=configuration)
-                error = refusal(await post(client.app, body, **headers))
+                error = error_of_answer(await post_0_3(client.app, body, **headers))
                 assert error.code == -32602
                 assert error.message.startswith(f'Invalid parameters: {named}')
 
@@ -312,10 +325,10 @@ async def test_wrong_params_are_named_in_0_3_spelling(subtests: pytest.Subtests,
 async def test_task_is_readable_in_both_versions() -> None:
     async with serving(Agent(TestModel(custom_output_text='It is sunny.'))) as client:
         task = await client.send('hello')
-        assert [each['id'] for each in await tasks_of(client)] == [task['id']]
+        assert [each['id'] for each in await list_tasks(client)] == [task['id']]
         body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': 'GetTask', 'params': {'id': task['id']}}).encode()
-        newer = (await post(client.app, body)).json['result']
-        older = (await post(client.app, request('tasks/get', id=task['id']))).json['result']
+        newer = (await post_0_3(client.app, body)).json['result']
+        older = (await post_0_3(client.app, request('tasks/get', id=task['id']))).json['result']
     assert newer['status']['state'] == 'TASK_STATE_COMPLETED'
     assert newer['artifacts'][0]['parts'] == [{'text': 'It is sunny.', 'mediaType': 'text/plain'}]
     assert older['artifacts'][0]['parts'] == [{'kind': 'text', 'text': 'It is sunny.'}]

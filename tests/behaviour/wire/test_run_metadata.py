@@ -15,20 +15,21 @@ from pydantic_ai.usage import RequestUsage
 from pydantic_ai_a2a import InputRequired, Results, to_a2a
 from pydantic_ai_a2a.wire.extensions.own_extensions import RUN_METADATA, RUN_METADATA_URI
 
+from ...agents import GatedAgent, user_prompts
 from ...app_client import Client, message, state_of
-from ...dialects import spoken, unversioned
-from ..rows import covers
-from ..stage import Stage, ended, prompts, serving
+from ...dialects import current_dialect, in_no_version
+from ...serving import serving, wait_until_ended
+from ..promised_behaviours import covers
 
 
 def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     """A model that calls a tool first, whose answer is what the user said last."""
     usage = RequestUsage(input_tokens=5, output_tokens=2)
-    if len(messages) == 1 and prompts(messages)[-1] == 'use the tool':
+    if len(messages) == 1 and user_prompts(messages)[-1] == 'use the tool':
         return ModelResponse(parts=[ToolCallPart('tool')], usage=usage)
-    if prompts(messages)[-1] == 'break':
+    if user_prompts(messages)[-1] == 'break':
         raise ValueError
-    return ModelResponse(parts=[TextPart(prompts(messages)[-1])], usage=usage)
+    return ModelResponse(parts=[TextPart(user_prompts(messages)[-1])], usage=usage)
 
 
 AGENT = Agent(FunctionModel(answer, model_name='large'))
@@ -39,11 +40,11 @@ def tool() -> str:
     return 'used'
 
 
-def active() -> dict[str, str]:
-    return {spoken().extensions_header.replace('-', '_'): RUN_METADATA_URI}
+def active_extensions() -> dict[str, str]:
+    return {current_dialect().extensions_header.replace('-', '_'): RUN_METADATA_URI}
 
 
-def of_run(task: dict[str, Any]) -> dict[str, Any]:
+def run_metadata_of(task: dict[str, Any]) -> dict[str, Any]:
     """What a task's metadata says of its runs, but for the task's id."""
     told = task['metadata'][RUN_METADATA_URI]
     return {**told, 'runId': told['runId'].removeprefix(task['id'])}
@@ -52,9 +53,9 @@ def of_run(task: dict[str, Any]) -> dict[str, Any]:
 @covers('usage, model')
 async def test_task_metadata_has_run_id_model_and_usage() -> None:
     async with serving(AGENT) as client:
-        sent = (await client.call('SendMessage', {'message': message('use the tool')}, **active()))['task']
+        sent = (await client.call('SendMessage', {'message': message('use the tool')}, **active_extensions()))['task']
         seen = await client.get_task(sent['id'])
-    assert of_run(sent) == snapshot(
+    assert run_metadata_of(sent) == snapshot(
         {
             'runId': '.1',
             'model': 'large',
@@ -73,19 +74,19 @@ async def test_task_metadata_has_run_id_model_and_usage() -> None:
 
 async def test_last_status_update_carries_run_metadata() -> None:
     async with serving(AGENT) as client:
-        async with client.stream('SendStreamingMessage', {'message': message('go')}, **active()) as stream:
-            assert stream.headers[spoken().extensions_header.lower()] == RUN_METADATA_URI
+        async with client.stream('SendStreamingMessage', {'message': message('go')}, **active_extensions()) as stream:
+            assert stream.headers[current_dialect().extensions_header.lower()] == RUN_METADATA_URI
             events = [event.result for event in await stream.rest()]
         task = await client.get_task(events[0]['task']['id'])
     told = [each['statusUpdate'].get('metadata') for each in events if 'statusUpdate' in each]
     assert told == [None, task['metadata']]
-    assert of_run(task)['usage']['outputTokens'] == 2
+    assert run_metadata_of(task)['usage']['outputTokens'] == 2
 
 
 @pytest.mark.parametrize('names', [None, 'https://example.com/other', f'{RUN_METADATA_URI}0'])
 async def test_run_metadata_is_absent_without_extension(names: str | None) -> None:
     async with serving(AGENT) as client:
-        header = {} if names is None else {spoken().extensions_header.replace('-', '_'): names}
+        header = {} if names is None else {current_dialect().extensions_header.replace('-', '_'): names}
         said = message('go', metadata={'about': RUN_METADATA_URI})
         sent = (await client.call('SendMessage', {'message': said}, **header))['task']
     assert (state_of(sent), 'metadata' in sent) == ('COMPLETED', False)
@@ -93,52 +94,57 @@ async def test_run_metadata_is_absent_without_extension(names: str | None) -> No
 
 async def test_usage_adds_up_over_runs_of_a_task() -> None:
     def ask(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        text = prompts(messages)[-1]
+        text = user_prompts(messages)[-1]
         usage = RequestUsage(input_tokens=3, output_tokens=1)
         if text == 'first':
             return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'question': 'And?'})], usage=usage)
         return ModelResponse(parts=[TextPart(text)], usage=usage)
 
     async with serving(Agent(FunctionModel(ask), output_type=[str, InputRequired])) as client:
-        first = (await client.call('SendMessage', {'message': message('first')}, **active()))['task']
+        first = (await client.call('SendMessage', {'message': message('first')}, **active_extensions()))['task']
         second = message('second', taskId=first['id'])
-        task = (await client.call('SendMessage', {'message': second}, **active()))['task']
+        task = (await client.call('SendMessage', {'message': second}, **active_extensions()))['task']
     assert (state_of(first), state_of(task)) == ('INPUT_REQUIRED', 'COMPLETED')
-    assert [(of_run(each)['usage']['requests'], of_run(each)['usage']['inputTokens']) for each in (first, task)] == [
+    assert [
+        (run_metadata_of(each)['usage']['requests'], run_metadata_of(each)['usage']['inputTokens'])
+        for each in (first, task)
+    ] == [
         (1, 3),
         (2, 6),
     ]
 
 
 async def test_usage_adds_up_over_queued_messages() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as client:
         configuration = {'returnImmediately': True}
-        sent = await client.call('SendMessage', {'message': message('one'), 'configuration': configuration}, **active())
+        sent = await client.call(
+            'SendMessage', {'message': message('one'), 'configuration': configuration}, **active_extensions()
+        )
         await stage.reached('one')
         two = message('two', taskId=sent['task']['id'])
-        await client.call('SendMessage', {'message': two, 'configuration': configuration}, **active())
+        await client.call('SendMessage', {'message': two, 'configuration': configuration}, **active_extensions())
         stage.open('one', 'two')
-        task = await ended(client, sent['task']['id'])
-    assert (of_run(task)['runId'], of_run(task)['usage']['requests']) == ('.2', 2)
+        task = await wait_until_ended(client, sent['task']['id'])
+    assert (run_metadata_of(task)['runId'], run_metadata_of(task)['usage']['requests']) == ('.2', 2)
 
 
 async def test_failed_task_has_run_metadata_without_model() -> None:
     async with serving(AGENT) as client:
-        task = (await client.call('SendMessage', {'message': message('break')}, **active()))['task']
-    assert (state_of(task), of_run(task)['runId']) == ('FAILED', '.1')
-    assert 'model' not in of_run(task)
+        task = (await client.call('SendMessage', {'message': message('break')}, **active_extensions()))['task']
+    assert (state_of(task), run_metadata_of(task)['runId']) == ('FAILED', '.1')
+    assert 'model' not in run_metadata_of(task)
 
 
 async def test_run_metadata_can_be_disabled() -> None:
     async with serving(AGENT, results=Results(run_metadata=False)) as client:
-        sent = (await client.call('SendMessage', {'message': message('go')}, **active()))['task']
+        sent = (await client.call('SendMessage', {'message': message('go')}, **active_extensions()))['task']
         card = (await client.get('/.well-known/agent-card.json')).json
     assert 'metadata' not in sent
     assert RUN_METADATA_URI not in [each['uri'] for each in card['capabilities']['extensions']]
 
 
-@unversioned('the card is the same for all')
+@in_no_version('the card is the same for all')
 async def test_card_declares_run_metadata_beside_user_extensions() -> None:
     own = AgentExtension(uri='https://example.com/own', required=True)
     card = (await Client(to_a2a(AGENT, extensions=[own])).get('/.well-known/agent-card.json')).json

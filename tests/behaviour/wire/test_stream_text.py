@@ -17,22 +17,23 @@ from pydantic_ai.output import TextOutput
 
 from pydantic_ai_a2a import Progress, Results
 
+from ...agents import scripted_model
 from ...app_client import LIVE, Client, Event, message, texts
-from ...dialects import spoken
-from ..rows import covers
-from ..stage import serving
+from ...dialects import current_dialect
+from ...serving import serving
+from ..promised_behaviours import covers
 
 Deltas = AsyncIterator[str | dict[int, DeltaToolCall]]
 PIECES = Results(stream='replace', interval=0, progress=Progress(notes=True))
 """All that the model writes, for a client that asks for nothing."""
-Response = tuple[list[str], bool]
+ScriptedResponse = tuple[list[str], bool]
 """The deltas of a response's text, and whether it calls a tool after them."""
 
 
-def speaker(*responses: Response) -> Agent[object, str]:
+def agent_with_responses(*responses: ScriptedResponse) -> Agent[object, str]:
     """An agent whose model gives these responses one after the other, streamed or not."""
 
-    def turn(messages: list[ModelMessage]) -> Response:
+    def turn(messages: list[ModelMessage]) -> ScriptedResponse:
         return responses[sum(isinstance(each, ModelResponse) for each in messages)]
 
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -66,19 +67,19 @@ def updates(events: list[Event]) -> list[dict[str, Any]]:
     return [event.result['artifactUpdate'] for event in events if 'artifactUpdate' in event.result]
 
 
-def chunk(update: dict[str, Any]) -> tuple[str, Any, str | None]:
+def describe_chunk(update: dict[str, Any]) -> tuple[str, Any, str | None]:
     """How an update's only part joins what was there, what is in it, and whether it is the last."""
     [part] = update['artifact']['parts']
     content = part['data'] if 'data' in part else part['text']
     return 'append' if update.get('append') else 'replace', content, 'last' if update.get('lastChunk') else None
 
 
-def shown(events: list[Event]) -> list[Any]:
+def updates_seen(events: list[Event]) -> list[Any]:
     """What a person who reads along sees."""
     seen: list[Any] = []
     for event in events:
         if 'artifactUpdate' in event.result:
-            seen.append(chunk(event.result['artifactUpdate']))
+            seen.append(describe_chunk(event.result['artifactUpdate']))
         elif 'statusUpdate' in event.result:
             status = event.result['statusUpdate']['status']
             said = [part['text'] for part in status.get('message', {}).get('parts', ())]
@@ -86,7 +87,7 @@ def shown(events: list[Event]) -> list[Any]:
     return seen
 
 
-def assembled(events: list[Event]) -> dict[str, list[str]]:
+def assemble_artifacts(events: list[Event]) -> dict[str, list[str]]:
     """The texts of all artifacts as a client puts them together (specification 4.2.2)."""
     artifacts: dict[str, list[str]] = {}
     for update in updates(events):
@@ -98,8 +99,8 @@ def assembled(events: list[Event]) -> dict[str, list[str]]:
 
 @covers('first chunk')
 async def test_chunks_append_and_last_chunk_has_whole_text() -> None:
-    events, task = await streamed(speaker((['It ', 'is ', 'sunny.'], False)))
-    assert shown(events) == snapshot(
+    events, task = await streamed(agent_with_responses((['It ', 'is ', 'sunny.'], False)))
+    assert updates_seen(events) == snapshot(
         [
             ('WORKING',),
             ('replace', 'It ', None),
@@ -116,13 +117,13 @@ async def test_chunks_append_and_last_chunk_has_whole_text() -> None:
 
 @covers('first chunk')
 async def test_chunk_is_a_complete_artifact_update() -> None:
-    events, task = await streamed(speaker((['Hi'], False)))
+    events, task = await streamed(agent_with_responses((['Hi'], False)))
     first = updates(events)[0]
     assert (first.pop('taskId'), first.pop('contextId')) == (task['id'], task['contextId'])
     artifact = first.pop('artifact')
     assert artifact == task['artifacts'][0]
     assert artifact.pop('artifactId') == f'{task["id"]}.1.result'
-    assert artifact.pop('parts') == spoken().parts([{'text': 'Hi', 'mediaType': 'text/plain'}])
+    assert artifact.pop('parts') == current_dialect().parts([{'text': 'Hi', 'mediaType': 'text/plain'}])
     assert artifact == snapshot({'name': 'result'})
     assert first == snapshot({})
 
@@ -149,7 +150,7 @@ async def test_stored_task_shows_partial_streamed_text() -> None:
         go_on.set()
         await reader.rest()
         whole = await client.get_task(half['id'])
-    assert [part for part in shown(seen) if part[0] != 'WORKING'] == [
+    assert [part for part in updates_seen(seen) if part[0] != 'WORKING'] == [
         ('replace', 'Once ', None),
         ('append', 'upon ', None),
     ]
@@ -159,8 +160,8 @@ async def test_stored_task_shows_partial_streamed_text() -> None:
 
 @covers('text between tool calls')
 async def test_text_before_tool_call_becomes_status_message() -> None:
-    events, task = await streamed(speaker((['Let me ', 'look.'], True), (['It is ', 'sunny.'], False)))
-    assert shown(events) == snapshot(
+    events, task = await streamed(agent_with_responses((['Let me ', 'look.'], True), (['It is ', 'sunny.'], False)))
+    assert updates_seen(events) == snapshot(
         [
             ('WORKING',),
             ('replace', 'Let me ', None),
@@ -190,7 +191,7 @@ async def test_text_before_data_is_replaced_by_data() -> None:
         client.send_streaming() as reader,
     ):
         events = await reader.rest()
-    assert shown(events) == [
+    assert updates_seen(events) == [
         ('WORKING',),
         ('replace', 'I think it is ', None),
         ('WORKING', 'I think it is '),
@@ -202,7 +203,7 @@ async def test_text_before_data_is_replaced_by_data() -> None:
 
 @covers('text between tool calls')
 async def test_blocking_send_stores_same_task_as_stream() -> None:
-    agent = speaker((['Let me look.'], True), (['Once more.'], True), (['It is sunny.'], False))
+    agent = agent_with_responses((['Let me look.'], True), (['Once more.'], True), (['It is sunny.'], False))
     _, task = await streamed(agent)
     async with serving(agent) as client:
         plain = await client.send()
@@ -216,26 +217,26 @@ words = st.lists(st.text(st.characters(codec='utf-8', exclude_characters='\0'), 
 @covers('first chunk', 'text between tool calls')
 @given(before=st.lists(words, max_size=3), answer=words.filter(lambda deltas: ''.join(deltas).strip() != ''))
 async def test_assembled_chunks_equal_stored_artifact(before: list[list[str]], answer: list[str]) -> None:
-    events, task = await streamed(speaker(*((deltas, True) for deltas in before), (answer, False)))
+    events, task = await streamed(agent_with_responses(*((deltas, True) for deltas in before), (answer, False)))
     [artifact] = task['artifacts']
-    [(artifact_id, parts)] = assembled(events).items()
+    [(artifact_id, parts)] = assemble_artifacts(events).items()
     assert artifact_id == artifact['artifactId']
     assert ''.join(parts) == artifact['parts'][0]['text'] == ''.join(answer)
     assert [update.get('lastChunk', False) for update in updates(events)][-1] is True
     assert sum(update.get('lastChunk', False) for update in updates(events)) == 1
-    notes = [each[1] for each in shown(events) if each[0] == 'WORKING' and len(each) > 1]
+    notes = [each[1] for each in updates_seen(events) if each[0] == 'WORKING' and len(each) > 1]
     assert notes == [''.join(deltas) for deltas in before if ''.join(deltas).strip()]
 
 
 async def test_text_changed_by_output_validator_replaces_streamed_text() -> None:
-    agent = speaker((['quiet ', 'please'], False))
+    agent = agent_with_responses((['quiet ', 'please'], False))
 
     @agent.output_validator
     def shout(text: str) -> str:
         return text.upper()
 
     events, task = await streamed(agent)
-    assert shown(events) == snapshot(
+    assert updates_seen(events) == snapshot(
         [
             ('WORKING',),
             ('replace', 'quiet ', None),
@@ -248,7 +249,7 @@ async def test_text_changed_by_output_validator_replaces_streamed_text() -> None
 
 
 async def test_retry_replaces_text_refused_by_output_validator() -> None:
-    agent = speaker((['wrong'], False), (['right'], False))
+    agent = agent_with_responses((['wrong'], False), (['right'], False))
 
     @agent.output_validator
     def check(text: str) -> str:
@@ -257,7 +258,7 @@ async def test_retry_replaces_text_refused_by_output_validator() -> None:
         return text
 
     events, task = await streamed(agent)
-    assert shown(events) == snapshot(
+    assert updates_seen(events) == snapshot(
         [
             ('WORKING',),
             ('replace', 'wrong', None),
@@ -277,21 +278,15 @@ async def test_text_for_output_function_is_not_streamed() -> None:
     def count(text: str) -> int:
         return len(text.split())
 
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[TextPart('one two')])
-
-    agent = Agent(FunctionModel(answer, stream_function=stream), output_type=TextOutput(count))
+    agent = Agent(scripted_model('one two', stream_function=stream), output_type=TextOutput(count))
     async with serving(agent, results=PIECES) as client, client.send_streaming() as reader:
         [update] = updates(await reader.rest())
     assert (update['artifact']['parts'][0]['data'], update['lastChunk']) == ({'result': 2}, True)
 
 
 async def test_model_without_streaming_answers_in_a_single_chunk() -> None:
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[TextPart('all at once')])
-
-    events, task = await streamed(Agent(FunctionModel(answer)))
-    assert shown(events) == snapshot([('WORKING',), ('replace', 'all at once', 'last'), ('COMPLETED',)])
+    events, task = await streamed(Agent(scripted_model('all at once')))
+    assert updates_seen(events) == snapshot([('WORKING',), ('replace', 'all at once', 'last'), ('COMPLETED',)])
     assert texts(task) == ['all at once']
 
 
@@ -317,5 +312,5 @@ async def test_model_streams_only_for_live_text_readers() -> None:
 
 @pytest.mark.parametrize('space', ['', ' ', '\n\n'])
 async def test_whitespace_before_tool_call_sends_no_status_message(space: str) -> None:
-    events, _ = await streamed(speaker(([space], True), (['done'], False)))
-    assert [each for each in shown(events) if each[0] == 'WORKING'] == [('WORKING',)]
+    events, _ = await streamed(agent_with_responses(([space], True), (['done'], False)))
+    assert [each for each in updates_seen(events) if each[0] == 'WORKING'] == [('WORKING',)]

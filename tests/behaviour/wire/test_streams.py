@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator
 
@@ -13,12 +14,15 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.types import ASGIApp, Message
 
-from pydantic_ai_a2a import Limits, Results
+from pydantic_ai_a2a import Access, Limits, Results
+from pydantic_ai_a2a.server.store.ports import Subscription
 
 from ...app_client import LIMIT, Client, Event, Exchange, RpcError, message, rpc
-from ...dialects import json_rpc, only, spoken
-from ...fixed import fixed
-from ..stage import serving
+from ...constants import with_constants
+from ...dialects import current_dialect, json_rpc, only_in
+from ...serving import serving
+from ..callers import caller_from_header, client_of_caller
+from ..refusals import error_of_answer, serving_without_runs
 
 
 async def three_words(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
@@ -52,7 +56,7 @@ async def answer_to_subscription(app: ASGIApp, task_id: str, **headers: str) -> 
 @json_rpc('the request is JSON-RPC')
 async def test_stream_response_forbids_caching_and_proxy_buffering() -> None:
     async with serving(words(), results=Results(interval=0)) as client:
-        headers = {'Content-Type': 'application/json', 'A2A-Version': spoken().version}
+        headers = {'Content-Type': 'application/json', 'A2A-Version': current_dialect().version}
         body = rpc('SendStreamingMessage', {'message': message()})
         answer = await Exchange(client.app, 'POST', '/', headers, body).answer()
     correlation_id = answer.headers.pop('x-correlation-id')
@@ -84,7 +88,7 @@ async def test_stream_events_are_numbered_json_rpc_responses() -> None:
         ids.append(int(number.removeprefix(b'id: ')))
         event = json.loads(data.removeprefix(b'data: '))
         assert event.keys() == {'jsonrpc', 'id', 'result'}
-        assert (event['jsonrpc'], event['id'], len(spoken().event(event))) == ('2.0', 'r-1', 1)
+        assert (event['jsonrpc'], event['id'], len(current_dialect().event(event))) == ('2.0', 'r-1', 1)
     assert ids == list(range(len(frames)))
 
 
@@ -114,7 +118,7 @@ async def test_idle_stream_sends_keep_alive_comments() -> None:
         return ModelResponse(parts=[TextPart('done')])
 
     async with (
-        serving(Agent(FunctionModel(answer)), limits=fixed(Limits, keep_alive=0.01)) as client,
+        serving(Agent(FunctionModel(answer)), limits=with_constants(Limits, keep_alive=0.01)) as client,
         client.send_streaming() as stream,
     ):
         await stream.until('TASK_STATE_WORKING')
@@ -166,7 +170,7 @@ async def test_malformed_last_event_id_is_ignored(value: str) -> None:
     assert answers[0] == answers[1]
 
 
-@only('0.3', '1.0 has an error for it')
+@only_in('0.3', '1.0 has an error for it')
 async def test_subscribe_to_finished_task_streams_its_snapshot() -> None:
     async with serving(words(), results=Results(interval=0)) as client:
         task = await client.send()
@@ -175,7 +179,7 @@ async def test_subscribe_to_finished_task_streams_its_snapshot() -> None:
     assert [event.result for event in events] == [{'task': task}]
 
 
-@only('1.0', '0.3 has no error for it')
+@only_in('1.0', '0.3 has no error for it')
 async def test_subscribe_to_finished_task_is_unsupported_operation() -> None:
     async with serving(words(), results=Results(interval=0)) as client:
         task = await client.send()
@@ -227,3 +231,36 @@ async def test_stream_ignores_repeated_end_of_request_body() -> None:
         await said.wait()
         release.set()
         assert b'completed' in (await exchange.answer()).body.lower()
+
+
+async def test_stream_without_scope_is_refused_as_json() -> None:
+    async with serving_without_runs(auth=caller_from_header, access=Access(scopes={'SendMessage': 'write'})) as client:
+        answer = await client_of_caller(client.app, 'ann').post(rpc('SendStreamingMessage', {'message': message()}))
+    error_of_answer(answer, status=403)
+    assert answer.headers['content-type'] == current_dialect().media_type
+
+
+def subscriptions() -> int:
+    """The subscriptions in memory."""
+    gc.collect()
+    return sum(isinstance(item, Subscription) for item in gc.get_objects())
+
+
+async def test_ended_stream_leaves_no_subscription() -> None:
+    async with serving(words(), results=Results(interval=0)) as client:
+        await whole_stream(client.app)
+        before = subscriptions()
+        for _ in range(3):
+            await whole_stream(client.app)
+        assert subscriptions() <= before
+
+
+async def test_stream_of_repeated_message_leaves_no_subscription() -> None:
+    same = message()
+    async with serving(words(), results=Results(interval=0)) as client:
+        await client.send(same)
+        before = subscriptions()
+        for _ in range(3):
+            async with client.send_streaming(same) as stream:
+                await stream.rest()
+        assert subscriptions() <= before

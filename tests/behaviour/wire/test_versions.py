@@ -14,9 +14,9 @@ from pydantic_ai import Agent
 from pydantic_ai_a2a import Access, APIKeyAuth, to_a2a
 
 from ...app_client import message, rpc, state_of
-from ...dialects import DIALECTS, only, spoken, unversioned
-from ..refused import refusal, untouched
-from ..stage import serving
+from ...dialects import DIALECTS, current_dialect, in_no_version, only_in
+from ...serving import serving
+from ..refusals import error_of_answer, serving_without_runs
 
 KEY = 'the-key-of-ann-1234'
 AUTH = APIKeyAuth({KEY: 'ann'})
@@ -35,7 +35,7 @@ async def cards(*versions: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return public, answer.json['result']
 
 
-@unversioned('it is about the card')
+@in_no_version('it is about the card')
 async def test_card_for_1_0_alone_omits_0_3_fields() -> None:
     both, _ = await cards('1.0', '0.3')
     for card in await cards('1.0'):
@@ -51,7 +51,7 @@ async def test_card_for_1_0_alone_omits_0_3_fields() -> None:
         }
 
 
-@unversioned('it is about the card')
+@in_no_version('it is about the card')
 async def test_card_for_0_3_alone_omits_1_0_fields() -> None:
     both, _ = await cards('1.0', '0.3')
     for card in await cards('0.3'):
@@ -69,23 +69,23 @@ async def test_card_for_0_3_alone_omits_1_0_fields() -> None:
 
 async def test_disabled_version_is_refused_in_every_operation(subtests: pytest.Subtests) -> None:
     methods = ['SendMessage', 'SendStreamingMessage', 'GetTask', 'SubscribeToTask']
-    other: Any = '0.3' if spoken().version == '1.0' else '1.0'
-    async with untouched(access=Access(versions=[other])) as client:
+    other: Any = '0.3' if current_dialect().version == '1.0' else '1.0'
+    async with serving_without_runs(access=Access(versions=[other])) as client:
         for method, named in product(methods, [True, False]):
             with subtests.test(method, named=named):
-                client.headers = {'A2A-Version': spoken().version} if named else {}
+                client.headers = {'A2A-Version': current_dialect().version} if named else {}
                 answer = await client.post(rpc(method, {'message': message(), 'id': 't'}))
-                if spoken().has_envelope:
+                if current_dialect().has_envelope:
                     error = answer.json['error']
                     assert (answer.status, answer.json['id'], error['code']) == (200, 'r-1', -32009)
-                    assert f"A2A version '{spoken().version}' is not supported" in error['message']
+                    assert f"A2A version '{current_dialect().version}' is not supported" in error['message']
                 else:
-                    error = refusal(answer, status=400)
+                    error = error_of_answer(answer, status=400)
                     assert error.data[0]['metadata']['supportedVersions'] == '0.3'
 
 
 async def test_enabled_version_is_served() -> None:
-    mine: Any = spoken().version
+    mine: Any = current_dialect().version
     async with serving(Agent('test'), access=Access(versions=[mine])) as client:
         task = await client.send()
         async with client.send_streaming() as stream:
@@ -95,11 +95,11 @@ async def test_enabled_version_is_served() -> None:
     assert (state_of(task), len(events) > 1) == ('COMPLETED', True)
 
 
-@only('HTTP+JSON', 'it is about its paths')
+@only_in('HTTP+JSON', 'it is about its paths')
 async def test_http_json_paths_name_the_enabled_version() -> None:
-    async with untouched(access=Access(versions=['0.3'])) as client:
+    async with serving_without_runs(access=Access(versions=['0.3'])) as client:
         for path in ('/tasks', '/message:send', '/v1/message:send', '/v1/card'):
-            error = refusal(await client.get(path, method='POST' if 'send' in path else 'GET'), status=400)
+            error = error_of_answer(await client.get(path, method='POST' if 'send' in path else 'GET'), status=400)
             assert (error.code, error.message.partition('; ')[2]) == (-32009, 'use 0.3 over JSON-RPC.')
         described = (await client.get('/')).json
     assert described.keys() == {
@@ -113,7 +113,7 @@ async def test_http_json_paths_name_the_enabled_version() -> None:
     }
 
 
-@unversioned('it is about an argument')
+@in_no_version('it is about an argument')
 def test_unknown_version_setting_is_refused_at_startup() -> None:
     with pytest.raises(ValueError, match=r"versions\[0\] takes '1\.0' or '0\.3', not the string '2\.0'"):
         to_a2a(Agent('test'), access=Access(versions=['2.0']))  # pyright: ignore[reportArgumentType]

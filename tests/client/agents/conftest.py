@@ -10,6 +10,6 @@ from ...bounds import LIMIT
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def unlimited_cancel_time(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ('FIRST_LIMIT', 'CANCEL_LIMIT'):
         monkeypatch.setattr(remote_tasks, name, LIMIT)

@@ -13,26 +13,26 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart
 from pydantic_ai_a2a import A2A, A2AToolset, RemoteAgent
 
 from ...bounds import LIMIT
-from ...tables import each_case
-from ..canned import CARD, TASK, Canned, card_for, result, served
-from .agents import caller, echo
+from ...cases import each_case
+from ..canned_agent import CARD, TASK, CannedAgent, card_with_interface, result_response, serve_canned
+from .sample_agents import calling_agent, echo_agent
 
 ANSWERED: dict[str, Any] = {'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
 
 
-def answering(context: str = 'secret') -> Canned:
+def canned_agent(context: str = 'secret') -> CannedAgent:
     """A remote agent that names the conversation, with the name of all others here on its card."""
-    return Canned(result({'task': {**TASK, 'contextId': context, **ANSWERED}}))
+    return CannedAgent(result_response({'task': {**TASK, 'contextId': context, **ANSWERED}}))
 
 
-def contexts(canned: Canned) -> list[Any]:
+def sent_context_ids(canned: CannedAgent) -> list[Any]:
     """The conversation of each message that an agent has got."""
     return [body['params']['message'].get('contextId') for _, _, _, body in canned.requests if body]
 
 
-def asking(kind: str, url: str, **options: Any) -> AbstractAgent[Any, Any]:
+def agent_calling(kind: str, url: str, **options: Any) -> AbstractAgent[Any, Any]:
     """An agent that asks a remote agent: with a tool, or as its model."""
-    return caller(capabilities=[A2A(url, **options)]) if kind == 'tool' else RemoteAgent(url)
+    return calling_agent(capabilities=[A2A(url, **options)]) if kind == 'tool' else RemoteAgent(url)
 
 
 each_kind = pytest.mark.parametrize('kind', ['tool', 'model'])
@@ -40,18 +40,21 @@ each_kind = pytest.mark.parametrize('kind', ['tool', 'model'])
 
 @each_kind
 async def test_context_id_is_not_sent_to_agent_with_same_name(kind: str) -> None:
-    one, other = answering(), answering()
+    one, other = canned_agent(), canned_agent()
     with ExitStack() as stack:
-        first, second = (stack.enter_context(served(canned)).url for canned in (one, other))
+        first, second = (stack.enter_context(serve_canned(canned)).url for canned in (one, other))
         # The hostile card also names the interface of the other agent, by a binding that nobody speaks.
         theirs = {'protocolBinding': 'OTHER', 'url': first, 'protocolVersion': '1.0'}
-        other.card = {**CARD, 'supportedInterfaces': [theirs, card_for(url=second)['supportedInterfaces'][0]]}
+        other.card = {
+            **CARD,
+            'supportedInterfaces': [theirs, card_with_interface(url=second)['supportedInterfaces'][0]],
+        }
         async with asyncio.timeout(LIMIT):
-            ended = await asking(kind, first).run('hello')
-            ended = await asking(kind, second).run('hello', message_history=ended.all_messages())
-            await asking(kind, first).run('hello', message_history=ended.all_messages())
-    assert contexts(one) == [None, 'secret']
-    assert contexts(other) == [None]
+            ended = await agent_calling(kind, first).run('hello')
+            ended = await agent_calling(kind, second).run('hello', message_history=ended.all_messages())
+            await agent_calling(kind, first).run('hello', message_history=ended.all_messages())
+    assert sent_context_ids(one) == [None, 'secret']
+    assert sent_context_ids(other) == [None]
 
 
 @each_kind
@@ -68,68 +71,73 @@ async def test_context_id_is_not_sent_to_agent_with_same_name(kind: str) -> None
 async def test_conversation_continues_only_at_same_origin_path_and_tenant(
     kind: str, interface: dict[str, str], *, continues: bool
 ) -> None:
-    canned = answering()
-    with served(canned) as server:
-        canned.card = card_for(url=f'{server.url}one?key=1')
+    canned = canned_agent()
+    with serve_canned(canned) as server:
+        canned.card = card_with_interface(url=f'{server.url}one?key=1')
         async with asyncio.timeout(LIMIT):
-            ended = await asking(kind, server.url).run('hello')
-            canned.card = {**card_for(**{**interface, 'url': interface['url'].format(server.url)}), 'version': '2'}
-            await asking(kind, server.url).run('hello', message_history=ended.all_messages())
-    assert contexts(canned) == [None, 'secret' if continues else None]
+            ended = await agent_calling(kind, server.url).run('hello')
+            canned.card = {
+                **card_with_interface(**{**interface, 'url': interface['url'].format(server.url)}),
+                'version': '2',
+            }
+            await agent_calling(kind, server.url).run('hello', message_history=ended.all_messages())
+    assert sent_context_ids(canned) == [None, 'secret' if continues else None]
 
 
 @each_kind
 async def test_conversation_continues_in_same_tenant(kind: str) -> None:
-    canned = answering()
-    with served(canned) as server:
-        canned.card = card_for(url=server.url, tenant='blue')
+    canned = canned_agent()
+    with serve_canned(canned) as server:
+        canned.card = card_with_interface(url=server.url, tenant='blue')
         async with asyncio.timeout(LIMIT):
-            ended = await asking(kind, server.url).run('hello')
-            await asking(kind, server.url).run('hello', message_history=ended.all_messages())
-    assert contexts(canned) == [None, 'secret']
+            ended = await agent_calling(kind, server.url).run('hello')
+            await agent_calling(kind, server.url).run('hello', message_history=ended.all_messages())
+    assert sent_context_ids(canned) == [None, 'secret']
 
 
 async def test_a_renamed_agent_continues_its_conversation() -> None:
-    canned = answering()
-    with served(canned) as server:
+    canned = canned_agent()
+    with serve_canned(canned) as server:
         async with asyncio.timeout(LIMIT):
             ended = await RemoteAgent(server.url).run('hello')
             canned.card = {**canned.card, 'name': 'renamed'}
             await RemoteAgent(server.url).run('hello', message_history=ended.all_messages())
-    assert contexts(canned) == [None, 'secret']
+    assert sent_context_ids(canned) == [None, 'secret']
 
 
 @pytest.mark.parametrize('is_served', [True, False])
 async def test_capability_id_separates_conversations_with_same_agent(*, is_served: bool) -> None:
-    canned = answering()
-    with served(canned) as server:
+    canned = canned_agent()
+    with serve_canned(canned) as server:
         target: Any = server.url if is_served else canned.app
         async with asyncio.timeout(LIMIT):
-            ended = await caller(capabilities=[A2A(target, id='one')]).run('hello')
+            ended = await calling_agent(capabilities=[A2A(target, id='one')]).run('hello')
             for name in ('two', 'one'):
-                await caller(capabilities=[A2A(target, id=name)]).run('hello', message_history=ended.all_messages())
-    assert contexts(canned) == [None, None, 'secret']
+                await calling_agent(capabilities=[A2A(target, id=name)]).run(
+                    'hello', message_history=ended.all_messages()
+                )
+    assert sent_context_ids(canned) == [None, None, 'secret']
 
 
 async def test_in_process_agents_have_separate_conversations_by_name() -> None:
-    ended = await RemoteAgent(echo('first')).run('one')
-    other = await RemoteAgent(echo('second')).run('two', message_history=ended.all_messages())
+    ended = await RemoteAgent(echo_agent('first')).run('one')
+    other = await RemoteAgent(echo_agent('second')).run('two', message_history=ended.all_messages())
     assert other.output.endswith('(0)')
-    ended = await caller(toolsets=[A2AToolset(echo('first'), tools='skills')], tool='first').run('one')
-    agent = caller(toolsets=[A2AToolset(echo('second'), tools='skills')], tool='second')
+    ended = await calling_agent(toolsets=[A2AToolset(echo_agent('first'), tools='skills')], tool='first').run('one')
+    agent = calling_agent(toolsets=[A2AToolset(echo_agent('second'), tools='skills')], tool='second')
     assert (await agent.run('two', message_history=ended.all_messages())).output == 'two (0)'
 
 
 async def test_history_of_earlier_package_version_starts_new_conversation() -> None:
-    canned = answering()
-    with served(canned) as server:
-        agent = asking('tool', server.url)
+    canned = canned_agent()
+    with serve_canned(canned) as server:
+        agent = agent_calling('tool', server.url)
         async with asyncio.timeout(LIMIT):
             history = (await agent.run('hello')).all_messages()
             for part in returns(history):
                 part.metadata = {'a2a': {'tool': 'canned canned', 'task': 't', 'context': 'secret'}}
             await agent.run('hello', message_history=history)
-    assert contexts(canned) == [None, None]
+    assert sent_context_ids(canned) == [None, None]
 
 
 def returns(messages: list[ModelMessage]) -> list[ToolReturnPart]:

@@ -17,27 +17,13 @@ from pydantic_ai_a2a.client.questions import question_of_task
 from pydantic_ai_a2a.errors import RemoteProtocolError
 
 from ...bounds import LIMIT
-from ..canned import TASK, Canned, stream
-from .agents import caller
-from .test_three_servers import Between, in_between
-
-DONE: dict[str, Any] = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
+from ..canned_agent import CannedAgent, stream_response
+from .canned_tasks import DONE, pending_call, task_waiting_with
+from .sample_agents import MakeAgent, calling_agent, each_middle_agent
 
 
-def waits(**data: Any) -> dict[str, Any]:
-    """A task of a remote agent that asks by the extension for pending calls."""
-    media_type = 'application/vnd.pydantic-ai.pending-calls+json'
-    parts: Any = [{'text': 'Which one?'}, {'data': {'pending': [], **data}, 'mediaType': media_type}]
-    message: Any = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': parts}
-    return {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': message}}
-
-
-def call(kind: str = 'question', **fields: Any) -> dict[str, Any]:
-    return {'id': 'q', 'kind': kind, 'tool': 'ask', 'text': 'Which one?', **fields}
-
-
-def nested(depth: int) -> dict[str, Any]:
-    return {} if not depth else {'items': nested(depth - 1)}
+def nested_schema(depth: int) -> dict[str, Any]:
+    return {} if not depth else {'items': nested_schema(depth - 1)}
 
 
 UNUSABLE: list[Any] = [
@@ -51,17 +37,21 @@ UNUSABLE: list[Any] = [
     {'$defs': 5},
     {'properties': {'a': {'type': 5}}},
     {'title': 'a' * 40_000},
-    nested(60),
+    nested_schema(60),
 ]
 
 
-@in_between
+@each_middle_agent
 @pytest.mark.parametrize('is_call', [True, False])
 @pytest.mark.parametrize('schema', UNUSABLE, ids=range(len(UNUSABLE)))
-async def test_question_with_unusable_schema_takes_text(between: Between, schema: Any, *, is_call: bool) -> None:
+async def test_question_with_unusable_schema_takes_text(between: MakeAgent, schema: Any, *, is_call: bool) -> None:
     result = {'properties': {'decision': {'const': 'result'}, 'result': schema}}
-    asked = waits(pending=[call(answerSchema={'oneOf': [result]})]) if is_call else waits(schema=schema)
-    canned = Canned(stream({'task': asked}), stream({'task': DONE}))
+    asked = (
+        task_waiting_with(pending=[pending_call(answerSchema={'oneOf': [result]})])
+        if is_call
+        else task_waiting_with(schema=schema)
+    )
+    canned = CannedAgent(stream_response({'task': asked}), stream_response({'task': DONE}))
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
         task: Any = (await client.send('hello')).outcome
         assert task['status']['state'] == 'input-required'
@@ -71,13 +61,13 @@ async def test_question_with_unusable_schema_takes_text(between: Between, schema
     assert 'the red one' in (part['data']['callAnswers'][0]['result'] if is_call else part['text'])
 
 
-@in_between
+@each_middle_agent
 @pytest.mark.parametrize(
     'schema', [5, {'oneOf': 5}, {'oneOf': [5]}, {'oneOf': [{'properties': {'args': {'type': 5}}}]}]
 )
-async def test_approval_with_unusable_schema_can_be_approved(between: Between, schema: Any) -> None:
-    asked = waits(pending=[call('approval', args={'path': 'a.txt'}, answerSchema=schema)])
-    canned = Canned(stream({'task': asked}), stream({'task': DONE}))
+async def test_approval_with_unusable_schema_can_be_approved(between: MakeAgent, schema: Any) -> None:
+    asked = task_waiting_with(pending=[pending_call('approval', args={'path': 'a.txt'}, answerSchema=schema)])
+    canned = CannedAgent(stream_response({'task': asked}), stream_response({'task': DONE}))
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(canned.app, 'middle'))) as client:
         task: Any = (await client.send('hello')).outcome
         [pending] = question_of_task('', task)['pending']
@@ -89,8 +79,8 @@ async def test_approval_with_unusable_schema_can_be_approved(between: Between, s
 
 
 async def test_unusable_question_schema_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    asked = waits(pending=[call(answerSchema={'properties': {'a_rare_name': {'type': 5}}})])
-    async with A2AClient(Canned(stream({'task': asked})).app) as client:
+    asked = task_waiting_with(pending=[pending_call(answerSchema={'properties': {'a_rare_name': {'type': 5}}})])
+    async with A2AClient(CannedAgent(stream_response({'task': asked})).app) as client:
         task: Any = (await client.send('hello')).outcome
     assert [pending.get('answerSchema') for pending in question_of_task('', task)['pending']] == [None]
     [line] = [record.getMessage() for record in caplog.records]
@@ -98,17 +88,17 @@ async def test_unusable_question_schema_is_logged(caplog: pytest.LogCaptureFixtu
     assert 'a_rare_name' in line
 
 
-@in_between
-async def test_pending_calls_with_same_id_are_refused(between: Between, caplog: pytest.LogCaptureFixture) -> None:
-    asked = waits(pending=[call('approval', tool='read'), call('approval', tool='delete')])
+@each_middle_agent
+async def test_pending_calls_with_same_id_are_refused(between: MakeAgent, caplog: pytest.LogCaptureFixture) -> None:
+    asked = task_waiting_with(pending=[pending_call('approval', tool='read'), pending_call('approval', tool='delete')])
     async with (
         asyncio.timeout(LIMIT),
-        A2AClient(to_a2a(between(Canned(stream({'task': asked})).app, 'middle'))) as client,
+        A2AClient(to_a2a(between(CannedAgent(stream_response({'task': asked})).app, 'middle'))) as client,
     ):
         task: Any = (await client.send('hello')).outcome
         assert task['status']['state'] in ('completed', 'failed')  # the model of a tool hears of the failure
     assert 'two calls of the same id' in f'{task}{caplog.text}'
-    async with A2AClient(Canned(stream({'task': asked})).app) as client:
+    async with A2AClient(CannedAgent(stream_response({'task': asked})).app) as client:
         task = (await client.send('hello')).outcome
         with pytest.raises(RemoteProtocolError, match='two calls of the same id'):
             question_of_task('', task)
@@ -118,10 +108,10 @@ async def test_pending_calls_with_same_id_are_refused(between: Between, caplog: 
 async def test_memory_of_long_questions_is_released(*, is_served: bool) -> None:
     """The task is canceled or expires, or the caller never comes back."""
     text = {'id': 'q', 'text': 'a' * 1_000_000}
-    asked = [waits(pending=[call(**text, args={'b': 'b' * 1_000_000})]) for _ in range(3)]
-    asked += [waits(pending=[call(id='c' * 2_000_000)]) for _ in range(3)]
-    canned = Canned(*[stream({'task': task}) for task in asked])
-    agent = caller(capabilities=[A2A(canned.app)])
+    asked = [task_waiting_with(pending=[pending_call(**text, args={'b': 'b' * 1_000_000})]) for _ in range(3)]
+    asked += [task_waiting_with(pending=[pending_call(id='c' * 2_000_000)]) for _ in range(3)]
+    canned = CannedAgent(*[stream_response({'task': task}) for task in asked])
+    agent = calling_agent(capabilities=[A2A(canned.app)])
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(agent)) as client:
 
         async def ask() -> None:
@@ -148,13 +138,13 @@ async def test_memory_of_long_questions_is_released(*, is_served: bool) -> None:
 @pytest.mark.parametrize('length', [10, 1_000_000])
 async def test_handler_approves_remote_call_within_served_run(length: int) -> None:
     """A handler approves within the run, in which the question is still known."""
-    asked = waits(pending=[call('approval', text='a' * length)])
-    canned = Canned(stream({'task': asked}), stream({'task': DONE}))
+    asked = task_waiting_with(pending=[pending_call('approval', text='a' * length)])
+    canned = CannedAgent(stream_response({'task': asked}), stream_response({'task': DONE}))
 
     def approve(ctx: RunContext[Any], requests: DeferredToolRequests, token: str) -> DeferredToolResults:
         return DeferredToolResults(approvals={call.tool_call_id: True for call in requests.approvals})
 
-    agent = caller(capabilities=[A2A(canned.app), RequestInput(approve)])
+    agent = calling_agent(capabilities=[A2A(canned.app), RequestInput(approve)])
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(agent)) as client:
         task: Any = (await client.send('hello')).outcome
     assert task['status']['state'] == 'completed'

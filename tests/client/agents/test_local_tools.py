@@ -17,10 +17,12 @@ from pydantic_ai_a2a.errors import InvalidParamsError, UnsupportedOperationError
 from pydantic_ai_a2a.wire.extensions.client_tools import CLIENT_TOOLS_URI
 from pydantic_ai_a2a.wire.extensions.own_extensions import LIVE_TEXT_URI
 
-from ...behaviour.asking import ALLOWED, agent_of
+from ...behaviour.pending_calls import WITH_CLIENT_TOOLS, agent_with_look_tool
+from ..canned_agent import CARD, CannedAgent, stream_response
+from .canned_tasks import pending_call, task_waiting_with
 
 
-class Desk:
+class LocalTools:
     """Tools of the local side, and the calls that they got."""
 
     def __init__(self) -> None:
@@ -40,8 +42,8 @@ class Desk:
         return f'page {q}'
 
 
-def remote(agent: AbstractAgent[Any, Any] | None = None) -> A2AClient:
-    return A2AClient(to_a2a(agent or agent_of(), messages=ALLOWED))
+def client_with_tools(agent: AbstractAgent[Any, Any] | None = None) -> A2AClient:
+    return A2AClient(to_a2a(agent or agent_with_look_tool(), messages=WITH_CLIENT_TOOLS))
 
 
 def call_of(task: Any) -> Any:
@@ -59,9 +61,9 @@ def text_of(task: Any) -> str:
 
 
 async def test_a_client_sends_tools_and_answers_their_calls() -> None:
-    desk = Desk()
+    desk = LocalTools()
     tools = [Tool(desk.search).tool_def]
-    async with remote() as client:
+    async with client_with_tools() as client:
         task = (await client.send('search:a', tools=tools, metadata={'trip': 7})).outcome
         assert 'status' in task
         call = call_of(task)
@@ -71,7 +73,7 @@ async def test_a_client_sends_tools_and_answers_their_calls() -> None:
 
 
 async def test_message_with_tools_keeps_metadata_and_activates_extension() -> None:
-    app, activated = to_a2a(agent_of(), messages=ALLOWED), ''
+    app, activated = to_a2a(agent_with_look_tool(), messages=WITH_CLIENT_TOOLS), ''
 
     async def recorded(scope: Scope, receive: Receive, send: Send) -> None:
         nonlocal activated
@@ -81,7 +83,9 @@ async def test_message_with_tools_keeps_metadata_and_activates_extension() -> No
     message: Message = {'role': 'user', 'message_id': 'm', 'parts': [Part(text='hello')], 'metadata': {'mine': 1}}
     async with A2AClient(recorded) as client:
         task: Any = (
-            await client.send(message, tools=[Tool(Desk().search).tool_def], extensions=['https://example.com/other'])
+            await client.send(
+                message, tools=[Tool(LocalTools().search).tool_def], extensions=['https://example.com/other']
+            )
         ).outcome
     [first, *_] = task['history']
     assert (first['metadata']['mine'], [*first['metadata'][CLIENT_TOOLS_URI]]) == (1, ['tools'])
@@ -90,21 +94,21 @@ async def test_message_with_tools_keeps_metadata_and_activates_extension() -> No
 
 
 async def test_client_refuses_tools_for_agent_without_extension() -> None:
-    async with A2AClient(agent_of()) as client:
+    async with A2AClient(agent_with_look_tool()) as client:
         with pytest.raises(UnsupportedOperationError, match=r'card does not declare the extension .*client-tools-v1'):
-            await client.send('search:a', tools=[Tool(Desk().search).tool_def])
+            await client.send('search:a', tools=[Tool(LocalTools().search).tool_def])
 
 
 async def test_client_tool_with_name_of_agent_tool_is_refused() -> None:
-    async with remote() as client:
+    async with client_with_tools() as client:
         with pytest.raises(InvalidParamsError, match='is the name of a tool of the agent'):
-            await client.send('hello', tools=[Tool(Desk().search, name='look').tool_def])
+            await client.send('hello', tools=[Tool(LocalTools().search, name='look').tool_def])
 
 
 @pytest.mark.parametrize('streamed', [False, True])
 async def test_remote_agent_calls_local_tools_of_run(streamed: bool) -> None:
-    desk = Desk()
-    async with remote() as client:
+    desk = LocalTools()
+    async with client_with_tools() as client:
         agent = RemoteAgent(client)
         if streamed:
             async with agent.run_stream('search:a look:b fetch:c', toolsets=[desk.tools]) as run:
@@ -118,8 +122,8 @@ async def test_remote_agent_calls_local_tools_of_run(streamed: bool) -> None:
 
 
 async def test_conversation_continues_with_or_without_local_tools() -> None:
-    desk = Desk()
-    async with remote() as client:
+    desk = LocalTools()
+    async with client_with_tools() as client:
         agent = RemoteAgent(client)
         first = await agent.run('search:a', toolsets=[desk.tools])
         second = await agent.run('and', message_history=first.all_messages())
@@ -128,17 +132,33 @@ async def test_conversation_continues_with_or_without_local_tools() -> None:
     assert third.output == 'search:a + and + fetch:b + fetch=page b + tools: fetch,look,search'
 
 
+async def test_remote_approval_calls_no_local_tool() -> None:
+    canned, desk = (
+        CannedAgent(
+            stream_response(
+                {'task': task_waiting_with(pending=[pending_call('approval', tool='fetch', args={'q': 'a'})])}
+            )
+        ),
+        LocalTools(),
+    )
+    canned.card = {**CARD, 'capabilities': {'streaming': True, 'extensions': [{'uri': CLIENT_TOOLS_URI}]}}
+    async with A2AClient(canned.app) as client:
+        asked = await RemoteAgent(client, [str, DeferredToolRequests]).run('Go.', toolsets=[desk.tools])
+    assert isinstance(asked.output, DeferredToolRequests)
+    assert ([part.tool_name for part in asked.output.approvals], desk.calls) == (['remote_approval'], [])
+
+
 async def test_a_retry_of_a_local_tool_reaches_the_remote_agent() -> None:
-    desk = Desk()
-    async with remote() as client:
+    desk = LocalTools()
+    async with client_with_tools() as client:
         done = await Agent(A2AModel(client), toolsets=[desk.tools]).run('fetch:bad')
     assert done.output.startswith('fetch:bad + fetch=No such page.')
 
 
 async def test_local_tool_runs_beside_call_waiting_for_approval() -> None:
-    server, desk = agent_of(), Desk()
+    server, desk = agent_with_look_tool(), LocalTools()
     server.tool_plain(requires_approval=True)(pay)
-    async with remote(server) as client:
+    async with client_with_tools(server) as client:
         agent = RemoteAgent(client, [str, DeferredToolRequests])
         first = await agent.run('pay:1 search:a', toolsets=[desk.tools])
         assert isinstance(first.output, DeferredToolRequests)
@@ -159,8 +179,8 @@ def pay(q: str) -> str:
 
 
 async def test_local_tool_requiring_approval_is_deferred() -> None:
-    desk = Desk()
-    async with remote() as client:
+    desk = LocalTools()
+    async with client_with_tools() as client:
         agent = RemoteAgent(client, [str, DeferredToolRequests])
         tools = [desk.tools.approval_required()]
         first = await agent.run('search:a', toolsets=tools)
@@ -176,8 +196,8 @@ async def test_local_tool_requiring_approval_is_deferred() -> None:
 
 
 async def test_intermediate_server_passes_client_tools_on() -> None:
-    async with remote() as inner, remote(RemoteAgent(inner)) as client:
-        task = (await client.send('search:a', tools=[Tool(Desk().search).tool_def])).outcome
+    async with client_with_tools() as inner, client_with_tools(RemoteAgent(inner)) as client:
+        task = (await client.send('search:a', tools=[Tool(LocalTools().search).tool_def])).outcome
         assert 'status' in task
         call = call_of(task)
         assert (call['kind'], call['tool'], call['args']) == ('external', 'search', {'q': 'a'})
@@ -186,6 +206,6 @@ async def test_intermediate_server_passes_client_tools_on() -> None:
 
 
 async def test_model_refuses_local_tools_for_agent_without_extension() -> None:
-    async with A2AClient(agent_of()) as client:
+    async with A2AClient(agent_with_look_tool()) as client:
         with pytest.raises(UserError, match='cannot call fetch, search'):
-            await Agent(A2AModel(client), toolsets=[Desk().tools]).run('hello')
+            await Agent(A2AModel(client), toolsets=[LocalTools().tools]).run('hello')

@@ -47,11 +47,12 @@ from pydantic_ai_a2a.client.message_content import Content
 from pydantic_ai_a2a.client.send_options import SendOptions
 from pydantic_ai_a2a.errors import RemoteUnavailable
 
+from ...agents import scripted_model
 from ...app_client import lifespan
 from ...bounds import LIMIT
-from ...wire.signing.pairs import pem
-from ..canned import TASK, Canned, refusal, stream
-from ..peers import ANSWER, PEERS, Peer, Talker
+from ...wire.signing.signing_keys import private_pem
+from ..canned_agent import TASK, CannedAgent, error_response, stream_response
+from ..servers import ANSWER, SERVERS, ServerKind, WaitingAgent
 
 
 class Weather(BaseModel):
@@ -69,7 +70,7 @@ WEATHER: dict[str, Any] = {'city': 'a', 'celsius': 3}
 STORM: dict[str, Any] = {'city': 'a', 'celsius': 3, 'wind': 4}
 
 
-def said(messages: list[ModelMessage]) -> list[str]:
+def user_texts(messages: list[ModelMessage]) -> list[str]:
     """Return the texts of the user in a history."""
     return [
         str(part.content)
@@ -81,22 +82,22 @@ def said(messages: list[ModelMessage]) -> list[str]:
 
 
 def echo(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    return ModelResponse([TextPart(' | '.join(said(messages)))])
+    return ModelResponse([TextPart(' | '.join(user_texts(messages)))])
 
 
 async def echo_stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-    for word in ' | '.join(said(messages)).split(' '):
+    for word in ' | '.join(user_texts(messages)).split(' '):
         yield f'{word} '
 
 
-def echoing() -> Agent[None, str]:
+def history_agent() -> Agent[None, str]:
     return Agent(FunctionModel(echo, stream_function=echo_stream), name='echo')
 
 
-@pytest.mark.parametrize('peer', [pytest.param(peer, id=name) for name, peer in PEERS.items()])
-async def test_run_and_stream_return_text_of_each_server(peer: Peer) -> None:
+@pytest.mark.parametrize('peer', [pytest.param(peer, id=name) for name, peer in SERVERS.items()])
+async def test_run_and_stream_return_text_of_each_server(peer: ServerKind) -> None:
     async with asyncio.timeout(LIMIT):
-        client = A2AClient(peer.app(Talker()), timeout=LIMIT, **peer.options)
+        client = A2AClient(peer.app(WaitingAgent()), timeout=LIMIT, **peer.options)
         async with RemoteAgent(client) as remote:
             assert (await remote.run('hello')).output == ANSWER
             async with remote.run_stream('hello') as run:
@@ -106,7 +107,7 @@ async def test_run_and_stream_return_text_of_each_server(peer: Peer) -> None:
 
 
 async def test_message_history_continues_conversation_in_new_remote_agent() -> None:
-    app = to_a2a(echoing())
+    app = to_a2a(history_agent())
     async with asyncio.timeout(LIMIT), A2AClient(app):
         first = await RemoteAgent(app).run('one')
         second = await RemoteAgent(app).run('two', message_history=first.all_messages())
@@ -132,7 +133,7 @@ async def test_credentials_are_accepted_unless_target_is_client() -> None:
             assert run.output == 'success (no tool calls)'
         with pytest.raises(ModelAPIError, match='Authentication is required'):
             await RemoteAgent(app).run('Hello')
-    others: dict[str, Any] = {'headers': {}, 'auth': 'x', 'timeout': 3, 'card_keys': TrustedKeys(keys=[pem()])}
+    others: dict[str, Any] = {'headers': {}, 'auth': 'x', 'timeout': 3, 'card_keys': TrustedKeys(keys=[private_pem()])}
     for option, value in others.items():
         with pytest.raises(TypeError, match=f'RemoteAgent takes {option} for a target that is no A2AClient'):
             RemoteAgent(A2AClient(app), **{option: value})
@@ -140,14 +141,14 @@ async def test_credentials_are_accepted_unless_target_is_client() -> None:
 
 async def test_history_of_local_model_is_sent_as_text() -> None:
     local = await Agent(TestModel(custom_output_text='I am local.')).run('hello')
-    remote = RemoteAgent(echoing())
+    remote = RemoteAgent(history_agent())
     result = await remote.run('go on', message_history=local.all_messages())
     assert 'hello' in result.output
     assert 'An assistant has answered: I am local.' in result.output
     assert 'go on' in result.output
 
 
-def typed(output_type: Any, args: dict[str, Any], tool: str = '') -> Agent[None, Any]:
+def typed_agent(output_type: Any, args: dict[str, Any], tool: str = '') -> Agent[None, Any]:
     """An agent that calls its output tool with these arguments."""
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -161,18 +162,18 @@ def typed(output_type: Any, args: dict[str, Any], tool: str = '') -> Agent[None,
 @pytest.mark.parametrize(
     ('inner', 'outer', 'output'),
     [
-        (typed(Weather, {'city': 'a', 'celsius': 3}), Weather, Weather(city='a', celsius=3)),
+        (typed_agent(Weather, {'city': 'a', 'celsius': 3}), Weather, Weather(city='a', celsius=3)),
         (
-            typed(list[Weather], {'response': [{'city': 'a', 'celsius': 3}]}),
+            typed_agent(list[Weather], {'response': [{'city': 'a', 'celsius': 3}]}),
             list[Weather],
             [Weather(city='a', celsius=3)],
         ),
-        (typed(int, {'response': 7}), int, 7),
-        (typed([Weather, Storm], STORM, 'Storm'), [Weather, Storm], Storm(**STORM)),
-        (typed([Weather, Storm], STORM, 'Storm'), [Storm, str], Storm(**STORM)),
-        (typed([Weather, Storm], STORM, 'Storm'), ToolOutput(Storm), Storm(**STORM)),
-        (typed(Weather, {'city': 'a', 'celsius': 3}), str, '{"city":"a","celsius":3}'),
-        (echoing(), [Storm, str], 'go'),
+        (typed_agent(int, {'response': 7}), int, 7),
+        (typed_agent([Weather, Storm], STORM, 'Storm'), [Weather, Storm], Storm(**STORM)),
+        (typed_agent([Weather, Storm], STORM, 'Storm'), [Storm, str], Storm(**STORM)),
+        (typed_agent([Weather, Storm], STORM, 'Storm'), ToolOutput(Storm), Storm(**STORM)),
+        (typed_agent(Weather, {'city': 'a', 'celsius': 3}), str, '{"city":"a","celsius":3}'),
+        (history_agent(), [Storm, str], 'go'),
     ],
     ids=['model', 'list', 'int', 'union', 'model-or-text', 'tool', 'data-as-text', 'text'],
 )
@@ -193,7 +194,7 @@ async def test_invalid_json_text_is_retried_until_output_type_fits() -> None:
     prompts: list[str] = []
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        prompts.append(said(messages)[-1])
+        prompts.append(user_texts(messages)[-1])
         text = '{"city": "Paris"}' if len(prompts) == 1 else '{"city": "Paris", "celsius": 21}'
         return ModelResponse([TextPart(text)])
 
@@ -228,7 +229,7 @@ async def test_text_replaced_by_server_is_not_in_output() -> None:
     assert (await remote.run('go')).output == 'It rains.'
 
 
-def keeper() -> Agent[None, Any]:
+def agent_with_approval_and_question() -> Agent[None, Any]:
     """An agent that deletes a file after an approval, asks a question, and reports the results."""
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -266,7 +267,7 @@ def keeper() -> Agent[None, Any]:
     ],
 )
 async def test_approvals_and_questions_become_deferred_calls(approval: Any, answer: Any, output: str) -> None:
-    app = to_a2a(keeper())
+    app = to_a2a(agent_with_approval_and_question())
     remote = RemoteAgent(app, [str, DeferredToolRequests])
     async with asyncio.timeout(LIMIT), A2AClient(app):
         waiting = await remote.run('tidy up')
@@ -291,10 +292,10 @@ async def test_approvals_and_questions_become_deferred_calls(approval: Any, answ
 
 async def test_next_prompt_answers_question_of_agent() -> None:
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if len(said(messages)) == 1:
+        if len(user_texts(messages)) == 1:
             [tool] = info.output_tools
             return ModelResponse([ToolCallPart(tool.name, {'question': 'What kind?'})])
-        return ModelResponse([TextPart(' and '.join(said(messages)))])
+        return ModelResponse([TextPart(' and '.join(user_texts(messages)))])
 
     app = to_a2a(Agent(FunctionModel(model), output_type=[str, InputRequired], name='pizzeria'))
     async with asyncio.timeout(LIMIT), A2AClient(app):
@@ -311,7 +312,7 @@ async def test_next_prompt_answers_question_of_agent() -> None:
 
 async def test_question_in_typed_run_is_deferred_call() -> None:
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        name = 'InputRequired' if len(said(messages)) == 1 else 'Weather'
+        name = 'InputRequired' if len(user_texts(messages)) == 1 else 'Weather'
         [tool] = [tool.name for tool in info.output_tools if tool.name.endswith(name)]
         return ModelResponse([ToolCallPart(tool, {'question': 'Where?'} if name == 'InputRequired' else WEATHER)])
 
@@ -334,7 +335,7 @@ async def test_question_in_typed_run_is_deferred_call() -> None:
             assert done.output == Weather(**WEATHER)
 
 
-class Watched(A2AClient):
+class WatchedClient(A2AClient):
     """A client that says when its caller has taken the first event of a task."""
 
     def __init__(self, app: Starlette) -> None:
@@ -351,12 +352,12 @@ class Watched(A2AClient):
 
 
 async def test_canceled_run_cancels_remote_task() -> None:
-    talker = Talker()
+    talker = WaitingAgent()
     app = to_a2a(talker.agent)
     async with asyncio.timeout(LIMIT), A2AClient(app) as client:
         for start in (_run, _run_stream):
             talker.reached.clear()
-            watched = Watched(app)
+            watched = WatchedClient(app)
             run = asyncio.create_task(start(RemoteAgent(watched)))
             await talker.reached.wait()
             await watched.taken.wait()
@@ -377,7 +378,7 @@ async def _run_stream(remote: RemoteAgent[str]) -> str:
 
 
 async def test_stream_canceled_early_cancels_remote_task() -> None:
-    talker = Talker()
+    talker = WaitingAgent()
     app = to_a2a(talker.agent)
     async with asyncio.timeout(LIMIT), A2AClient(app) as client:
         async with RemoteAgent(app).run_stream('wait') as run:
@@ -390,11 +391,8 @@ async def test_stream_canceled_early_cancels_remote_task() -> None:
 
 
 async def test_failed_task_is_model_error_without_internal_text() -> None:
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        raise ValueError('secret')
-
     with pytest.raises(ModelAPIError, match=r'The remote task .* is failed.*') as caught:
-        await RemoteAgent(Agent(FunctionModel(model), name='broken')).run('go')
+        await RemoteAgent(Agent(scripted_model(ValueError('secret')), name='broken')).run('go')
     assert 'secret' not in str(caught.value)
 
 
@@ -402,7 +400,7 @@ async def test_failed_task_is_model_error_without_internal_text() -> None:
 async def test_failed_rejected_or_canceled_task_is_model_error(state: str) -> None:
     ended = {**TASK, 'status': {'state': f'TASK_STATE_{state.upper()}'}}
     with pytest.raises(ModelAPIError, match=f'The remote task t is {state}'):
-        await canned(stream({'task': ended})).run('go')
+        await canned_remote_agent(stream_response({'task': ended})).run('go')
 
 
 async def test_unreachable_agent_is_model_error() -> None:
@@ -412,7 +410,7 @@ async def test_unreachable_agent_is_model_error() -> None:
 
 
 async def test_local_tools_are_refused_without_client_tools_extension() -> None:
-    agent = Agent(A2AModel(A2AClient(echoing())), tools=[len])
+    agent = Agent(A2AModel(A2AClient(history_agent())), tools=[len])
     with pytest.raises(UserError, match='cannot call len'):
         await agent.run('go')
 
@@ -456,11 +454,11 @@ async def test_prompt_content_is_sent_and_uploaded_file_is_refused() -> None:
     with pytest.raises(UserError, match='UploadedFile cannot be sent'):
         await remote.run([UploadedFile('f1', provider_name='openai')])
     with pytest.raises(UserError, match='nothing to send'):
-        await A2AModel(A2AClient(echoing())).request([ModelRequest([])], None, ModelRequestParameters())
+        await A2AModel(A2AClient(history_agent())).request([ModelRequest([])], None, ModelRequestParameters())
 
 
 async def test_system_prompt_is_sent_with_prompt() -> None:
-    result = await Agent(A2AModel(A2AClient(echoing())), system_prompt='Be brief.').run('go')
+    result = await Agent(A2AModel(A2AClient(history_agent())), system_prompt='Be brief.').run('go')
     assert 'Be brief.' in result.output
     assert 'go' in result.output
 
@@ -471,39 +469,41 @@ async def test_model_of_remote_agent_can_be_overridden() -> None:
         assert (await remote.run('go')).output == 'offline'
 
 
-def canned(*answers: Any, card: Any = None) -> RemoteAgent[str]:
-    server = Canned(*answers, card=card)
+def canned_remote_agent(*answers: Any, card: Any = None) -> RemoteAgent[str]:
+    server = CannedAgent(*answers, card=card)
     return RemoteAgent(A2AClient(server.app, timeout=LIMIT, trusted_origins=['http://agent.example']))
 
 
 async def test_message_answer_without_task_is_output() -> None:
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'hi'}]}
-    answers = stream({'message': message}), stream({'message': {**message, 'contextId': 'c'}})
-    first = await canned(*answers[:1]).run('hello')
+    answers = stream_response({'message': message}), stream_response({'message': {**message, 'contextId': 'c'}})
+    first = await canned_remote_agent(*answers[:1]).run('hello')
     assert first.output == 'hi'
     assert first.response.provider_details == {'agent': 'canned'}
-    second = await canned(*answers[1:]).run('hello', message_history=first.all_messages())
+    second = await canned_remote_agent(*answers[1:]).run('hello', message_history=first.all_messages())
     assert second.response.provider_details == {'agent': 'canned', 'contextId': 'c'}
 
 
 async def test_history_of_another_remote_agent_is_sent_as_text() -> None:
-    first = await RemoteAgent(echoing()).run('one')
+    first = await RemoteAgent(history_agent()).run('one')
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'two'}]}
-    second = await canned(stream({'message': message})).run('go', message_history=first.all_messages())
-    third = await RemoteAgent(echoing()).run('three', message_history=second.all_messages())
+    second = await canned_remote_agent(stream_response({'message': message})).run(
+        'go', message_history=first.all_messages()
+    )
+    third = await RemoteAgent(history_agent()).run('three', message_history=second.all_messages())
     assert 'An assistant has answered: two' in third.output
     assert 'three' in third.output
 
 
 async def test_history_response_without_text_is_not_sent() -> None:
     history = [ModelRequest([UserPromptPart('one')]), ModelResponse([ToolCallPart('look', {}, 'c1')])]
-    result = await A2AModel(A2AClient(echoing())).request([*history], None, ModelRequestParameters())
+    result = await A2AModel(A2AClient(history_agent())).request([*history], None, ModelRequestParameters())
     assert (result.text or '').strip() == 'one'
 
 
 async def test_a_refusal_is_a_model_error() -> None:
     with pytest.raises(ModelAPIError, match='No'):
-        await canned(refusal(-32602)).run('go')
+        await canned_remote_agent(error_response(-32602)).run('go')
 
 
 async def test_a_card_without_interfaces_is_a_model_error() -> None:
@@ -517,8 +517,8 @@ async def test_replaced_text_is_separated_by_builtin_tool_parts() -> None:
         artifact = {'artifactId': 'a', 'parts': [{'text': text}]}
         return {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact}}
 
-    answer = stream(chunk('One.'), chunk('Two.'), {'statusUpdate': {'taskId': 't', **TASK}})
-    result = await canned(answer).run('go')
+    answer = stream_response(chunk('One.'), chunk('Two.'), {'statusUpdate': {'taskId': 't', **TASK}})
+    result = await canned_remote_agent(answer).run('go')
     assert result.output == 'Two.'
     assert [part.part_kind for part in result.response.parts] == [
         'text',
@@ -529,12 +529,8 @@ async def test_replaced_text_is_separated_by_builtin_tool_parts() -> None:
 
 
 async def test_answer_not_matching_output_tool_is_retried() -> None:
-    texts = iter(['prose', '{"city": 1}', '{"city": "a", "celsius": 3, "wind": 4}'])
-
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse([TextPart(next(texts))])
-
-    remote = RemoteAgent(Agent(FunctionModel(model), name='writer'), ToolOutput(Storm))
+    model = scripted_model('prose', '{"city": 1}', '{"city": "a", "celsius": 3, "wind": 4}')
+    remote = RemoteAgent(Agent(model, name='writer'), ToolOutput(Storm))
     assert (await remote.run('go', retries=3)).output == Storm(**STORM)
 
 
@@ -554,7 +550,7 @@ async def test_output_validator_error_is_sent_only_with_retry() -> None:
     prompts: list[str] = []
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        prompts.append(said(messages)[-1])
+        prompts.append(user_texts(messages)[-1])
         return ModelResponse([TextPart(f'{{"number": {next(numbers)}}}')])
 
     remote = RemoteAgent(Agent(FunctionModel(model), name='writer'), [ToolOutput(Even), ToolOutput(Storm)])
@@ -569,18 +565,14 @@ async def test_output_validator_error_is_sent_only_with_retry() -> None:
 
 
 async def test_output_matching_no_union_member_is_retried() -> None:
-    texts = iter(['{"city": 1}', '{"city": "a", "celsius": 3}'])
-
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse([TextPart(next(texts))])
-
-    result = await RemoteAgent(Agent(FunctionModel(model), name='writer'), [Storm, Weather]).run('go')
+    model = scripted_model('{"city": 1}', '{"city": "a", "celsius": 3}')
+    result = await RemoteAgent(Agent(model, name='writer'), [Storm, Weather]).run('go')
     assert result.output == Weather(**WEATHER)
 
 
 async def test_run_with_same_run_id_repeats_message_id() -> None:
     done = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Hi.'}]}]}
-    canned = Canned(*(stream({'task': done}) for _ in range(5)))
+    canned = CannedAgent(*(stream_response({'task': done}) for _ in range(5)))
     remote = RemoteAgent(canned.app)
     for run_id in ('one', 'one', 'two', None, None):
         await remote.run('hello', run_id=run_id)
@@ -592,11 +584,8 @@ async def test_run_with_same_run_id_repeats_message_id() -> None:
 async def test_file_beside_typed_output_is_used_only_if_requested() -> None:
     image = BinaryImage(b'\x89PNG\r\n\x1a\n', media_type='image/png')
 
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        [tool] = info.output_tools
-        return ModelResponse([FilePart(image), ToolCallPart(tool.name, WEATHER)])
-
-    painter = Agent(FunctionModel(model), output_type=Weather, name='painter')
+    model = scripted_model([FilePart(image), ToolCallPart('final_result', WEATHER)])
+    painter = Agent(model, output_type=Weather, name='painter')
     result = await RemoteAgent(painter, Weather).run('go')
     assert result.output == Weather(**WEATHER)
     assert result.response.files == []
@@ -606,14 +595,14 @@ async def test_file_beside_typed_output_is_used_only_if_requested() -> None:
 
 
 async def test_remote_usage_is_counted_only_in_usage_details() -> None:
-    result = await RemoteAgent(echoing()).run('one two three')
+    result = await RemoteAgent(history_agent()).run('one two three')
     assert result.usage.details['remote_output_tokens'] > 0
     assert result.usage.output_tokens == 0
 
 
 async def test_concurrent_runs_get_their_own_answers() -> None:
     async with asyncio.timeout(LIMIT):
-        remote = RemoteAgent(echoing())
+        remote = RemoteAgent(history_agent())
         results = await asyncio.gather(*(remote.run(f'n{n}') for n in range(4)))
     assert [result.output.strip() for result in results] == ['n0', 'n1', 'n2', 'n3']
 
@@ -621,14 +610,14 @@ async def test_concurrent_runs_get_their_own_answers() -> None:
 async def test_file_with_broken_base64_is_model_error() -> None:
     task = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'raw': 'A', 'mediaType': 'image/png'}]}]}
     with pytest.raises(ModelAPIError, match='is not base64'):
-        await RemoteAgent(Canned(stream({'task': task})).app).run('hello')
+        await RemoteAgent(CannedAgent(stream_response({'task': task})).app).run('hello')
 
 
 async def test_question_replaces_earlier_text_as_output() -> None:
     question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which one?'}]}
     waits = {'contextId': 'c', 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}}
     text = {'taskId': 't', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'Which'}]}}
-    canned = Canned(stream({'artifactUpdate': text}, {'statusUpdate': {'taskId': 't', **waits}}))
+    canned = CannedAgent(stream_response({'artifactUpdate': text}, {'statusUpdate': {'taskId': 't', **waits}}))
     result = await RemoteAgent(canned.app).run('hello')
     assert result.output == 'Which one?'
 
@@ -638,7 +627,7 @@ async def test_typed_run_continues_after_sign_in_with_any_prompt(prompt: str | N
     sign_in = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Please sign in.'}]}
     waits = {**TASK, 'status': {'state': 'TASK_STATE_AUTH_REQUIRED', 'message': sign_in}}
     done = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'data': WEATHER}]}]}
-    canned = Canned(stream({'task': waits}), stream({'task': done}))
+    canned = CannedAgent(stream_response({'task': waits}), stream_response({'task': done}))
     remote = RemoteAgent(canned.app, [Weather, DeferredToolRequests])
     first = await remote.run('hello')
     assert isinstance(first.output, DeferredToolRequests)

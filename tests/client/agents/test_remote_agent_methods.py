@@ -20,11 +20,11 @@ from pydantic_ai.run import AgentRunResultEvent
 from pydantic_ai_a2a import A2A, AuthRequired, RemoteAgent, serve
 
 from ...bounds import LIMIT
-from .agents import caller, echo, returned_to
+from .sample_agents import calling_agent, echo_agent, last_tool_results
 
 
 async def test_iter_yields_nodes_of_run() -> None:
-    async with asyncio.timeout(LIMIT), RemoteAgent(echo()).iter('hello') as run:
+    async with asyncio.timeout(LIMIT), RemoteAgent(echo_agent()).iter('hello') as run:
         nodes = [type(node).__name__ async for node in run]
     assert nodes == ['UserPromptNode', 'ModelRequestNode', 'CallToolsNode', 'End']
     assert run.result is not None
@@ -32,7 +32,7 @@ async def test_iter_yields_nodes_of_run() -> None:
 
 
 async def test_run_stream_events_yields_text_and_result() -> None:
-    async with asyncio.timeout(LIMIT), RemoteAgent(echo()).run_stream_events('hello') as stream:
+    async with asyncio.timeout(LIMIT), RemoteAgent(echo_agent()).run_stream_events('hello') as stream:
         events = [event async for event in stream]
     assert ''.join(
         event.part.content for event in events if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart)
@@ -45,7 +45,7 @@ async def test_terminal_chat_keeps_conversation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr('pydantic_ai._cli.PYDANTIC_AI_HOME', tmp_path)
-    async with asyncio.timeout(LIMIT), RemoteAgent(echo()) as remote:
+    async with asyncio.timeout(LIMIT), RemoteAgent(echo_agent()) as remote:
         with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
             for line in ('hello', 'again', '/exit'):
                 keys.send_text(f'{line}\n')
@@ -56,7 +56,7 @@ async def test_terminal_chat_keeps_conversation(
 
 
 async def test_override_replaces_name_model_and_instructions() -> None:
-    remote = RemoteAgent(echo(), name='far')
+    remote = RemoteAgent(echo_agent(), name='far')
     assert remote.name == 'far'
     with remote.override(name='near', instructions='Be brief.'):
         assert remote.name == 'near'
@@ -70,7 +70,7 @@ async def test_override_replaces_name_model_and_instructions() -> None:
 @pytest.mark.parametrize('as_tool', [True, False])
 def test_agent_runs_in_several_event_loops(http: bool, as_tool: bool) -> None:
     def ask(target: Any) -> list[Any]:
-        agent: Any = caller(capabilities=[A2A(target)]) if as_tool else RemoteAgent(target)
+        agent: Any = calling_agent(capabilities=[A2A(target)]) if as_tool else RemoteAgent(target)
 
         async def output(prompt: str) -> str:
             result: Any = await agent.run(prompt)
@@ -86,10 +86,10 @@ def test_agent_runs_in_several_event_loops(http: bool, as_tool: bool) -> None:
         return [*asyncio.run(twice()), *asyncio.run(twice()), synchronous]
 
     if http:
-        with serve(echo()) as server:
+        with serve(echo_agent()) as server:
             answers = ask(server.url)
     else:
-        answers = ask(echo())
+        answers = ask(echo_agent())
     assert answers == ['a (0)', 'b (0)', 'a (0)', 'b (0)', 'c (0)']
 
 
@@ -98,7 +98,7 @@ def test_agent_runs_in_several_event_loops(http: bool, as_tool: bool) -> None:
 )
 async def test_external_call_result_is_sent_with_next_run(answer: Any, told: str) -> None:
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if returned := returned_to(messages):
+        if returned := last_tool_results(messages):
             return ModelResponse(parts=[TextPart(f'It weighs {returned[0].content}')])
         return ModelResponse(parts=[ToolCallPart('weigh', {'unit': 'kg'}, 'inner')])
 

@@ -28,12 +28,12 @@ from pydantic_ai_a2a.errors import RemoteUnavailable, TaskNotCancelableError, Ta
 
 from ...bounds import LIMIT
 from ...spans import Spans, spans
-from .agents import caller
+from .sample_agents import calling_agent
 
 __all__ = ('spans',)  # a fixture
 
 
-def tree(spans: Sequence[ReadableSpan], parent: int | None = None, depth: int = 0) -> list[str]:
+def span_tree(spans: Sequence[ReadableSpan], parent: int | None = None, depth: int = 0) -> list[str]:
     """The spans as lines below their parents, in the order of their start: name, kind, tokens of output, cost."""
     lines: list[str] = []
     for span in spans:
@@ -43,7 +43,7 @@ def tree(spans: Sequence[ReadableSpan], parent: int | None = None, depth: int = 
             tokens, cost = (attributes.get(name) for name in ('gen_ai.usage.output_tokens', 'operation.cost'))
             words = [span.name, span.kind.name, tokens, cost and f'${cost}']
             lines.append('  ' * depth + ' '.join(str(word) for word in words if word))
-            lines += tree(spans, span.context.span_id, depth + 1)
+            lines += span_tree(spans, span.context.span_id, depth + 1)
     return lines
 
 
@@ -87,7 +87,7 @@ async def test_agent_chain_is_single_trace_with_user_baggage(
 ) -> None:
     seen: list[object] = []
     with instrumented(), serve(to_a2a(weather_agent(seen))) as inner:
-        travel = caller(name='travel', capabilities=[A2A(inner.url)])
+        travel = calling_agent(name='travel', capabilities=[A2A(inner.url)])
         with serve(to_a2a(travel)) as outer:
             async with asyncio.timeout(LIMIT), A2AClient(outer.url) as client:
                 with trace.get_tracer('test').start_as_current_span('user'):
@@ -95,7 +95,7 @@ async def test_agent_chain_is_single_trace_with_user_baggage(
                     await client.send('hello')
                     detach(token)
     assert seen == ['blue']
-    assert tree(spans.all()) == snapshot(
+    assert span_tree(spans.all()) == snapshot(
         [
             'user INTERNAL',
             '  SendMessage CLIENT',
@@ -165,7 +165,7 @@ async def test_polling_client_has_get_task_spans(spans: Spans) -> None:
         with trace.get_tracer('test').start_as_current_span('user'):
             updates = [update async for update in client.stream('hello')]
     assert updates[-1].state == 'completed'
-    first, *looks = [line for line in tree(spans.all()) if line.endswith(' CLIENT')]
+    first, *looks = [line for line in span_tree(spans.all()) if line.endswith(' CLIENT')]
     assert (first, {*looks}) == ('  SendMessage CLIENT', {'  GetTask CLIENT'})
 
 
@@ -183,12 +183,13 @@ async def test_stream_span_is_not_current_and_ends_with_reader(
 
 async def test_stream_to_unreachable_server_has_error_span(spans: Spans) -> None:
     with serve(to_a2a(Agent(TestModel(), name='weather'))) as server:
-        async with asyncio.timeout(LIMIT), A2AClient(server.url, timeout=1.0) as client:
-            await client.card()
-            server.close()
-            with pytest.raises(RemoteUnavailable):
-                async for _ in client.stream('hello'):
-                    pass
+        async with asyncio.timeout(LIMIT), A2AClient(server.url) as client:
+            card = await client.card()
+    spans.clear()
+    async with asyncio.timeout(LIMIT), A2AClient(card, timeout=0.3) as client:
+        with pytest.raises(RemoteUnavailable):
+            async for _ in client.stream('hello'):
+                pass
     failed = client_spans(spans)
     assert failed
     assert {(span.name, (span.attributes or {}).get('error.type')) for span in failed} == {

@@ -68,14 +68,14 @@ async def test_agent_rejection_is_raised_if_the_run_cannot_wait() -> None:
         token=RunToken(),
         watched=lambda: False,
         watched_live=lambda: False,
-        emit=unused,
+        emit=never_emitted,
         text_output=False,
     )
     with pytest.raises(Rejected):
         await Runner(Agent(TestModel(), output_type=decline), {}).run(arguments)
 
 
-async def unused(event: object) -> None:
+async def never_emitted(event: object) -> None:
     raise NotImplementedError
 
 
@@ -87,7 +87,7 @@ async def unchanged(messages: list[ModelMessage]) -> list[ModelMessage]:
     raise NotImplementedError
 
 
-def own(ctx: RunContext[Any]) -> Own:
+def custom_capability(ctx: RunContext[Any]) -> Own:
     raise NotImplementedError
 
 
@@ -104,9 +104,9 @@ NONE = RunOptions()
         (WrapperAgent(WrapperAgent(Agent('test', capabilities=[PROCESSED]))), NONE, True),
         (Agent('test', capabilities=[Hooks()]), NONE, True),
         (Agent('test', capabilities=[PrefixTools(wrapped=Own(), prefix='own')]), NONE, True),
-        (Agent('test', capabilities=[own]), NONE, True),
+        (Agent('test', capabilities=[custom_capability]), NONE, True),
         (Agent('test'), RunOptions(capabilities=[Own()]), True),
-        (Agent('test'), RunOptions(capabilities=[own]), True),
+        (Agent('test'), RunOptions(capabilities=[custom_capability]), True),
         (Agent('test'), RunOptions(spec={}), True),
     ],
 )
@@ -155,7 +155,7 @@ async def test_run_without_response_returns_no_earlier_files(
         token=RunToken(),
         watched=lambda: False,
         watched_live=lambda: False,
-        emit=unused,
+        emit=never_emitted,
         text_output=True,
         may_wait=may_wait,
     )
@@ -163,11 +163,11 @@ async def test_run_without_response_returns_no_earlier_files(
     assert (ended.output, [*ended.files]) == ('cached', [])
 
 
-async def leave(error: BaseException) -> None:
+async def raise_error(error: BaseException) -> None:
     raise error
 
 
-def step(work: Coroutine[Any, Any, Any]) -> None:
+def run_to_first_pause(work: Coroutine[Any, Any, Any]) -> None:
     """Execute a coroutine up to its end or its first pause, in this thread."""
     work.send(None)
 
@@ -175,14 +175,14 @@ def step(work: Coroutine[Any, Any, Any]) -> None:
 @pytest.mark.parametrize('error', [SystemExit(1), GeneratorExit()], ids=['SystemExit', 'GeneratorExit'])
 async def test_system_exit_and_generator_exit_become_an_error(error: BaseException) -> None:
     with pytest.raises(Exited, match=type(error).__name__) as raised:
-        await contained(leave(error))
+        await contained(raise_error(error))
     assert raised.value.__cause__ is error
 
 
 async def test_keyboard_interrupt_is_passed_through() -> None:
-    work = contained(leave(KeyboardInterrupt()))
+    work = contained(raise_error(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
-        step(work)
+        run_to_first_pause(work)
 
 
 async def test_contained_coroutine_closes_in_a_running_event_loop() -> None:
@@ -192,13 +192,13 @@ async def test_contained_coroutine_closes_in_a_running_event_loop() -> None:
 
 
 async def _step_in_a_task(work: Coroutine[Any, Any, Any]) -> None:
-    step(work)
+    run_to_first_pause(work)
 
 
 def test_contained_coroutine_closes_after_its_event_loop() -> None:
     async def begin() -> Coroutine[Any, Any, Any]:
         work = contained(asyncio.sleep(0))
-        step(work)
+        run_to_first_pause(work)
         return work
 
     asyncio.run(begin()).close()

@@ -27,7 +27,7 @@ RETURN = ModelRequest(parts=[ToolReturnPart('work', 'done', 'call')])
 ANSWER = ModelResponse(parts=[TextPart('all')])
 
 
-class Stored(list[tuple[int, list[ModelMessage]]]):
+class CheckpointLog(list[tuple[int, list[ModelMessage]]]):
     """The checkpoints of a run: from which message on, and which."""
 
     async def save(self, checkpoint: Checkpoint, _: Note | None) -> None:
@@ -39,30 +39,30 @@ class Stored(list[tuple[int, list[ModelMessage]]]):
         return Turn('t.1', checkpoint, self.save)
 
 
-async def step(turn: Turn, *new: ModelMessage, unsent: ModelRequest | None = None) -> bool:
+async def store_step(turn: Turn, *new: ModelMessage, unsent: ModelRequest | None = None) -> bool:
     return await turn.step(new, unsent, RunUsage(), None)
 
 
 async def test_step_stores_new_messages_and_repeats_a_sent_request() -> None:
-    stored = Stored()
+    stored = CheckpointLog()
     turn = stored.turn()
-    assert await step(turn, PROMPT, CALL)
-    assert await step(turn, PROMPT, CALL, unsent=RETURN)
-    assert await step(turn, PROMPT, CALL, RETURN, ANSWER)
+    assert await store_step(turn, PROMPT, CALL)
+    assert await store_step(turn, PROMPT, CALL, unsent=RETURN)
+    assert await store_step(turn, PROMPT, CALL, RETURN, ANSWER)
     assert stored == [(0, [PROMPT, CALL]), (2, [RETURN]), (2, [RETURN, ANSWER])]
 
 
 async def test_answered_call_results_are_stored_before_the_model_request() -> None:
-    stored = Stored()
+    stored = CheckpointLog()
     turn = Turn('t.2', None, stored.save, answers=True)
-    assert not await step(turn)
-    assert await step(turn, unsent=RETURN)
-    assert await step(turn, RETURN, ANSWER, unsent=PROMPT)
+    assert not await store_step(turn)
+    assert await store_step(turn, unsent=RETURN)
+    assert await store_step(turn, RETURN, ANSWER, unsent=PROMPT)
     assert stored == [(0, [RETURN]), (0, [RETURN, ANSWER, PROMPT])]
 
 
 async def test_answered_call_results_are_kept_apart_from_earlier_results() -> None:
-    stored = Stored()
+    stored = CheckpointLog()
     turn = stored.turn(RETURN)
     earlier = ModelRequest(parts=[ToolReturnPart('look', 'seen', 'other call')])
     assert turn.after([PROMPT, CALL, earlier]) == [PROMPT, CALL, earlier, RETURN]
@@ -71,7 +71,7 @@ async def test_answered_call_results_are_kept_apart_from_earlier_results() -> No
 
 
 async def test_enqueued_messages_are_stored_beside_request_metadata() -> None:
-    stored = Stored()
+    stored = CheckpointLog()
     returned = replace(RETURN, metadata={'cost': 3})
     assert await stored.turn().step([PROMPT, CALL], returned, RunUsage(), None, enqueued='[]')
     [(_, messages)] = stored
@@ -81,46 +81,46 @@ async def test_enqueued_messages_are_stored_beside_request_metadata() -> None:
 
 
 async def test_prompt_or_final_answer_alone_is_not_stored() -> None:
-    stored = Stored()
+    stored = CheckpointLog()
     turn = stored.turn()
     for new in ([], [PROMPT], [PROMPT, ANSWER]):
-        assert not await step(turn, *new)
-    assert not await step(turn, PROMPT, unsent=RETURN)
+        assert not await store_step(turn, *new)
+    assert not await store_step(turn, PROMPT, unsent=RETURN)
     assert stored == []
 
 
 async def test_rejected_answer_is_stored_with_its_retry_request() -> None:
-    stored = Stored()
-    assert await step(stored.turn(), PROMPT, ANSWER, unsent=RETURN)
+    stored = CheckpointLog()
+    assert await store_step(stored.turn(), PROMPT, ANSWER, unsent=RETURN)
     assert stored == [(0, [PROMPT, ANSWER, RETURN])]
 
 
 async def test_messages_changed_by_a_history_processor_are_stored_again() -> None:
-    stored = Stored()
+    stored = CheckpointLog()
     turn = stored.turn()
-    await step(turn, PROMPT, CALL, RETURN, CALL)
+    await store_step(turn, PROMPT, CALL, RETURN, CALL)
     changed = replace(CALL)
-    await step(turn, PROMPT, changed, RETURN, ANSWER)
-    await step(turn, PROMPT, changed, unsent=RETURN)
+    await store_step(turn, PROMPT, changed, RETURN, ANSWER)
+    await store_step(turn, PROMPT, changed, unsent=RETURN)
     assert stored[1:] == [(1, [changed, RETURN, ANSWER]), (2, [RETURN])]
 
 
 async def test_response_is_stored_again_with_its_new_workspace() -> None:
-    stored = Stored()
+    stored = CheckpointLog()
     turn = stored.turn()
     response = replace(CALL)
-    await step(turn, PROMPT, response)
+    await store_step(turn, PROMPT, response)
     response.workspace_ref = WorkspaceRef(provider='folder', id='w')
-    await step(turn, PROMPT, response, unsent=RETURN)
+    await store_step(turn, PROMPT, response, unsent=RETURN)
     assert stored[1:] == [(1, [response, RETURN])]
 
 
 async def test_later_attempt_adds_to_the_stored_messages() -> None:
-    stored = Stored()
+    stored = CheckpointLog()
     turn = stored.turn(PROMPT, CALL, RETURN)
     sent = replace(RETURN, instructions='Be brief.')
     turn.sent_again(sent)
-    assert await step(turn, ANSWER)
+    assert await store_step(turn, ANSWER)
     assert stored == [(2, [sent, ANSWER])]
     assert turn.all([ANSWER]) == [PROMPT, CALL, sent, ANSWER]
 

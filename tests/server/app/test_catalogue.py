@@ -28,7 +28,7 @@ def agent(name: str, description: str | None = None, **options: Any) -> Any:
     return to_a2a(Agent('test', name=name, description=description), **options)
 
 
-class Protected:
+class KeyMiddleware:
     """Middleware that asks for a header at every path."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -42,7 +42,7 @@ class Protected:
             await self.app(scope, receive, send)
 
 
-class Streamed:
+class ChunkingMiddleware:
     """Middleware that answers in pieces, and watches for the end of the connection meanwhile."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -62,7 +62,7 @@ class Streamed:
             pass
 
 
-class Broken:
+class FailingMiddleware:
     """Middleware that fails."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -155,7 +155,7 @@ async def test_agents_keep_their_own_auth_and_protected_cards_stay_hidden() -> N
         {
             '/open': agent('translator'),
             '/team/closed': agent('closed', auth=BearerAuth({KEY: 'ann'})),
-            '/team': agent('secret', 'Top secret.', middleware=[Middleware(Protected)]),
+            '/team': agent('secret', 'Top secret.', middleware=[Middleware(KeyMiddleware)]),
         }
     )
     async with lifespan(app):
@@ -191,7 +191,7 @@ async def test_catalogue_is_ready_only_if_every_agent_is_ready() -> None:
 
 
 async def test_failing_agent_is_not_ready_but_still_listed(caplog: pytest.LogCaptureFixture) -> None:
-    app = catalogue([agent('translator'), agent('broken', middleware=[Middleware(Broken)])])
+    app = catalogue([agent('translator'), agent('broken', middleware=[Middleware(FailingMiddleware)])])
     async with lifespan(app):
         ready = await Client(app).get('/health/ready')
         listed = await Client(app).get(CATALOGUE)
@@ -200,8 +200,15 @@ async def test_failing_agent_is_not_ready_but_still_listed(caplog: pytest.LogCap
     assert 'The agent at /broken has failed a request for /health/ready.' in caplog.messages
 
 
+async def test_agent_with_protected_health_is_not_ready() -> None:
+    app = catalogue([agent('translator'), agent('protected', middleware=[Middleware(KeyMiddleware)])])
+    async with lifespan(app):
+        ready = await Client(app).get('/health/ready')
+    assert (ready.status, ready.json['ready'], ready.json['agents']['/protected']) == (503, False, None)
+
+
 async def test_card_sent_in_chunks_is_listed() -> None:
-    app = catalogue([agent('translator', middleware=[Middleware(Streamed)])])
+    app = catalogue([agent('translator', middleware=[Middleware(ChunkingMiddleware)])])
     async with lifespan(app), asyncio.timeout(LIMIT):
         listed = await Client(app).get(CATALOGUE)
     assert [item['title'] for item in listed.json['linkset'][0]['item']] == ['streamed']

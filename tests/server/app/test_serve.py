@@ -25,7 +25,7 @@ from pydantic_ai_a2a import Limits, Workers, mount, run, serve, to_a2a
 
 from ...app_client import message
 from ...bounds import LIMIT
-from ...fixed import fixed
+from ...constants import with_constants
 
 
 def test_serve_raises_if_the_app_fails_to_start() -> None:
@@ -153,7 +153,7 @@ def test_run_and_serve_refuse_invalid_options() -> None:
 def test_answer_time_limit_sets_tcp_user_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    app = to_a2a(Agent(TestModel()), limits=fixed(Limits, answer_time=7))
+    app = to_a2a(Agent(TestModel()), limits=with_constants(Limits, answer_time=7))
     accepted: list[int] = []
 
     class Listener(socket.socket):

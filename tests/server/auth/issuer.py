@@ -15,7 +15,7 @@ from jwt.algorithms import ECAlgorithm
 
 from pydantic_ai_a2a import RequestInfo
 
-from ...listening import listening
+from ...tcp_server import tcp_server
 
 AUDIENCE = 'https://agent.example.com'
 ISSUER = 'https://issuer.example.com'
@@ -28,7 +28,7 @@ def claims(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in (usual | changes).items() if value is not None}
 
 
-def shared(secret: str = SECRET, **changes: Any) -> str:
+def hs256_token(secret: str = SECRET, **changes: Any) -> str:
     """A token that is signed with a shared secret."""
     return jwt.encode(claims(**changes), secret, 'HS256')
 
@@ -37,7 +37,7 @@ def bearer(token: str) -> dict[str, str]:
     return {'Authorization': f'Bearer {token}'}
 
 
-def request(query: str = '', **headers: str) -> RequestInfo:
+def request_info(query: str = '', **headers: str) -> RequestInfo:
     """A request as an authenticator sees it; header names are given with `_` for `-`."""
     raw = [(name.replace('_', '-').lower().encode(), value.encode('latin-1')) for name, value in headers.items()]
     return RequestInfo(correlation_id='test', headers=raw, query=query.encode())
@@ -102,7 +102,7 @@ async def issuer(*keys: Key) -> AsyncGenerator[Issuer]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await served.serve(reader, writer)
 
-    async with listening(serve) as port:
+    async with tcp_server(serve) as port:
         served = Issuer(f'http://127.0.0.1:{port}', *keys)
         yield served
         served.held.set()

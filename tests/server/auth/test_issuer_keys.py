@@ -38,7 +38,7 @@ async def keys(*of: Key) -> AsyncGenerator[tuple[Issuer, IssuerKeys, Clock]]:
         yield server, IssuerKeys(ISSUER, url, ['ES256'], (CACHE, STALE, REFETCH), discovery=False, clock=clock), clock
 
 
-async def unknown(jwks: IssuerKeys, kid: str) -> bool:
+async def assert_unknown_key(jwks: IssuerKeys, kid: str) -> bool:
     with pytest.raises(UnknownKey):
         await jwks.find(kid, 'ES256')
     return True
@@ -50,7 +50,7 @@ async def retry_after(jwks: IssuerKeys, kid: str) -> str:
     return refused.value.headers['Retry-After']
 
 
-async def fetched(server: Issuer, times: int) -> None:
+async def wait_for_fetches(server: Issuer, times: int) -> None:
     """Wait until the issuer was asked so often."""
     while len(server.asked) < times:
         server.waiting.clear()
@@ -71,12 +71,12 @@ async def test_concurrent_lookups_fetch_the_keys_once() -> None:
 
 async def test_unknown_keys_are_refetched_at_most_once_per_interval() -> None:
     async with keys(ONE) as (server, jwks, clock):
-        assert all([await unknown(jwks, f'made-up-{n}') for n in range(100)])
+        assert all([await assert_unknown_key(jwks, f'made-up-{n}') for n in range(100)])
         clock.now += REFETCH - 1
-        assert await unknown(jwks, 'made-up')
+        assert await assert_unknown_key(jwks, 'made-up')
         assert len(server.asked) == 1
         clock.now += 1
-        assert await unknown(jwks, 'made-up')
+        assert await assert_unknown_key(jwks, 'made-up')
         assert len(server.asked) == 2
 
 
@@ -84,10 +84,10 @@ async def test_rotated_keys_replace_the_old_keys() -> None:
     async with keys(ONE) as (server, jwks, clock):
         await jwks.find('one', 'ES256')
         server.has(TWO)
-        assert await unknown(jwks, 'two')
+        assert await assert_unknown_key(jwks, 'two')
         clock.now += REFETCH
         assert (await jwks.find('two', 'ES256')).key_id == 'two'
-        assert await unknown(jwks, 'one')
+        assert await assert_unknown_key(jwks, 'one')
 
 
 async def test_cached_keys_serve_while_new_keys_are_fetched() -> None:
@@ -109,7 +109,7 @@ async def test_keys_of_a_failing_issuer_serve_until_stale(caplog: pytest.LogCapt
         server.status = b'500 Oops'
         clock.now += CACHE + STALE
         assert (await jwks.find('one', 'ES256')).key_id == 'one'
-        await fetched(server, 2)
+        await wait_for_fetches(server, 2)
         clock.now += 1
         assert await retry_after(jwks, 'one') == '29'
         assert await retry_after(jwks, 'made-up') == '29'

@@ -24,7 +24,7 @@ from pydantic_ai_a2a import Caller, InvalidCredentials, JWTAuth
 from pydantic_ai_a2a.errors import OverloadedError
 
 from ...bounds import LIMIT
-from .issuer import AUDIENCE, ISSUER, SECRET, Issuer, Key, claims, issuer, request, shared
+from .issuer import AUDIENCE, ISSUER, SECRET, Issuer, Key, claims, hs256_token, issuer, request_info
 
 KEY, OTHER = Key(), Key()
 RSA: RSAPrivateKey = generate_private_key(65537, 2048)
@@ -34,7 +34,7 @@ SHARED = JWTAuth(ISSUER, AUDIENCE, secret=SECRET)
 
 
 async def caller(auth: JWTAuth, token: str) -> Caller | None:
-    return await auth.authenticate(request(authorization=f'Bearer {token}'))
+    return await auth.authenticate(request_info(authorization=f'Bearer {token}'))
 
 
 async def refused(auth: JWTAuth, token: str) -> str:
@@ -45,7 +45,7 @@ async def refused(auth: JWTAuth, token: str) -> str:
 
 
 @asynccontextmanager
-async def trusting(*keys: Key, **options: Any) -> AsyncGenerator[tuple[Issuer, JWTAuth]]:
+async def jwt_auth_with_keys(*keys: Key, **options: Any) -> AsyncGenerator[tuple[Issuer, JWTAuth]]:
     """A server of keys, and what trusts them."""
     async with issuer(*keys) as server:
         yield server, JWTAuth(ISSUER, AUDIENCE, jwks_url=f'{server.url}/keys', **options)
@@ -55,7 +55,7 @@ def encoded(value: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b'=').decode()
 
 
-def by_hand(header: dict[str, Any], payload: dict[str, Any], key: bytes = b'') -> str:
+def forged_token(header: dict[str, Any], payload: dict[str, Any], key: bytes = b'') -> str:
     """A token with any header, signed with HMAC if there is a key."""
     text = f'{encoded(header)}.{encoded(payload)}'
     digest = hmac.digest(key, text.encode(), 'sha256') if key else b''
@@ -63,14 +63,14 @@ def by_hand(header: dict[str, Any], payload: dict[str, Any], key: bytes = b'') -
 
 
 async def test_signed_token_authenticates_its_subject() -> None:
-    async with trusting(KEY) as (_, auth):
+    async with jwt_auth_with_keys(KEY) as (_, auth):
         assert await caller(auth, KEY.sign()) == Caller(id='ann')
-        assert await auth.authenticate(request()) is None
-        assert await auth.authenticate(request(authorization='Basic YW5uOmFubg==')) is None
+        assert await auth.authenticate(request_info()) is None
+        assert await auth.authenticate(request_info(authorization='Basic YW5uOmFubg==')) is None
 
 
 async def test_rsa_key_without_alg_verifies_every_rsa_algorithm() -> None:
-    async with trusting() as (server, auth):
+    async with jwt_auth_with_keys() as (server, auth):
         server.keys = {'keys': [RSA_JWK]}
         for algorithm in ('RS256', 'RS512', 'PS384'):
             token = jwt.encode(claims(), RSA, algorithm, {'kid': 'rsa'})
@@ -79,40 +79,40 @@ async def test_rsa_key_without_alg_verifies_every_rsa_algorithm() -> None:
 
 @pytest.mark.parametrize('alg', ['none', 'None', 'NONE', '', None, 7, ['ES256'], 'HS256', 'ES512K'])
 async def test_unaccepted_algorithm_is_refused_before_keys_are_fetched(alg: object) -> None:
-    async with trusting(KEY) as (server, auth):
-        token = by_hand({'alg': alg, 'kid': 'key-1'}, claims())
+    async with jwt_auth_with_keys(KEY) as (server, auth):
+        token = forged_token({'alg': alg, 'kid': 'key-1'}, claims())
         assert await refused(auth, token) == 'algorithm'
     assert server.asked == []
 
 
 async def test_token_without_signature_is_refused() -> None:
-    async with trusting(KEY) as (_, auth):
+    async with jwt_auth_with_keys(KEY) as (_, auth):
         assert await refused(auth, KEY.sign().rpartition('.')[0] + '.') == 'signature'
 
 
 @pytest.mark.parametrize('secret', [PEM, PEM.strip(), json.dumps(RSA_JWK).encode()], ids=['pem', 'stripped', 'jwk'])
 async def test_public_key_cannot_be_used_as_a_shared_secret(secret: bytes) -> None:
-    async with trusting() as (server, auth):
+    async with jwt_auth_with_keys() as (server, auth):
         server.keys = {'keys': [RSA_JWK]}
-        forged = by_hand({'alg': 'HS256', 'kid': 'rsa'}, claims(), secret)
+        forged = forged_token({'alg': 'HS256', 'kid': 'rsa'}, claims(), secret)
         assert await refused(auth, forged) == 'algorithm'
-        relabelled = by_hand({'alg': 'RS256', 'kid': 'rsa'}, claims(), secret)
+        relabelled = forged_token({'alg': 'RS256', 'kid': 'rsa'}, claims(), secret)
         assert await refused(auth, relabelled) == 'signature'
 
 
 async def test_symmetric_key_of_an_issuer_is_ignored() -> None:
     oct_key = {'kty': 'oct', 'k': encoded('x' * 40), 'kid': 'key-1', 'alg': 'HS256'}
-    async with trusting() as (server, auth):
+    async with jwt_auth_with_keys() as (server, auth):
         server.keys = {'keys': [oct_key, {**oct_key, 'alg': 'ES256'}]}
         assert await refused(auth, KEY.sign()) == 'key'
 
 
 async def test_shared_secret_accepts_only_its_algorithm() -> None:
-    assert await caller(SHARED, shared()) == Caller(id='ann')
-    assert await refused(SHARED, shared('another secret of the same sort and length')) == 'signature'
+    assert await caller(SHARED, hs256_token()) == Caller(id='ann')
+    assert await refused(SHARED, hs256_token('another secret of the same sort and length')) == 'signature'
     assert await refused(SHARED, KEY.sign()) == 'algorithm'
     assert await refused(SHARED, jwt.encode(claims(), SECRET, 'HS384')) == 'algorithm'
-    assert await refused(SHARED, by_hand({'alg': 'none'}, claims())) == 'algorithm'
+    assert await refused(SHARED, forged_token({'alg': 'none'}, claims())) == 'algorithm'
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ async def test_shared_secret_accepts_only_its_algorithm() -> None:
     ],
 )
 async def test_signed_token_with_invalid_claims_is_refused(changes: dict[str, Any], reason: str) -> None:
-    assert await refused(SHARED, by_hand({'alg': 'HS256'}, claims(**changes), SECRET.encode())) == reason
+    assert await refused(SHARED, forged_token({'alg': 'HS256'}, claims(**changes), SECRET.encode())) == reason
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ async def test_signed_token_with_invalid_claims_is_refused(changes: dict[str, An
         encoded([]) + '.e30.',
         encoded('[' * 3000) + '.e30.',
         base64.urlsafe_b64encode(b'[' * 5000).decode().rstrip('=') + '.e30.',
-        by_hand({'alg': 'ES256', 'kid': 7}, {}),
-        by_hand({'alg': 'ES256', 'kid': None}, {}),
-        by_hand({'alg': 'ES256', 'crit': ['exp']}, {}),
-        by_hand({'alg': 'ES256', 'b64': False}, {}),
+        forged_token({'alg': 'ES256', 'kid': 7}, {}),
+        forged_token({'alg': 'ES256', 'kid': None}, {}),
+        forged_token({'alg': 'ES256', 'crit': ['exp']}, {}),
+        forged_token({'alg': 'ES256', 'b64': False}, {}),
         'x' * 8193,
         KEY.sign(pad='x' * 8192),
         'ann\xe9',
@@ -168,20 +168,20 @@ async def test_signed_token_with_invalid_claims_is_refused(changes: dict[str, An
     ids=range(16),
 )
 async def test_malformed_token_is_refused_without_fetching_keys(token: str) -> None:
-    async with trusting(KEY) as (server, auth):
+    async with jwt_auth_with_keys(KEY) as (server, auth):
         assert await refused(auth, token) in ('malformed', 'oversized', 'algorithm')
     assert server.asked == []
 
 
 async def test_two_authorization_headers_are_refused() -> None:
-    once = request(authorization=f'Bearer {shared()}')
+    once = request_info(authorization=f'Bearer {hs256_token()}')
     twice = replace(once, headers=[*once.headers, *once.headers])
     with pytest.raises(InvalidCredentials, match='several'):
         await SHARED.authenticate(twice)
 
 
 async def test_token_with_changed_claims_or_foreign_signature_is_refused() -> None:
-    async with trusting(KEY) as (_, auth):
+    async with jwt_auth_with_keys(KEY) as (_, auth):
         header, _, signature = KEY.sign().split('.')
         assert await refused(auth, f'{header}.{encoded(claims(sub="bob"))}.{signature}') == 'signature'
         assert await refused(auth, OTHER.sign()) == 'signature'
@@ -189,7 +189,7 @@ async def test_token_with_changed_claims_or_foreign_signature_is_refused() -> No
 
 @pytest.mark.parametrize('header', ['jku', 'x5u', 'jwk', 'x5c'])
 async def test_keys_named_in_the_token_header_are_ignored(header: str) -> None:
-    async with trusting(KEY) as (server, auth), issuer(OTHER) as evil:
+    async with jwt_auth_with_keys(KEY) as (server, auth), issuer(OTHER) as evil:
         own = {'jku': f'{evil.url}/keys', 'x5u': f'{evil.url}/keys', 'jwk': OTHER.public, 'x5c': ['MII']}[header]
         assert await refused(auth, OTHER.sign(headers={header: own})) == 'signature'
         assert (server.asked, evil.asked) == (['/keys'], [])
@@ -198,17 +198,17 @@ async def test_keys_named_in_the_token_header_are_ignored(header: str) -> None:
 async def test_leeway_bounds_expiry_and_not_before() -> None:
     soon, late = int(time.time()) + 200, int(time.time()) - 20
     lenient, strict = (JWTAuth(ISSUER, AUDIENCE, secret=SECRET, leeway=leeway) for leeway in (300, 0))
-    assert await caller(lenient, shared(exp=late, nbf=soon)) == Caller(id='ann')
-    assert await refused(strict, shared(exp=late)) == 'expired'
-    assert await refused(strict, shared(nbf=soon)) == 'not yet valid'
+    assert await caller(lenient, hs256_token(exp=late, nbf=soon)) == Caller(id='ann')
+    assert await refused(strict, hs256_token(exp=late)) == 'expired'
+    assert await refused(strict, hs256_token(nbf=soon + 86_400)) == 'not yet valid'
     default = JWTAuth(ISSUER, AUDIENCE, secret=SECRET)
-    assert await caller(default, shared(nbf=int(time.time()) + 20)) == Caller(id='ann')
+    assert await caller(default, hs256_token(nbf=int(time.time()) + 20)) == Caller(id='ann')
 
 
 async def test_token_with_any_accepted_audience_is_valid() -> None:
     auth = JWTAuth(ISSUER, ['a', 'b'], secret=SECRET)
-    assert await caller(auth, shared(aud=['x', 'b'])) == Caller(id='ann')
-    assert await refused(auth, shared(aud='x')) == 'audience'
+    assert await caller(auth, hs256_token(aud=['x', 'b'])) == Caller(id='ann')
+    assert await refused(auth, hs256_token(aud='x')) == 'audience'
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ async def test_token_with_any_accepted_audience_is_valid() -> None:
     ],
 )
 async def test_scopes_are_read_from_text_or_list(given: dict[str, Any], scopes: list[str]) -> None:
-    found = await caller(SHARED, shared(**given))
+    found = await caller(SHARED, hs256_token(**given))
     assert found is not None
     assert sorted(found.scopes) == scopes
 
@@ -237,18 +237,20 @@ async def test_claim_options_select_id_tenant_and_scopes() -> None:
         tenant_claim='org',
         scope_claims=['roles'],
     )
-    found = await caller(auth, shared(sub=None, email='ann@example.com', org='acme', roles=['read'], scope='write'))
+    found = await caller(
+        auth, hs256_token(sub=None, email='ann@example.com', org='acme', roles=['read'], scope='write')
+    )
     assert found is not None
     assert (found.id, found.tenant, found.scopes) == ('example:ann@example.com', 'acme', {'read'})
-    assert await refused(auth, shared(email='ann@example.com')) == 'claim org'
+    assert await refused(auth, hs256_token(email='ann@example.com')) == 'claim org'
 
 
 async def test_selected_claims_are_kept_with_the_caller() -> None:
     auth = JWTAuth(ISSUER, AUDIENCE, secret=SECRET, claims=['email', 'groups', 'absent'])
-    found = await caller(auth, shared(email='ann@example.com', groups=['a'], salary=7))
+    found = await caller(auth, hs256_token(email='ann@example.com', groups=['a'], salary=7))
     assert found is not None
     assert found.claims == {'email': 'ann@example.com', 'groups': ['a']}
-    assert await refused(auth, shared(email='\ud800')) == 'claims'
+    assert await refused(auth, hs256_token(email='\ud800')) == 'claims'
 
 
 async def test_caller_function_maps_claims_to_a_caller() -> None:
@@ -256,8 +258,8 @@ async def test_caller_function_maps_claims_to_a_caller() -> None:
         return Caller(id=f'staff-{found["sub"]}') if found['sub'] == 'ann' else None
 
     auth = JWTAuth(ISSUER, AUDIENCE, secret=SECRET, caller=staff)
-    assert await caller(auth, shared()) == Caller(id='staff-ann')
-    assert await refused(auth, shared(sub='bob')) == 'claims'
+    assert await caller(auth, hs256_token()) == Caller(id='staff-ann')
+    assert await refused(auth, hs256_token(sub='bob')) == 'claims'
 
 
 async def test_keys_are_found_by_issuer_discovery() -> None:

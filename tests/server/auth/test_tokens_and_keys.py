@@ -10,7 +10,7 @@ import pytest
 
 from pydantic_ai_a2a import APIKeyAuth, Authenticator, BearerAuth, Caller, InvalidCredentials, RequestInfo, hash_key
 
-from .issuer import request
+from .issuer import request_info
 
 ANN, BOB = 'the-token-of-ann-1234', 'the-token-of-bob-1234'
 CALLERS = {ANN: 'ann', hash_key(BOB): Caller(id='bob', tenant='acme', scopes=frozenset({'read'}))}
@@ -28,51 +28,51 @@ def test_hash_key_is_the_sha256_of_the_key() -> None:
 
 async def test_plain_and_hashed_tokens_authenticate_their_caller() -> None:
     auth = BearerAuth(CALLERS)
-    assert await auth.authenticate(request(authorization=f'Bearer {ANN}')) == Caller(id='ann')
-    bob = await auth.authenticate(request(authorization=f'bEARER  {BOB}'))
+    assert await auth.authenticate(request_info(authorization=f'Bearer {ANN}')) == Caller(id='ann')
+    bob = await auth.authenticate(request_info(authorization=f'bEARER  {BOB}'))
     assert bob is not None
     assert (bob.id, bob.tenant, bob.scopes) == ('bob', 'acme', {'read'})
 
 
 @pytest.mark.parametrize('token', ['the-token-of-ann-1235', ANN + ANN, ANN[:-1], hash_key(ANN), hash_key(BOB)[7:]])
 async def test_unknown_token_or_hash_is_refused(token: str) -> None:
-    assert await refused(BearerAuth(CALLERS), request(authorization=f'Bearer {token}')) in ('unknown', 'malformed')
-    assert await refused(APIKeyAuth(CALLERS), request(x_api_key=token)) == 'unknown'
+    assert await refused(BearerAuth(CALLERS), request_info(authorization=f'Bearer {token}')) in ('unknown', 'malformed')
+    assert await refused(APIKeyAuth(CALLERS), request_info(x_api_key=token)) == 'unknown'
 
 
 @pytest.mark.parametrize('header', ['', 'Bearer', 'Basic YW5uOmFubg==', f'Digest {ANN}', ANN])
 async def test_non_bearer_authorization_is_ignored(header: str) -> None:
     auth = BearerAuth(CALLERS)
     if header == 'Bearer':
-        assert await refused(auth, request(authorization=header)) == 'malformed'
+        assert await refused(auth, request_info(authorization=header)) == 'malformed'
     else:
-        assert await auth.authenticate(request(authorization=header)) is None
+        assert await auth.authenticate(request_info(authorization=header)) is None
 
 
 @pytest.mark.parametrize(
     ('auth', 'asking'),
     [
-        (APIKeyAuth(CALLERS), request(x_api_key=ANN)),
-        (APIKeyAuth(CALLERS, header='Api-Key'), request(api_key=ANN)),
-        (APIKeyAuth(CALLERS, query='key'), request(f'a=1&key={ANN}')),
-        (APIKeyAuth(CALLERS, cookie='session'), request(cookie=f'a=1; session={ANN}')),
+        (APIKeyAuth(CALLERS), request_info(x_api_key=ANN)),
+        (APIKeyAuth(CALLERS, header='Api-Key'), request_info(api_key=ANN)),
+        (APIKeyAuth(CALLERS, query='key'), request_info(f'a=1&key={ANN}')),
+        (APIKeyAuth(CALLERS, cookie='session'), request_info(cookie=f'a=1; session={ANN}')),
     ],
     ids=['default', 'header', 'query', 'cookie'],
 )
 async def test_api_key_is_read_from_the_configured_place(auth: APIKeyAuth, asking: RequestInfo) -> None:
     assert await auth.authenticate(asking) == Caller(id='ann')
-    assert await auth.authenticate(request()) is None
+    assert await auth.authenticate(request_info()) is None
 
 
 @pytest.mark.parametrize(
     ('auth', 'asking', 'reason'),
     [
-        (APIKeyAuth(CALLERS, query='key'), request(f'key={ANN}&key=other'), 'several'),
-        (APIKeyAuth(CALLERS, query='key'), request('key='), 'unknown'),
-        (APIKeyAuth(CALLERS, query='key'), request('key=%ff%00%ed%b0%80'), 'unknown'),
-        (APIKeyAuth(CALLERS, cookie='key'), request(cookie='key="\\377"'), 'unknown'),
-        (APIKeyAuth(CALLERS), request(x_api_key='\xff' * 20), 'unknown'),
-        (APIKeyAuth(CALLERS), request(x_api_key='x' * 100_000), 'unknown'),
+        (APIKeyAuth(CALLERS, query='key'), request_info(f'key={ANN}&key=other'), 'several'),
+        (APIKeyAuth(CALLERS, query='key'), request_info('key='), 'unknown'),
+        (APIKeyAuth(CALLERS, query='key'), request_info('key=%ff%00%ed%b0%80'), 'unknown'),
+        (APIKeyAuth(CALLERS, cookie='key'), request_info(cookie='key="\\377"'), 'unknown'),
+        (APIKeyAuth(CALLERS), request_info(x_api_key='\xff' * 20), 'unknown'),
+        (APIKeyAuth(CALLERS), request_info(x_api_key='x' * 100_000), 'unknown'),
     ],
     ids=['twice', 'empty', 'bytes', 'octal', 'latin', 'huge'],
 )

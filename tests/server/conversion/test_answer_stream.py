@@ -28,19 +28,19 @@ from pydantic_ai_a2a.server.conversion.answer_stream import AnswerStream
 from pydantic_ai_a2a.types import Note, TextDelta
 
 
-def fed(stream: AnswerStream, *events: AgentStreamEvent) -> list[TextDelta]:
+def deltas_of(stream: AnswerStream, *events: AgentStreamEvent) -> list[TextDelta]:
     return [delta for event in events if (delta := stream.feed(event)) is not None]
 
 
-def starts(part: Any, index: int = 0) -> PartStartEvent:
+def part_start(part: Any, index: int = 0) -> PartStartEvent:
     return PartStartEvent(index=index, part=part)
 
 
-def adds(text: str, index: int = 0) -> PartDeltaEvent:
+def text_delta(text: str, index: int = 0) -> PartDeltaEvent:
     return PartDeltaEvent(index=index, delta=TextPartDelta(text))
 
 
-async def watched(
+async def run_streamed(
     agent: Agent[None, Any], *, text_output: bool = True
 ) -> tuple[list[TextDelta | Note], str | None, Any]:
     """Everything that a streamed run says, as a runner feeds it, with what was streamed and the output."""
@@ -60,7 +60,7 @@ async def watched(
     return said, stream.streamed, run.result.output
 
 
-def scripted(*responses: Sequence[str | DeltaToolCall]) -> FunctionModel:
+def streaming_model(*responses: Sequence[str | DeltaToolCall]) -> FunctionModel:
     left = iter(responses)
 
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
@@ -71,7 +71,7 @@ def scripted(*responses: Sequence[str | DeltaToolCall]) -> FunctionModel:
 
 
 async def test_streamed_answer_begins_with_a_first_delta() -> None:
-    assert await watched(Agent(scripted(['Hel', 'lo', '!']))) == snapshot(
+    assert await run_streamed(Agent(streaming_model(['Hel', 'lo', '!']))) == snapshot(
         (
             [TextDelta(text='Hel', first=True), TextDelta(text='lo', first=False), TextDelta(text='!', first=False)],
             'Hello!',
@@ -84,8 +84,10 @@ async def test_text_beside_a_tool_call_becomes_a_note() -> None:
     def look() -> str:
         return 'sun'
 
-    agent = Agent(scripted(['Let me ', 'look.', DeltaToolCall('look', '{}')], ['It is ', 'sunny.']), tools=[look])
-    assert await watched(agent) == snapshot(
+    agent = Agent(
+        streaming_model(['Let me ', 'look.', DeltaToolCall('look', '{}')], ['It is ', 'sunny.']), tools=[look]
+    )
+    assert await run_streamed(agent) == snapshot(
         (
             [
                 TextDelta(text='Let me ', first=True),
@@ -101,30 +103,32 @@ async def test_text_beside_a_tool_call_becomes_a_note() -> None:
 
 
 async def test_text_beside_an_output_tool_becomes_a_note() -> None:
-    agent = Agent(scripted(['The sum:', DeltaToolCall('final_result', '{"response": 3}')]), output_type=[int, str])
-    assert await watched(agent) == snapshot(
+    agent = Agent(
+        streaming_model(['The sum:', DeltaToolCall('final_result', '{"response": 3}')]), output_type=[int, str]
+    )
+    assert await run_streamed(agent) == snapshot(
         ([TextDelta(text='The sum:', first=True), Note(text='The sum:', of_model=True)], 'The sum:', 3)
     )
 
 
 async def test_agent_without_text_output_streams_no_text() -> None:
-    agent = Agent(scripted(['The sum:', DeltaToolCall('final_result', '{"response": 3}')]), output_type=int)
-    assert await watched(agent, text_output=False) == snapshot(([Note(text='The sum:', of_model=True)], None, 3))
+    agent = Agent(streaming_model(['The sum:', DeltaToolCall('final_result', '{"response": 3}')]), output_type=int)
+    assert await run_streamed(agent, text_output=False) == snapshot(([Note(text='The sum:', of_model=True)], None, 3))
 
 
 def test_text_parts_of_a_response_are_joined() -> None:
     stream = AnswerStream(True)
     events = [
-        starts(ThinkingPart('Hm')),
+        part_start(ThinkingPart('Hm')),
         PartDeltaEvent(index=0, delta=ThinkingPartDelta(content_delta='m')),
-        starts(TextPart(''), 1),
-        adds('', 1),
-        adds('One', 1),
+        part_start(TextPart(''), 1),
+        text_delta('', 1),
+        text_delta('One', 1),
         FinalResultEvent(tool_name=None, tool_call_id=None),
-        starts(TextPart(' and two'), 2),
-        adds('.', 2),
+        part_start(TextPart(' and two'), 2),
+        text_delta('.', 2),
     ]
-    assert (fed(stream, *events), stream.streamed) == snapshot(
+    assert (deltas_of(stream, *events), stream.streamed) == snapshot(
         (
             [
                 TextDelta(text='One', first=True),
@@ -139,11 +143,11 @@ def test_text_parts_of_a_response_are_joined() -> None:
 def test_text_after_a_native_tool_restarts_the_answer() -> None:
     stream = AnswerStream(True)
     events = [
-        starts(TextPart('I search.')),
-        starts(NativeToolCallPart('web_search', {}), 1),
-        starts(TextPart('Found'), 2),
+        part_start(TextPart('I search.')),
+        part_start(NativeToolCallPart('web_search', {}), 1),
+        part_start(TextPart('Found'), 2),
     ]
-    assert (fed(stream, *events), stream.streamed) == snapshot(
+    assert (deltas_of(stream, *events), stream.streamed) == snapshot(
         ([TextDelta(text='I search.', first=True), TextDelta(text='Found', first=True)], 'Found')
     )
 
@@ -151,11 +155,11 @@ def test_text_after_a_native_tool_restarts_the_answer() -> None:
 def test_streamed_text_is_kept_until_new_text_starts() -> None:
     stream = AnswerStream(True)
     seen = [stream.streamed]
-    stream.feed(starts(TextPart('One')))
+    stream.feed(part_start(TextPart('One')))
     seen.append(stream.streamed)
     stream.end_response(ModelResponse([TextPart('One'), ToolCallPart('f')]))
     seen.append(stream.streamed)
-    stream.feed(starts(TextPart('Two')))
+    stream.feed(part_start(TextPart('Two')))
     seen.append(stream.streamed)
     assert seen == [None, 'One', 'One', 'Two']
 
@@ -194,7 +198,7 @@ there\
 def test_joined_deltas_equal_the_streamed_text(responses: list[list[str]]) -> None:
     stream, client = AnswerStream(True), None
     for chunks in responses:
-        for delta in fed(stream, starts(TextPart('')), *map(adds, chunks)):
+        for delta in deltas_of(stream, part_start(TextPart('')), *map(text_delta, chunks)):
             client = delta.text if delta.first else f'{client}{delta.text}'
         stream.end_response(ModelResponse([TextPart(''.join(chunks))]))
     assert stream.streamed == client

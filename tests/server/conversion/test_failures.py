@@ -22,7 +22,7 @@ from pydantic_ai.exceptions import (
 from pydantic_ai_a2a.errors import StoreFailed
 from pydantic_ai_a2a.server.conversion.failures import classify, is_transient, retry_after
 
-from ...tables import each_case
+from ...cases import each_case
 
 SECRET = 'sk-secret'
 

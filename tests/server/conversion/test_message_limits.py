@@ -12,9 +12,9 @@ from pydantic_ai_a2a.server.conversion.message_limits import check_limits, check
 from pydantic_ai_a2a.types import Message, Part
 from pydantic_ai_a2a.wire.protocol.stored_values import dump_parts
 
-from ...fixed import fixed
+from ...constants import with_constants
 
-LIMITS = fixed(Limits, parts=3, part=8, files=2, metadata=10, depth=3)
+LIMITS = with_constants(Limits, parts=3, part=8, files=2, metadata=10, depth=3)
 
 
 def check(*parts: Part, limits: Limits = LIMITS, **fields: Any) -> None:
@@ -79,6 +79,12 @@ def test_message_over_a_limit_is_refused_with_its_field(parts: list[Part], probl
         check(*parts)
     assert refused.value.message == f'Invalid parameters: {problem}'
     assert refused.value.violations[0].field == problem.partition(': ')[0]
+
+
+def test_metadata_of_short_text_are_limited() -> None:
+    limits = with_constants(Limits, part=1_000, metadata=10)
+    with pytest.raises(InvalidParamsError, match=r'message\.parts\[0\]\.metadata: must not have more than 10 bytes'):
+        check(Part(text='', metadata={'a': '1234567'}), limits=limits)
 
 
 def test_message_and_request_metadata_are_limited() -> None:

@@ -19,12 +19,10 @@ from pydantic_ai.messages import (
     FilePart,
     FileUrl,
     ImageUrl,
-    ModelMessage,
     ModelResponse,
     VideoMediaType,
     VideoUrl,
 )
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.profiles import ModelProfile
 
@@ -34,7 +32,8 @@ from pydantic_ai_a2a.server.conversion.unwritable_outputs import NotFinite, Unse
 from pydantic_ai_a2a.server.conversion.user_prompts import user_prompt
 from pydantic_ai_a2a.types import Artifact, Message, Part
 
-from .content import EVERYTHING, WEATHER, Color, Point, Weather, artifacts, described, only_part
+from ...agents import scripted_model
+from .conversion_values import ACCEPTS_ALL, WEATHER, Color, Point, Weather, artifacts, result_and_type, single_part
 
 PNG = b'\x89PNG\r\n\x1a\n'
 
@@ -49,7 +48,7 @@ def test_string_output_is_a_text_part() -> None:
 
 
 def test_pydantic_model_output_is_a_data_part_with_schema() -> None:
-    assert only_part([Weather, str], WEATHER) == snapshot(
+    assert single_part([Weather, str], WEATHER) == snapshot(
         {
             'data': {'result': {'city': 'Utrecht', 'tempC': 21.5, 'warm': True}},
             'media_type': 'application/json',
@@ -98,7 +97,7 @@ def test_list_of_files_becomes_raw_parts_of_an_artifact() -> None:
     ],
 )
 def test_filename_gets_the_extension_of_its_media_type(identifier: str | None, media_type: str, filename: str) -> None:
-    part = only_part(BinaryContent, BinaryContent(b'abc', media_type=media_type, identifier=identifier))
+    part = single_part(BinaryContent, BinaryContent(b'abc', media_type=media_type, identifier=identifier))
     assert part.get('filename') == filename
 
 
@@ -135,7 +134,7 @@ def test_each_named_artifact_has_its_own_id() -> None:
             ],
         },
         {'artifact_id': 't.result-2', 'name': 'summary', 'parts': [{'text': 'Fine', 'media_type': 'text/plain'}]},
-        {'artifact_id': 't.result-3', 'name': 'weather', 'parts': [only_part(Weather, WEATHER)]},
+        {'artifact_id': 't.result-3', 'name': 'weather', 'parts': [single_part(Weather, WEATHER)]},
         {
             'artifact_id': 't.result-4',
             'name': 'chart',
@@ -192,10 +191,12 @@ async def test_model_can_produce_artifacts_output() -> None:
 
 
 async def test_generated_image_is_sent_only_once() -> None:
-    def draw(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        return ModelResponse([FilePart(BinaryImage(PNG, media_type='image/png'))])
-
-    agent = Agent(FunctionModel(draw, profile=ModelProfile(supports_image_output=True)), output_type=BinaryImage)
+    agent = Agent(
+        scripted_model(
+            FilePart(BinaryImage(PNG, media_type='image/png')), profile=ModelProfile(supports_image_output=True)
+        ),
+        output_type=BinaryImage,
+    )
     result = await agent.run('Draw')
     response = result.new_messages()[-1]
     assert isinstance(response, ModelResponse)
@@ -249,9 +250,9 @@ def test_nan_or_infinity_in_output_is_refused_by_path(output_type: Any, output: 
 
 def test_null_and_custom_serialized_nan_are_allowed() -> None:
     output = Measured(values={'a': None, 'b': 1.5}, note={1, 2})
-    [(written, _)] = described(Measured, output)
+    [(written, _)] = result_and_type(Measured, output)
     assert written == {'values': {'a': None, 'b': 1.5}, 'note': [1, 2], 'safe': 'nan'}
-    [(written, _)] = described(dict[Any, Any], {None: 1, 1.5: 'None'})
+    [(written, _)] = result_and_type(dict[Any, Any], {None: 1, 1.5: 'None'})
     assert written == {'None': 1, '1.5': 'None'}
 
 
@@ -269,7 +270,7 @@ def test_null_and_custom_serialized_nan_are_allowed() -> None:
     ],
 )
 def test_file_url_output_is_a_url_part(file: FileUrl, part: Part) -> None:
-    assert only_part(type(file), file) == part
+    assert single_part(type(file), file) == part
     assert [each['parts'] for each in artifacts(Artifacts, Artifacts(a=file, b=[file, file]))] == [[part], [part] * 2]
 
 
@@ -292,26 +293,26 @@ def test_output_of_undeclared_type_is_serialized_as_itself() -> None:
     def untyped(text: str):
         return text
 
-    assert described(untyped, Point(1)) == snapshot([({'x': 1, 'y': 0}, 'Point')])
-    assert only_part(BinaryImage, 'no image').get('text') == 'no image'
+    assert result_and_type(untyped, Point(1)) == snapshot([({'x': 1, 'y': 0}, 'Point')])
+    assert single_part(BinaryImage, 'no image').get('text') == 'no image'
 
 
 def test_empty_list_of_files_is_a_data_part() -> None:
-    assert described(list[BinaryImage], []) == [([], 'list')]
+    assert result_and_type(list[BinaryImage], []) == [([], 'list')]
 
 
 def test_only_plain_strings_count_as_text_output() -> None:
     assert [text_of(output) for output in ('Hi', '', Color.RED, 1, None, WEATHER)] == ['Hi', '', None, None, None, None]
 
 
-def back(artifact: Artifact) -> Any:
+def read_by_another_agent(artifact: Artifact) -> Any:
     """What another agent's model gets when the artifact is sent to it."""
-    return user_prompt(Message(role='user', message_id='m', parts=artifact['parts']), EVERYTHING)
+    return user_prompt(Message(role='user', message_id='m', parts=artifact['parts']), ACCEPTS_ALL)
 
 
 @given(st.text())
 def test_text_artifact_is_read_back_unchanged(text: str) -> None:
-    assert back(artifacts(str, text)[0]) == text
+    assert read_by_another_agent(artifacts(str, text)[0]) == text
 
 
 @given(
@@ -322,7 +323,7 @@ def test_text_artifact_is_read_back_unchanged(text: str) -> None:
     )
 )
 def test_data_artifact_is_read_back_unchanged(value: Any) -> None:
-    (content,) = back(artifacts(Any, value)[0])
+    (content,) = read_by_another_agent(artifacts(Any, value)[0])
     assert isinstance(content, StructuredContent)
     assert content.value == {'result': value}
 
@@ -334,7 +335,7 @@ def test_data_artifact_is_read_back_unchanged(value: Any) -> None:
 )
 def test_file_artifact_is_read_back_unchanged(data: bytes, media_type: str, name: str) -> None:
     file = BinaryContent.narrow_type(BinaryContent(data, media_type=media_type, identifier=name))
-    (content,) = back(artifacts(BinaryContent, file)[0])
+    (content,) = read_by_another_agent(artifacts(BinaryContent, file)[0])
     assert content == file
     assert content.identifier == f'{name}.{file.format}'
     assert base64.b64encode(content.data).decode() == file.base64

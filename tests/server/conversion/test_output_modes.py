@@ -46,6 +46,7 @@ def kinds(made: list[Artifact]) -> list[tuple[str, list[str]]]:
         (' text/plain ;q=0.5', ['text/plain']),
         ('text/*', ['text/plain', 'text/csv']),
         ('text', ['text/plain', 'text/csv']),
+        ('Text', ['text/plain', 'text/csv']),
         ('application/json', ['application/json']),
         ('application/*', ['application/json', 'application/pdf']),
         ('image/jpg', ['image/jpeg']),

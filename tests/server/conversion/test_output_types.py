@@ -26,7 +26,7 @@ from pydantic_ai_a2a.server.conversion.artifacts import Artifacts
 from pydantic_ai_a2a.server.conversion.output_mapper import OutputMapper
 from pydantic_ai_a2a.server.conversion.unwritable_outputs import UnserializableOutput
 
-from .content import WEATHER, Color, Point, Weather, described, only_part
+from .conversion_values import WEATHER, Color, Point, Weather, result_and_type, single_part
 
 
 class Forecast(Weather):
@@ -45,25 +45,25 @@ class Handle:
 
 
 def test_subclass_output_is_serialized_as_its_declared_model() -> None:
-    assert described([Point, Weather], Forecast(city='Ede', tempC=1)) == snapshot(
+    assert result_and_type([Point, Weather], Forecast(city='Ede', tempC=1)) == snapshot(
         [({'city': 'Ede', 'tempC': 1.0, 'warm': False}, 'Weather')]
     )
 
 
 def test_output_is_serialized_by_its_declared_type() -> None:
     outputs = [
-        described(int, 3),
-        described(list[Weather], [WEATHER]),
-        described(tuple[int, Point], (1, Point(2))),
-        described(dict[str, Any], {'a': [None]}),
-        described(Size, {'width': 1}),
-        described(Color, Color.RED),
-        described(Literal['a', 'b'], 'a'),
-        described(Annotated[str, Field(max_length=3)], 'abc'),
-        described(bool | None, True),
-        described(Weather | None, None),
-        described([Weather, None], None),
-        described(Any, {1}),
+        result_and_type(int, 3),
+        result_and_type(list[Weather], [WEATHER]),
+        result_and_type(tuple[int, Point], (1, Point(2))),
+        result_and_type(dict[str, Any], {'a': [None]}),
+        result_and_type(Size, {'width': 1}),
+        result_and_type(Color, Color.RED),
+        result_and_type(Literal['a', 'b'], 'a'),
+        result_and_type(Annotated[str, Field(max_length=3)], 'abc'),
+        result_and_type(bool | None, True),
+        result_and_type(Weather | None, None),
+        result_and_type([Weather, None], None),
+        result_and_type(Any, {1}),
     ]
     assert outputs == snapshot(
         [
@@ -86,7 +86,7 @@ def test_output_is_serialized_by_its_declared_type() -> None:
 def test_output_is_matched_to_its_declared_union_member() -> None:
     members = [int, bool, Weather, Forecast, Point, Size, list[int], list[str], Literal['a']]
     values = [True, 1, WEATHER, Forecast(city='Ede', tempC=1), Point(1), {'width': 1}, ['a'], [1], 'a']
-    assert described(members, *values) == snapshot(
+    assert result_and_type(members, *values) == snapshot(
         [
             (True, 'bool'),
             (1, 'int'),
@@ -107,7 +107,7 @@ def split(value: str) -> str:
 
 def test_unmatched_output_gets_the_schema_of_the_whole_union() -> None:
     parsed = Annotated[int, BeforeValidator(split), Field(gt=0)]
-    assert only_part([parsed, Weather, Handle], 1.5) == snapshot(
+    assert single_part([parsed, Weather, Handle], 1.5) == snapshot(
         {
             'data': {'result': 1.5},
             'media_type': 'application/json',
@@ -131,7 +131,7 @@ def test_unmatched_output_gets_the_schema_of_the_whole_union() -> None:
             },
         }
     )
-    assert described([Weather, Forecast], [WEATHER])[0][1] == 'Weather | Forecast'
+    assert result_and_type([Weather, Forecast], [WEATHER])[0][1] == 'Weather | Forecast'
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_unmatched_output_gets_the_schema_of_the_whole_union() -> None:
 )
 def test_output_types_are_found_in_every_output_specification(spec: Any) -> None:
     assert OutputMapper(spec).modes == ['application/json']
-    parts: list[Any] = [only_part(spec, output) for output in (WEATHER, Point(1))]
+    parts: list[Any] = [single_part(spec, output) for output in (WEATHER, Point(1))]
     assert [part['metadata']['python_type'] for part in parts] == ['Weather', 'Point']
     schemas = [part['metadata']['json_schema'] for part in parts]
     assert Agent('test', output_type=[Weather, Point]).output_json_schema() == {'anyOf': schemas}
@@ -185,7 +185,7 @@ class Desk:
     ],
 )
 def test_output_function_is_typed_by_its_return_annotation(function: Any, output: Any, name: str) -> None:
-    part: Any = only_part(function, output)
+    part: Any = single_part(function, output)
     assert part['metadata'] == {
         'json_schema': Agent('test', output_type=function).output_json_schema(),
         'python_type': name,
@@ -255,10 +255,10 @@ Action = Choices({'now': Choice('Do it.', value=lambda: 5)}, name='Action')
 
 
 def test_dynamically_created_types_have_readable_names() -> None:
-    assert described(Person, {'name': 'Ada'}) == [({'name': 'Ada'}, 'Person')]
-    assert described(Anything, {'a': 1}) == [({'a': 1}, 'dict')]
-    assert described([Person, Answer], 'no', {'name': 'Ada'}) == [('no', 'Answer'), ({'name': 'Ada'}, 'Person')]
-    assert described(Action, 5) == [(5, 'Action')]
+    assert result_and_type(Person, {'name': 'Ada'}) == [({'name': 'Ada'}, 'Person')]
+    assert result_and_type(Anything, {'a': 1}) == [({'a': 1}, 'dict')]
+    assert result_and_type([Person, Answer], 'no', {'name': 'Ada'}) == [('no', 'Answer'), ({'name': 'Ada'}, 'Person')]
+    assert result_and_type(Action, 5) == [(5, 'Action')]
 
 
 def test_python_type_is_named_like_its_annotation() -> None:
@@ -268,7 +268,7 @@ def test_python_type_is_named_like_its_annotation() -> None:
     def call() -> Callable[..., int]: ...
 
     values: list[tuple[Any, Any]] = [(mapping, {'a': [None]}), (pair, ('a',)), (marked, [Point(1)]), (call, 1)]
-    assert [described(function, value)[0][1] for function, value in values] == snapshot(
+    assert [result_and_type(function, value)[0][1] for function, value in values] == snapshot(
         ['dict[str, Sequence[Weather | None]]', "tuple[Literal['a', 1], ...]", 'list[Point]', 'Callable[..., int]']
     )
 

@@ -100,7 +100,7 @@ def test_invalid_approvals_option_is_refused(options: dict[str, Any], error: typ
 LOCAL = ToolCallPart('ask', {'message': 'go'}, 'local')
 
 
-def pending(*remote: dict[str, Any], **answers: CallAnswer) -> Pending:
+def pending_remote_calls(*remote: dict[str, Any], **answers: CallAnswer) -> Pending:
     waiting = {'state': 'input-required', 'text': '', 'pending': [{'text': 'May I?', **call} for call in remote]}
     call = PendingCall(id='local', kind='approval', tool='ask', text='', metadata={WAITING: waiting})
     calls = calls_for_clients(LOCAL, call, ())
@@ -108,7 +108,7 @@ def pending(*remote: dict[str, Any], **answers: CallAnswer) -> Pending:
 
 
 def test_answers_to_remote_calls_form_a_single_tool_result() -> None:
-    several = pending(
+    several = pending_remote_calls(
         {'id': 'a', 'kind': 'approval', 'tool': 'delete', 'args': {'path': 'a'}},
         {'id': 'b', 'kind': 'question', 'tool': 'count'},
         **{
@@ -129,7 +129,7 @@ def test_answers_to_remote_calls_form_a_single_tool_result() -> None:
 
 def test_remote_call_metadata_cannot_name_another_task() -> None:
     foreign = {WAITING: {'task': 'another'}, 'cost': 3}
-    [call] = pending({'id': 'a', 'kind': 'approval', 'tool': 'x', 'metadata': foreign}).calls
+    [call] = pending_remote_calls({'id': 'a', 'kind': 'approval', 'tool': 'x', 'metadata': foreign}).calls
     assert call.metadata is not None
     assert call.metadata['cost'] == 3
     assert call.metadata[WAITING]['pending'][0]['id'] == 'a'

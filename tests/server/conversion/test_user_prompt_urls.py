@@ -19,11 +19,11 @@ from pydantic_ai_a2a.server.conversion.model_profiles import accepts
 from pydantic_ai_a2a.server.conversion.user_prompts import user_prompt
 from pydantic_ai_a2a.types import Part
 
-from ...tables import each_case
-from .content import EVERYTHING, TEXT_ONLY, message
+from ...cases import each_case
+from .conversion_values import ACCEPTS_ALL, ACCEPTS_TEXT, message
 
 
-def one(part: Part, takes: Accepts = EVERYTHING) -> Any:
+def prompt_content(part: Part, takes: Accepts = ACCEPTS_ALL) -> Any:
     prompt = user_prompt(message(part), takes)
     return prompt if isinstance(prompt, str) else prompt[0]
 
@@ -45,7 +45,7 @@ URLS = [
 
 
 def test_urls_become_image_audio_video_or_document_content() -> None:
-    assert user_prompt(message(*URLS), EVERYTHING) == snapshot(
+    assert user_prompt(message(*URLS), ACCEPTS_ALL) == snapshot(
         [
             ImageUrl(url='https://example.com/a.png', force_download=True, _media_type='image/png'),
             AudioUrl(
@@ -76,7 +76,7 @@ def test_urls_become_image_audio_video_or_document_content() -> None:
 
 
 def test_url_keeps_media_type_and_filename() -> None:
-    url = one(Part(url='https://example.com/x', media_type='image/jpg', filename='x.jpg'))
+    url = prompt_content(Part(url='https://example.com/x', media_type='image/jpg', filename='x.jpg'))
     assert (type(url), url.media_type, url.identifier) == (ImageUrl, 'image/jpeg', 'x.jpg')
 
 
@@ -86,7 +86,7 @@ def test_url_keeps_media_type_and_filename() -> None:
 )
 def test_url_of_unknown_media_type_is_refused(url: str) -> None:
     with pytest.raises(ContentTypeNotSupportedError, match='needs a mediaType'):
-        one(Part(url=url))
+        prompt_content(Part(url=url))
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ def test_url_of_unknown_media_type_is_refused(url: str) -> None:
         ),
     ],
 )
-@pytest.mark.parametrize('takes', [TEXT_ONLY, replace(TEXT_ONLY, declared=('text/plain', 'application/json'))])
+@pytest.mark.parametrize('takes', [ACCEPTS_TEXT, replace(ACCEPTS_TEXT, declared=('text/plain', 'application/json'))])
 def test_url_of_unsupported_media_type_is_refused(part: Part, field: str, problem: str, takes: Accepts) -> None:
     with pytest.raises(ContentTypeNotSupportedError) as refused:
-        one(part, takes)
+        prompt_content(part, takes)
     assert refused.value.message == f'{field}: {problem}. This agent takes text/plain, application/json.'
     assert refused.value.metadata == {'field': field}
 
@@ -138,7 +138,7 @@ def test_url_of_unsupported_media_type_is_refused(part: Part, field: str, proble
 )
 def test_malformed_or_non_https_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidParamsError, match=r'^Invalid parameters: message\.parts\[0\]\.url: must'):
-        one(Part(url=url))
+        prompt_content(Part(url=url))
 
 
 @each_case(
@@ -184,7 +184,7 @@ def test_malformed_or_non_https_url_is_refused(url: str) -> None:
 )
 def test_private_url_address_is_refused_in_any_notation(host: str) -> None:
     with pytest.raises(InvalidParamsError, match='must not point to a private address'):
-        one(Part(url=f'https://{host}/a.png'))
+        prompt_content(Part(url=f'https://{host}/a.png'))
 
 
 ANY_STORE = accepts(DEFAULT_PROFILE, {'https', 'HTTP', 's3'})
@@ -192,13 +192,13 @@ ANY_STORE = accepts(DEFAULT_PROFILE, {'https', 'HTTP', 's3'})
 
 @pytest.mark.parametrize('url', ['https://example.com/a.png', 'HTTP://example.com/a.png', 's3://my_bucket/a.png'])
 def test_url_of_an_allowed_scheme_is_accepted(url: str) -> None:
-    file = one(Part(url=url), ANY_STORE)
+    file = prompt_content(Part(url=url), ANY_STORE)
     assert file == ImageUrl(url=url, force_download=not url.startswith('s3:'), _media_type='image/png')
 
 
 def test_url_download_can_be_left_to_the_provider() -> None:
     takes = accepts(DEFAULT_PROFILE, force_download=False)
-    assert one(Part(url='https://example.com/a.png'), takes).force_download is False
+    assert prompt_content(Part(url='https://example.com/a.png'), takes).force_download is False
 
 
 @pytest.mark.parametrize(
@@ -218,9 +218,9 @@ def test_url_download_can_be_left_to_the_provider() -> None:
 )
 def test_url_of_an_allowed_scheme_is_still_checked(url: str, problem: str) -> None:
     with pytest.raises(InvalidParamsError, match=problem):
-        one(Part(url=url), ANY_STORE)
+        prompt_content(Part(url=url), ANY_STORE)
 
 
 def test_urls_are_refused_if_no_scheme_is_allowed() -> None:
     with pytest.raises(InvalidParamsError, match='URLs are not accepted'):
-        one(Part(url='https://example.com/a.png'), accepts(DEFAULT_PROFILE, ()))
+        prompt_content(Part(url='https://example.com/a.png'), accepts(DEFAULT_PROFILE, ()))

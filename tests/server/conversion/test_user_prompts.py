@@ -37,10 +37,10 @@ from pydantic_ai_a2a.server.conversion.model_profiles import accepts, resolve_pr
 from pydantic_ai_a2a.server.conversion.user_prompts import check_parts, user_prompt
 from pydantic_ai_a2a.types import Message, Part
 
-from .content import EVERYTHING, MP4, PDF, PNG, TEXT_ONLY, WAV, message, raw
+from .conversion_values import ACCEPTS_ALL, ACCEPTS_TEXT, MP4, PDF, PNG, WAV, base64_of, message
 
 
-def one(part: Part, takes: Accepts = EVERYTHING) -> Any:
+def prompt_content(part: Part, takes: Accepts = ACCEPTS_ALL) -> Any:
     """What a message of one part is for the model; `check_parts` refuses the same messages."""
     try:
         prompt = user_prompt(message(part), takes)
@@ -53,19 +53,19 @@ def one(part: Part, takes: Accepts = EVERYTHING) -> Any:
 
 
 def test_single_text_part_becomes_a_string_prompt() -> None:
-    assert user_prompt(message(Part(text='Hi')), EVERYTHING) == 'Hi'
+    assert user_prompt(message(Part(text='Hi')), ACCEPTS_ALL) == 'Hi'
 
 
 def test_message_parts_become_a_prompt_in_order() -> None:
     prompt = user_prompt(
         message(
             Part(text='Compare'),
-            Part(raw=raw(PNG), filename='a.png'),
+            Part(raw=base64_of(PNG), filename='a.png'),
             Part(text='with'),
             Part(url='https://example.com/b.jpg'),
             Part(data={'strict': True}),
         ),
-        EVERYTHING,
+        ACCEPTS_ALL,
     )
     assert prompt == snapshot(
         [
@@ -87,7 +87,7 @@ async def test_model_gets_message_parts_as_a_single_user_prompt() -> None:
         seen.extend(messages)
         return ModelResponse(parts=[TextPart('ok')])
 
-    prompt = user_prompt(message(Part(text='a'), Part(data=[1]), Part(text='b')), EVERYTHING)
+    prompt = user_prompt(message(Part(text='a'), Part(data=[1]), Part(text='b')), ACCEPTS_ALL)
     await Agent(FunctionModel(model)).run(prompt)
     assert [part.content for part in seen[0].parts if isinstance(part, UserPromptPart)] == snapshot(
         [['a', StructuredContent(content='<data_part>[1]</data_part>', value=[1], tag='data_part'), 'b']]
@@ -99,34 +99,41 @@ async def test_model_gets_message_parts_as_a_single_user_prompt() -> None:
 )
 @pytest.mark.parametrize('declared', [None, '', 'application/octet-stream'])
 def test_media_type_of_undeclared_file_is_detected(data: bytes, media_type: str, declared: str | None) -> None:
-    part = Part(raw=raw(data))
+    part = Part(raw=base64_of(data))
     if declared is not None:
         part['media_type'] = declared
-    assert one(part) == BinaryContent.narrow_type(BinaryContent(data, media_type=media_type))
+    assert prompt_content(part) == BinaryContent.narrow_type(BinaryContent(data, media_type=media_type))
 
 
 def test_declared_media_type_overrides_detection() -> None:
-    assert one(Part(raw=raw(b'...'), media_type='Image/PNG')) == BinaryImage(b'...', media_type='image/png')
+    assert prompt_content(Part(raw=base64_of(b'...'), media_type='Image/PNG')) == BinaryImage(
+        b'...', media_type='image/png'
+    )
 
 
 def test_image_part_keeps_its_filename_as_identifier() -> None:
-    image = one(Part(raw=raw(PNG), filename='chart.png'))
+    image = prompt_content(Part(raw=base64_of(PNG), filename='chart.png'))
     assert isinstance(image, BinaryImage)
     assert image.identifier == 'chart.png'
 
 
 @pytest.mark.parametrize('filename', ['', 'a"b.png', 'a\nb.png', 256 * 'a'])
 def test_unsafe_filename_is_not_used_as_identifier(filename: str) -> None:
-    assert one(Part(raw=raw(PNG), filename=filename)).identifier == BinaryContent(PNG, media_type='').identifier
+    assert (
+        prompt_content(Part(raw=base64_of(PNG), filename=filename)).identifier
+        == BinaryContent(PNG, media_type='').identifier
+    )
 
 
 def test_text_file_is_passed_to_a_model_with_document_support() -> None:
-    assert one(Part(raw=raw(b'a,b'), media_type='text/csv')) == BinaryContent(b'a,b', media_type='text/csv')
+    assert prompt_content(Part(raw=base64_of(b'a,b'), media_type='text/csv')) == BinaryContent(
+        b'a,b', media_type='text/csv'
+    )
 
 
 def test_text_file_is_inlined_for_a_model_without_documents() -> None:
-    part = Part(raw=raw(b'a,b\n1,2'), media_type='text/csv', filename='t.csv')
-    assert one(part, TEXT_ONLY) == snapshot("""\
+    part = Part(raw=base64_of(b'a,b\n1,2'), media_type='text/csv', filename='t.csv')
+    assert prompt_content(part, ACCEPTS_TEXT) == snapshot("""\
 -----BEGIN FILE id="t.csv" type="text/csv"-----
 a,b
 1,2
@@ -136,11 +143,11 @@ a,b
 
 def test_text_formats_no_model_supports_are_inlined() -> None:
     parts = [
-        Part(raw=raw(b'a: 1'), media_type='application/yaml'),
-        Part(raw=raw(b'<svg/>'), media_type='image/svg+xml', filename='i.svg'),
-        Part(raw=raw(b'\xef\xbb\xbf{}'), media_type='application/json'),
+        Part(raw=base64_of(b'a: 1'), media_type='application/yaml'),
+        Part(raw=base64_of(b'<svg/>'), media_type='image/svg+xml', filename='i.svg'),
+        Part(raw=base64_of(b'\xef\xbb\xbf{}'), media_type='application/json'),
     ]
-    assert user_prompt(message(*parts), EVERYTHING) == snapshot(
+    assert user_prompt(message(*parts), ACCEPTS_ALL) == snapshot(
         [
             """\
 -----BEGIN FILE id="b26f75" type="application/yaml"-----
@@ -162,7 +169,9 @@ a: 1
 
 
 def test_utf_8_bytes_without_media_type_are_a_text_file() -> None:
-    assert one(Part(raw=raw('Grüße'.encode()))) == BinaryContent('Grüße'.encode(), media_type='text/plain')
+    assert prompt_content(Part(raw=base64_of('Grüße'.encode()))) == BinaryContent(
+        'Grüße'.encode(), media_type='text/plain'
+    )
 
 
 @pytest.mark.parametrize(
@@ -173,13 +182,13 @@ def test_utf_8_bytes_without_media_type_are_a_text_file() -> None:
     ],
 )
 def test_text_file_is_converted_from_its_charset_to_utf_8(charset: str) -> None:
-    part = Part(raw=raw('ü'.encode(charset)), media_type=f'text/plain; charset={charset}')
-    assert one(part) == BinaryContent('ü'.encode(), media_type='text/plain')
+    part = Part(raw=base64_of('ü'.encode(charset)), media_type=f'text/plain; charset={charset}')
+    assert prompt_content(part) == BinaryContent('ü'.encode(), media_type='text/plain')
 
 
 def test_file_of_undetectable_type_is_refused() -> None:
     with pytest.raises(ContentTypeNotSupportedError) as refused:
-        one(Part(raw=raw(b'\0\1\2')), TEXT_ONLY)
+        prompt_content(Part(raw=base64_of(b'\0\1\2')), ACCEPTS_TEXT)
     assert (refused.value.message, refused.value.metadata) == snapshot(
         (
             'message.parts[0].raw: needs a mediaType. This agent takes text/plain, application/json.',
@@ -193,12 +202,12 @@ def test_file_of_undetectable_type_is_refused() -> None:
 )
 def test_file_of_unsupported_media_type_is_refused(media_type: str) -> None:
     with pytest.raises(ContentTypeNotSupportedError, match=r'^message\.parts\[0\]\.mediaType: .* is not supported'):
-        one(Part(raw=raw(b'a'), media_type=media_type), TEXT_ONLY)
+        prompt_content(Part(raw=base64_of(b'a'), media_type=media_type), ACCEPTS_TEXT)
 
 
 def test_file_of_unsupported_detected_type_is_refused() -> None:
     with pytest.raises(ContentTypeNotSupportedError) as refused:
-        user_prompt(message(Part(text='Look'), Part(raw=raw(PNG))), TEXT_ONLY)
+        user_prompt(message(Part(text='Look'), Part(raw=base64_of(PNG))), ACCEPTS_TEXT)
     assert (refused.value.message, refused.value.metadata) == snapshot(
         (
             'message.parts[1].raw: image/png is not supported. This agent takes text/plain, application/json.',
@@ -216,11 +225,11 @@ def test_file_of_unsupported_detected_type_is_refused() -> None:
             'Invalid parameters: message.parts[0].mediaType: must be a media type, such as image/png',
         ),
         (
-            Part(raw=raw(b'\xff'), media_type='text/plain'),
+            Part(raw=base64_of(b'\xff'), media_type='text/plain'),
             'Invalid parameters: message.parts[0].raw: must be text in the charset of its mediaType, or UTF-8',
         ),
         (
-            Part(raw=raw(b'a'), media_type='text/plain; charset=klingon'),
+            Part(raw=base64_of(b'a'), media_type='text/plain; charset=klingon'),
             'Invalid parameters: message.parts[0].raw: must be text in the charset of its mediaType, or UTF-8',
         ),
         (Part(filename='a'), 'Invalid parameters: message.parts[0]: must have one of text, raw, url and data'),
@@ -228,13 +237,13 @@ def test_file_of_unsupported_detected_type_is_refused() -> None:
 )
 def test_malformed_part_is_refused_with_its_field(part: Part, message: str) -> None:
     with pytest.raises(InvalidParamsError) as refused:
-        one(part)
+        prompt_content(part)
     assert refused.value.message == message
 
 
 @pytest.mark.parametrize('value', [None, False, 0, '', [], {}, {'a': ['<b>']}])
 def test_data_part_becomes_structured_content(value: Any) -> None:
-    content = one(Part(data=value))
+    content = prompt_content(Part(data=value))
     assert content == StructuredContent(value, tag='data_part')
     assert content.value == value
 
@@ -252,7 +261,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_data_part_survives_storing_the_prompt(value: Any) -> None:
-    prompt = user_prompt(message(Part(data=value), Part(text='x')), EVERYTHING)
+    prompt = user_prompt(message(Part(data=value), Part(text='x')), ACCEPTS_ALL)
     request: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(prompt)])]
     loaded = ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(request))
     part = loaded[0].parts[0]
@@ -263,13 +272,13 @@ def test_data_part_survives_storing_the_prompt(value: Any) -> None:
 
 @given(st.lists(st.text()))
 def test_text_parts_reach_the_prompt_unchanged_in_order(texts: list[str]) -> None:
-    prompt = user_prompt(message(*(Part(text=text) for text in texts)), EVERYTHING)
+    prompt = user_prompt(message(*(Part(text=text) for text in texts)), ACCEPTS_ALL)
     assert ([prompt] if isinstance(prompt, str) else prompt) == texts
 
 
 @given(st.binary())
 def test_file_bytes_reach_the_prompt_unchanged(data: bytes) -> None:
-    assert one(Part(raw=raw(data), media_type='application/pdf')).data == data
+    assert prompt_content(Part(raw=base64_of(data), media_type='application/pdf')).data == data
 
 
 def test_accepted_content_follows_the_model_profile() -> None:
@@ -281,7 +290,7 @@ def test_accepted_content_follows_the_model_profile() -> None:
 
 def test_input_modes_follow_the_accepted_content() -> None:
     word_only = Accepts(images=False, documents=frozenset({'text/csv', 'application/pdf'}), audio=False, video=False)
-    modes = {'all': accepts(ModelProfile()), 'text': TEXT_ONLY, 'some': word_only}
+    modes = {'all': accepts(ModelProfile()), 'text': ACCEPTS_TEXT, 'some': word_only}
     assert {name: takes.input_modes for name, takes in modes.items()} == snapshot(
         {
             'all': [
@@ -371,16 +380,16 @@ def test_history_becomes_model_requests_and_responses() -> None:
             message_id='a',
             parts=[
                 Part(text='Here it is'),
-                Part(raw=raw(PNG)),
-                Part(raw=raw(b'\0'), media_type='application/zip'),
-                Part(raw=raw(b'\0')),
+                Part(raw=base64_of(PNG)),
+                Part(raw=base64_of(b'\0'), media_type='application/zip'),
+                Part(raw=base64_of(b'\0')),
                 Part(data={'result': 1}),
                 Part(url='https://example.com/chart'),
             ],
         ),
         message(Part(text='Thanks'), Part(text='Bye')),
     ]
-    messages: list[Any] = [*model_messages(history, EVERYTHING)]
+    messages: list[Any] = [*model_messages(history, ACCEPTS_ALL)]
     assert [(type(each), [part.content for part in each.parts]) for each in messages] == snapshot(
         [
             (ModelRequest, ['Draw a chart']),
@@ -403,4 +412,4 @@ def test_history_becomes_model_requests_and_responses() -> None:
 def test_malformed_history_part_is_refused_with_its_path() -> None:
     history = [message(Part(text='a')), Message(role='agent', message_id='a', parts=[Part(raw='?')])]
     with pytest.raises(InvalidParamsError, match=r'history\[1\]\.parts\[0\]\.raw: must be base64'):
-        model_messages(history, EVERYTHING)
+        model_messages(history, ACCEPTS_ALL)

@@ -35,20 +35,23 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import AgentWorker
 
+from ...agents import GatedAgent, call_output_tool, echo_prompts, scripted_model, user_prompts
 from ...app_client import LIMIT
-from ...behaviour.stage import Stage, heard, prompts
 
 Storage = InMemoryStorage[list[ModelMessage]]
 
 
-class Watched(Storage):
+class NotifyingStorage(Storage):
     """FastA2A's storage, which tells when a task has reached a state."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.written: list[tuple[str, TaskState]] = []
+        """The states of tasks, in the order in which they were written."""
         self._changed = asyncio.Condition()
 
     async def update_task(self, task_id: str, state: TaskState, *args: Any, **kwargs: Any) -> Task:
+        self.written.append((task_id, state))
         task = await super().update_task(task_id, state, *args, **kwargs)
         async with self._changed:
             self._changed.notify_all()
@@ -61,15 +64,15 @@ class Watched(Storage):
 
 
 @dataclass
-class Served:
+class RunningApp:
     """A plain FastA2A app while it runs."""
 
     client: A2AClient
-    storage: Watched
+    storage: NotifyingStorage
     worker: AgentWorker
 
     async def send(self, text: str = 'hello', **fields: Any) -> Task:
-        response = await self.client.send_message(said(text, **fields))
+        response = await self.client.send_message(user_message(text, **fields))
         assert 'result' in response
         assert 'task' in response['result']
         return response['result']['task']
@@ -78,19 +81,19 @@ class Served:
         return await self.storage.reached(task_id, 'completed', 'failed', 'canceled')
 
     async def stream(self, text: str = 'hello') -> list[StreamResponse]:
-        responses = self.client.stream_message(said(text))
+        responses = self.client.stream_message(user_message(text))
         return [response['result'] async for response in responses if 'result' in response]
 
 
-def said(text: str, **fields: Any) -> Message:
+def user_message(text: str, **fields: Any) -> Message:
     message = Message(role='user', parts=[Part(text=text)], message_id=str(uuid4()))
     message.update(fields)  # pyright: ignore[reportCallIssue, reportArgumentType] - of a TypedDict's keys
     return message
 
 
 @asynccontextmanager
-async def serving(agent: Agent[Any, Any], make: Any = AgentWorker, **options: Any) -> AsyncGenerator[Served]:
-    storage, broker = Watched(), InMemoryBroker()
+async def serving(agent: Agent[Any, Any], make: Any = AgentWorker, **options: Any) -> AsyncGenerator[RunningApp]:
+    storage, broker = NotifyingStorage(), InMemoryBroker()
     worker = make(agent=agent, broker=broker, storage=storage, **options)
 
     @asynccontextmanager
@@ -101,19 +104,17 @@ async def serving(agent: Agent[Any, Any], make: Any = AgentWorker, **options: An
     app = FastA2A(storage=storage, broker=broker, lifespan=lifespan)
     http = httpx.AsyncClient(transport=httpx.ASGITransport(app))
     async with asyncio.timeout(LIMIT), app.router.lifespan_context(app), http:
-        yield Served(A2AClient(http_client=http), storage, worker)
+        yield RunningApp(A2AClient(http_client=http), storage, worker)
 
 
 def texts(task: Task) -> list[str]:
     return [part['text'] for artifact in task.get('artifacts', ()) for part in artifact['parts'] if 'text' in part]
 
 
-def answered(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'response': ['foo', 'bar']})])
-
-
 async def test_data_artifact_has_shape_of_fasta2a() -> None:
-    async with serving(Agent(FunctionModel(answered), output_type=tuple[str, str])) as served:
+    async with serving(
+        Agent(scripted_model(call_output_tool(response=['foo', 'bar'])), output_type=tuple[str, str])
+    ) as served:
         submitted = await served.send('Hello, world!')
         await served.done(submitted['id'])
         response = await served.client.get_task(submitted['id'])
@@ -164,7 +165,7 @@ async def test_answer_streams_as_chunks_then_whole_artifact() -> None:
 
 
 async def test_model_without_streaming_sends_only_whole_artifact() -> None:
-    async with serving(Agent(FunctionModel(heard))) as served:
+    async with serving(Agent(FunctionModel(echo_prompts))) as served:
         events = await served.stream('plain answer')
     chunks = [event['artifact_update'] for event in events if 'artifact_update' in event]
     assert [(chunk.get('append'), chunk['artifact']['parts']) for chunk in chunks] == [
@@ -202,7 +203,7 @@ async def test_five_tasks_run_at_once() -> None:
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         await together.wait()
-        return heard(messages, info)
+        return echo_prompts(messages, info)
 
     async with serving(Agent(FunctionModel(answer))) as served:
         sent = [await served.send(str(n)) for n in range(5)]
@@ -211,7 +212,7 @@ async def test_five_tasks_run_at_once() -> None:
 
 
 async def test_tasks_of_context_share_conversation_in_order() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as served:
         first = await served.send('one', context_id='c')
         second = await served.send('two', context_id='c')
@@ -221,11 +222,11 @@ async def test_tasks_of_context_share_conversation_in_order() -> None:
     assert [texts(task) for task in tasks] == [['one'], ['one + two']]
     assert stage.began == ['one', 'two']
     context = served.storage.contexts['c']
-    assert (prompts(context), [each.kind for each in context]) == (['one', 'two'], ['request', 'response'] * 2)
+    assert (user_prompts(context), [each.kind for each in context]) == (['one', 'two'], ['request', 'response'] * 2)
 
 
 async def test_answer_is_in_history_as_agent_message() -> None:
-    async with serving(Agent(FunctionModel(heard))) as served:
+    async with serving(Agent(FunctionModel(echo_prompts))) as served:
         task = await served.done((await served.send('hello'))['id'])
     said = [(each['role'], each['parts']) for each in task.get('history', ())]
     assert said == [('user', [{'text': 'hello'}]), ('agent', [{'text': 'hello'}])]
@@ -260,11 +261,11 @@ async def test_canceling_running_task_stops_its_async_tools() -> None:
         canceled = await served.done(task['id'])
         assert stopped.is_set()
     assert canceled['status']['state'] == 'canceled'
-    assert prompts(served.storage.contexts['c']) == ['hello']
+    assert user_prompts(served.storage.contexts['c']) == ['hello']
 
 
 async def test_task_canceled_behind_its_context_never_starts() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as served:
         first = await served.send('one', context_id='c')
         await stage.reached('one')
@@ -276,10 +277,23 @@ async def test_task_canceled_behind_its_context_never_starts() -> None:
     assert stage.began == ['one']
 
 
+async def test_task_cancelled_before_turn_never_works() -> None:
+    stage = GatedAgent()
+    async with serving(stage.agent) as served:
+        await served.send('one', context_id='c')
+        await stage.reached('one')
+        second = await served.send('two', context_id='c')
+        await served.worker.broker.cancel_task({'id': second['id']})
+        stage.open('one')
+        await served.done(second['id'])
+        written = [state for task_id, state in served.storage.written if task_id == second['id']]
+    assert written == ['canceled']
+
+
 async def test_cancel_ends_submitted_task_and_ignores_ended_task() -> None:
     async with serving(Agent('test')) as served:
         ended = await served.done((await served.send())['id'])
-        waiting = await served.storage.submit_task('c', said('hello'))
+        waiting = await served.storage.submit_task('c', user_message('hello'))
         for task_id in (ended['id'], waiting['id'], 'unknown'):
             await served.worker.cancel_task({'id': task_id})
         states = [served.storage.tasks[task['id']]['status']['state'] for task in (ended, waiting)]
@@ -292,11 +306,11 @@ class Panic(BaseException):
 
 async def test_failure_message_is_general_and_details_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if prompts(messages) == ['exit']:
+        if user_prompts(messages) == ['exit']:
             raise Panic('nobody but the log may read this')
-        if prompts(messages) == ['cancel']:
+        if user_prompts(messages) == ['cancel']:
             raise asyncio.CancelledError
-        return heard(messages, info)
+        return echo_prompts(messages, info)
 
     async with serving(Agent(FunctionModel(answer))) as served:
         events = await served.stream('exit')
@@ -339,12 +353,12 @@ async def test_keyboard_interrupt_in_run_propagates() -> None:
 
     storage = Storage()
     worker = AgentWorker(agent=Agent(FunctionModel(answer)), broker=InMemoryBroker(), storage=storage)
-    task = await storage.submit_task('c', said('hello'))
+    task = await storage.submit_task('c', user_message('hello'))
     with pytest.raises(KeyboardInterrupt):
-        await worker.run_task(TaskSendParams(id=task['id'], context_id='c', message=said('hello')))
+        await worker.run_task(TaskSendParams(id=task['id'], context_id='c', message=user_message('hello')))
 
 
-class Full(Storage):
+class FailingContextStorage(Storage):
     """Has no room for the context of a run."""
 
     async def update_context(self, context_id: str, context: list[ModelMessage]) -> None:
@@ -352,10 +366,10 @@ class Full(Storage):
 
 
 async def test_storage_failure_is_reported_as_storage_failure() -> None:
-    storage = Full()
+    storage = FailingContextStorage()
     worker = AgentWorker(agent=Agent('test'), broker=InMemoryBroker(), storage=storage)
-    task = await storage.submit_task('c', said('hello'))
-    await worker.run_task(TaskSendParams(id=task['id'], context_id='c', message=said('hello')))
+    task = await storage.submit_task('c', user_message('hello'))
+    await worker.run_task(TaskSendParams(id=task['id'], context_id='c', message=user_message('hello')))
     reason = storage.tasks[task['id']].get('history', [])[-1]
     assert reason['parts'] == [{'text': 'The store of the server failed.'}]
     assert reason.get('metadata') == {'failure': 'storage', 'correlationId': task['id']}
@@ -388,7 +402,7 @@ async def test_run_exceeding_timeout_fails_task() -> None:
 
 
 async def test_shutdown_fails_running_task() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     async with serving(stage.agent) as served:
         task = await served.send('one')
         await stage.reached('one')
@@ -401,21 +415,21 @@ async def test_run_of_begun_or_unknown_task_is_refused() -> None:
     async with serving(Agent('test')) as served:
         task = await served.done((await served.send())['id'])
         for task_id in (task['id'], 'unknown'):
-            params = TaskSendParams(id=task_id, context_id='c', message=said('again'))
+            params = TaskSendParams(id=task_id, context_id='c', message=user_message('again'))
             with pytest.raises(ValueError, match=r'not found|already been processed'):
                 await served.worker.run_task(params)
 
 
 async def test_worker_survives_task_missing_in_storage(caplog: pytest.LogCaptureFixture) -> None:
     async with serving(Agent('test')) as served:
-        await served.worker.broker.run_task(TaskSendParams(id='unknown', context_id='c', message=said('hello')))
+        await served.worker.broker.run_task(TaskSendParams(id='unknown', context_id='c', message=user_message('hello')))
         task = await served.done((await served.send())['id'])
     assert task['status']['state'] == 'completed'
     assert 'The storage failed, so task unknown may stay without an end' in caplog.text
     assert caplog.records[-1].levelno == logging.ERROR
 
 
-class Reading(AgentWorker):
+class CustomHistoryWorker(AgentWorker):
     """Reads and builds in its own way."""
 
     def build_message_history(self, history: list[Message]) -> list[ModelMessage]:
@@ -437,7 +451,7 @@ async def test_subclass_can_override_message_history_and_artifacts() -> None:
         seen.append(messages)
         return ModelResponse(parts=[TextPart('ok')])
 
-    async with serving(Agent(FunctionModel(answer)), make=Reading) as served:
+    async with serving(Agent(FunctionModel(answer)), make=CustomHistoryWorker) as served:
         task = await served.done((await served.send('now', context_id='c'))['id'])
     assert _contents(seen[0]) == ['before', '<system>rule</system>', ['now', 'and', 'more']]
     assert [(each.get('name'), each['parts']) for each in task.get('artifacts', ())] == [
@@ -447,7 +461,7 @@ async def test_subclass_can_override_message_history_and_artifacts() -> None:
     assert _contents(served.storage.contexts['c']) == [['now', 'and', 'more']]
 
 
-class Naming(AgentWorker):
+class TextArtifactWorker(AgentWorker):
     """Writes numbers in its own way."""
 
     def build_artifacts(self, result: Any) -> list[Artifact]:
@@ -455,7 +469,8 @@ class Naming(AgentWorker):
 
 
 @pytest.mark.parametrize(
-    ('make', 'requests', 'part'), [(AgentWorker, 2, {'data': {'result': 1.5}}), (Naming, 1, {'text': 'nan'})]
+    ('make', 'requests', 'part'),
+    [(AgentWorker, 2, {'data': {'result': 1.5}}), (TextArtifactWorker, 1, {'text': 'nan'})],
 )
 async def test_nan_output_is_retried_unless_subclass_builds_artifacts(
     make: type[AgentWorker], requests: int, part: Part
@@ -494,15 +509,15 @@ async def test_dataclass_can_inherit_from_agent_worker() -> None:
         name: str
 
     worker = Named(broker=InMemoryBroker(), storage=Storage(), agent=Agent('test'), name='ann')
-    task = await worker.storage.submit_task('c', said('hello'))
-    await worker.run_task(TaskSendParams(id=task['id'], context_id='c', message=said('hello')))
+    task = await worker.storage.submit_task('c', user_message('hello'))
+    await worker.run_task(TaskSendParams(id=task['id'], context_id='c', message=user_message('hello')))
     assert (worker.name, worker.options, texts(task)) == ('ann', {}, ['success (no tool calls)'])
 
 
 async def test_accepted_output_modes_of_client_are_honoured() -> None:
     async with serving(Agent(TestModel(custom_output_text='plain'))) as served:
-        task = await served.storage.submit_task('c', said('hello'))
-        params = TaskSendParams(id=task['id'], context_id='c', message=said('hello'))
+        task = await served.storage.submit_task('c', user_message('hello'))
+        params = TaskSendParams(id=task['id'], context_id='c', message=user_message('hello'))
         await served.worker.run_task({**params, 'accepted_output_modes': ['application/json']})
     assert [part.get('data') for each in task.get('artifacts', ()) for part in each['parts']] == [{'result': 'plain'}]
 

@@ -10,7 +10,7 @@ from pydantic_ai_a2a.server.grpc.call import GrpcCall
 
 
 @pytest.fixture
-def ends(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[str]:
+def ended_methods(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[str]:
     """The methods whose calls the server has done with, in this order."""
     ended: asyncio.Queue[str] = asyncio.Queue()
     serve = GrpcCall.serve

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -18,28 +19,26 @@ from a2a.types import (
     SendMessageRequest,
     SubscribeToTaskRequest,
     TaskPushNotificationConfig,
-    TaskState,
 )
-from cryptography.fernet import Fernet
+from google.protobuf.message import Message as AnyMessage
 from inline_snapshot import snapshot
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 
-from pydantic_ai_a2a import Access, Approvals, BearerAuth, Caller, Credentials, Limits, Messages, Quotas, Rate, to_a2a
+from pydantic_ai_a2a import Access, BearerAuth, Caller, Limits, Messages, Quotas, Rate, to_a2a
+from pydantic_ai_a2a.server.auth import request_info
 
-from ...behaviour.asking import Tools
-from ...behaviour.refused import RAISED, SECRET
-from .calls import Metadata, Refused, say, serving
+from ...behaviour.refusals import BASE_EXCEPTIONS, SECRET
+from .grpc_client import Metadata, Refused, send_request, serving
 
 AGENT = Agent(TestModel(custom_output_text='The answer.'))
 TOKEN, OTHER = 'the-token-of-ann-1234', 'the-token-of-bob-1234'
-AUTH = BearerAuth({TOKEN: Caller(id='ann', tenant='acme', scopes=frozenset({'send'})), OTHER: 'bob'})
-ANN, BOB = [('authorization', f'Bearer {TOKEN}')], [('authorization', f'Bearer {OTHER}')]
+AUTH = BearerAuth({TOKEN: Caller(id='ann', tenant='acme', scopes=frozenset({'list'})), OTHER: 'bob'})
+ANN, BOB = (('authorization', f'Bearer {TOKEN}'),), (('authorization', f'Bearer {OTHER}'),)
 
 
-def short(refused: Refused) -> tuple[str, str, str]:
+def code_text_reason(refused: Refused) -> tuple[str, str, str]:
     """The status, the text and the reason, after a check that all name the same call."""
     (info, *_) = refused.details
     assert info['@type'] == 'type.googleapis.com/google.rpc.ErrorInfo'
@@ -48,100 +47,92 @@ def short(refused: Refused) -> tuple[str, str, str]:
     return refused.code, refused.text, info['reason']
 
 
-async def test_unstartable_agent_is_an_internal_error_without_retry_after() -> None:
-    app = to_a2a(Agent('unknown:model', defer_model_check=True))
+@dataclass(frozen=True)
+class Row:
+    """A call that every binding refuses, and the end of the call over gRPC."""
+
+    method: str
+    request: Callable[[str], AnyMessage]
+    """Makes the request, with the id of an ended task of Ann."""
+    end: tuple[str, str]
+    """Code and reason."""
+    metadata: Metadata = ANN
+    trailing: Mapping[str, str] = field(default_factory=dict[str, str])
+    """A pattern for each further value of the trailing metadata."""
+
+
+WEBHOOK = TaskPushNotificationConfig(url='no URL')  # a missing capability comes before invalid fields
+WITH_WEBHOOK = send_request()
+WITH_WEBHOOK.configuration.task_push_notification_config.CopyFrom(WEBHOOK)
+PDF = send_request()
+PDF.message.parts.add(raw=b'%PDF-1.7', filename='a.pdf')
+NOT_FOUND = ('NOT_FOUND', 'TASK_NOT_FOUND')
+UNSUPPORTED = ('FAILED_PRECONDITION', 'UNSUPPORTED_OPERATION')
+NO_PUSH = ('FAILED_PRECONDITION', 'PUSH_NOTIFICATION_NOT_SUPPORTED')
+OLD = ('FAILED_PRECONDITION', 'VERSION_NOT_SUPPORTED')
+INVALID = ('INVALID_ARGUMENT', 'INVALID_PARAMS')
+FORBIDDEN = ('PERMISSION_DENIED', 'PERMISSION_DENIED')
+EXHAUSTED = ('RESOURCE_EXHAUSTED', 'RESOURCE_EXHAUSTED')
+UNAUTHENTICATED = ('UNAUTHENTICATED', 'UNAUTHENTICATED')
+NO_TOKEN = {'www-authenticate': 'Bearer realm="a2a"'}
+WRONG_TOKEN = {'www-authenticate': 'Bearer realm="a2a", error="invalid_token"'}
+NO_SCOPE = {'www-authenticate': 'Bearer realm="a2a", error="insufficient_scope", scope="list"'}
+
+REFUSED: dict[str, Row] = {
+    'unknown task': Row('GetTask', lambda _: GetTaskRequest(id='unknown'), NOT_FOUND),
+    'task of another owner': Row('GetTask', lambda task: GetTaskRequest(id=task), NOT_FOUND, BOB),
+    'cancel of an ended task': Row(
+        'CancelTask', lambda task: CancelTaskRequest(id=task), ('FAILED_PRECONDITION', 'TASK_NOT_CANCELABLE')
+    ),
+    'stream of an ended task': Row('SubscribeToTask', lambda task: SubscribeToTaskRequest(id=task), UNSUPPORTED),
+    'message to an ended task': Row('SendMessage', lambda task: send_request(task_id=task), UNSUPPORTED),
+    'webhook': Row('CreateTaskPushNotificationConfig', lambda _: WEBHOOK, NO_PUSH),
+    'message with a webhook': Row('SendMessage', lambda _: WITH_WEBHOOK, NO_PUSH),
+    'extended card': Row('GetExtendedAgentCard', lambda _: GetExtendedAgentCardRequest(), UNSUPPORTED),
+    'version 0.3': Row('GetTask', lambda _: GetTaskRequest(id='a'), OLD, [*ANN, ('a2a-version', '0.3')]),
+    'no message': Row('SendMessage', lambda _: SendMessageRequest(), INVALID),
+    'undeclared media type': Row('SendMessage', lambda _: PDF, ('INVALID_ARGUMENT', 'CONTENT_TYPE_NOT_SUPPORTED')),
+    'tenant of other callers': Row('GetTask', lambda _: GetTaskRequest(id='a', tenant='other'), INVALID),
+    'no credentials': Row('SendMessage', lambda _: send_request(), UNAUTHENTICATED, (), NO_TOKEN),
+    'stream without credentials': Row('SendStreamingMessage', lambda _: send_request(), UNAUTHENTICATED, (), NO_TOKEN),
+    'unknown credentials': Row(
+        'SendMessage', lambda _: send_request(), UNAUTHENTICATED, [('authorization', 'Bearer x')], WRONG_TOKEN
+    ),
+    'two credentials': Row('SendMessage', lambda _: send_request(), UNAUTHENTICATED, [*ANN, *BOB], WRONG_TOKEN),
+    'missing scope': Row('ListTasks', lambda _: ListTasksRequest(), FORBIDDEN, BOB, NO_SCOPE),
+    'exhausted rate': Row('ListTasks', lambda _: ListTasksRequest(), EXHAUSTED, ANN, {'retry-after': r'\d+'}),
+}
+
+
+async def test_refusal_has_status_code_and_reason(subtests: pytest.Subtests) -> None:
+    app = to_a2a(
+        AGENT,
+        auth=AUTH,
+        access=Access(scopes={'ListTasks': 'list'}, tenants=True),
+        default_input_modes=['text/plain'],
+        limits=Limits(quotas=Quotas(rates={'ListTasks': Rate(1, timedelta(days=1))})),
+    )
     async with serving(app) as agent:
-        refused = await agent.refused('SendMessage', say())
-    text = 'The agent cannot be started. The log of the server has the reason, with the correlation id of this error.'
-    assert short(refused) == ('INTERNAL', text, 'INTERNAL_ERROR')
-    assert 'retry-after' not in refused.trailing
+        ended = (await agent.call('SendMessage', send_request(), metadata=ANN)).task
+        assert await agent.call('GetTask', GetTaskRequest(id=ended.id, tenant='acme'), metadata=ANN) == ended
+        await agent.call('ListTasks', ListTasksRequest(), metadata=ANN)
+        for name, row in REFUSED.items():
+            with subtests.test(name):
+                refused = await agent.refused(row.method, row.request(ended.id), metadata=row.metadata)
+                code, _, reason = code_text_reason(refused)
+                assert (code, reason) == row.end
+                more = {name: value for name, value in refused.trailing.items() if name != 'x-correlation-id'}
+                assert more.keys() == row.trailing.keys()
+                assert all(re.fullmatch(row.trailing[name], value) for name, value in more.items())
+        assert len(await app.list_tasks(caller=Caller(id='ann', tenant='acme'))) == 1
+        assert await app.list_tasks(caller=Caller(id='bob')) == []
 
 
-@pytest.mark.parametrize(
-    ('status', 'end'),
-    [
-        (401, ('UNAUTHENTICATED', 'Authentication is required.', 'UNAUTHENTICATED')),
-        (403, ('PERMISSION_DENIED', 'The caller is not allowed to do this.', 'PERMISSION_DENIED')),
-    ],
-)
-async def test_http_exception_in_auth_gives_its_grpc_status(status: int, end: tuple[str, ...]) -> None:
-    def current_user(request: Request) -> Caller:
-        raise HTTPException(status, 'detail', {'WWW-Authenticate': 'Bearer'})
-
-    async with serving(to_a2a(AGENT, auth=current_user)) as agent:
-        refused = await agent.refused('SendMessage', say())
-    assert short(refused) == end
-    assert refused.trailing.get('www-authenticate') == ('Bearer' if status == 401 else None)
-
-
-async def test_every_error_has_its_status_and_reason() -> None:
+async def test_missing_required_extension_has_its_status_and_reason() -> None:
     required: Any = {'uri': 'https://example.com/e', 'description': 'Needed.', 'required': True}
-    async with serving(to_a2a(AGENT)) as agent, serving(to_a2a(AGENT, name='b', extensions=[required])) as strict:
-        done = (await agent.call('SendMessage', say())).task
-        refused = [
-            await agent.refused('GetTask', GetTaskRequest(id='unknown')),
-            await agent.refused('CancelTask', CancelTaskRequest(id=done.id)),
-            await agent.refused('SubscribeToTask', SubscribeToTaskRequest(id=done.id)),
-            await agent.refused('SendMessage', say(task_id=done.id)),
-            await agent.refused(
-                'CreateTaskPushNotificationConfig',
-                TaskPushNotificationConfig(task_id=done.id, url='https://a.example/'),
-            ),
-            await agent.refused('GetExtendedAgentCard', GetExtendedAgentCardRequest()),
-            await agent.refused('ListTasks', ListTasksRequest(), metadata=[('a2a-version', '0.3')]),
-            await agent.refused('SendMessage', SendMessageRequest()),
-            await strict.refused('SendMessage', say()),
-        ]
-    assert [(code, text[:60], reason) for code, text, reason in map(short, refused)] == snapshot(
-        [
-            ('NOT_FOUND', 'Task not found.', 'TASK_NOT_FOUND'),
-            ('FAILED_PRECONDITION', 'Task cannot be canceled: it has already ended.', 'TASK_NOT_CANCELABLE'),
-            (
-                'FAILED_PRECONDITION',
-                'The task is completed and has no more events: use GetTask.',
-                'UNSUPPORTED_OPERATION',
-            ),
-            (
-                'FAILED_PRECONDITION',
-                'The task is completed and accepts no more messages: send a m',
-                'UNSUPPORTED_OPERATION',
-            ),
-            ('FAILED_PRECONDITION', 'Push notifications are not supported.', 'PUSH_NOTIFICATION_NOT_SUPPORTED'),
-            ('FAILED_PRECONDITION', 'This agent has no extended agent card.', 'UNSUPPORTED_OPERATION'),
-            ('FAILED_PRECONDITION', "A2A version '0.3' is not supported; use 1.0.", 'VERSION_NOT_SUPPORTED'),
-            ('INVALID_ARGUMENT', 'Invalid parameters: message: Field required', 'INVALID_PARAMS'),
-            (
-                'FAILED_PRECONDITION',
-                'The agent requires an extension that the request does not de',
-                'EXTENSION_SUPPORT_REQUIRED',
-            ),
-        ]
-    )
-
-
-async def test_missing_capability_is_reported_before_invalid_fields() -> None:
-    inline = say()
-    inline.configuration.task_push_notification_config.url = 'no URL'
-    async with serving(to_a2a(AGENT)) as agent:
-        refused = [
-            await agent.refused('CreateTaskPushNotificationConfig', TaskPushNotificationConfig()),
-            await agent.refused('SendMessage', inline),
-        ]
-    assert [short(one)[2] for one in refused] == ['PUSH_NOTIFICATION_NOT_SUPPORTED'] * 2
-
-
-async def test_undeclared_media_type_is_refused() -> None:
-    request = say()
-    file = request.message.parts.add(raw=b'%PDF-1.7', filename='a.pdf')
-    async with serving(to_a2a(AGENT, default_input_modes=['text/plain', 'application/x-protobuf'])) as agent:
-        refused = await agent.refused('SendMessage', request)
-        file.media_type = 'application/x-protobuf'
-        assert (await agent.call('SendMessage', request)).task.status.state == TaskState.TASK_STATE_COMPLETED
-    assert short(refused) == (
-        'INVALID_ARGUMENT',
-        'message.parts[1].raw: application/pdf is not supported. This agent takes text/plain, application/x-protobuf.',
-        'CONTENT_TYPE_NOT_SUPPORTED',
-    )
+    async with serving(to_a2a(AGENT, extensions=[required])) as agent:
+        refused = await agent.refused('SendMessage', send_request())
+    assert code_text_reason(refused)[::2] == ('FAILED_PRECONDITION', 'EXTENSION_SUPPORT_REQUIRED')
 
 
 async def test_invalid_fields_are_listed_in_the_details() -> None:
@@ -161,7 +152,7 @@ async def test_invalid_fields_are_listed_in_the_details() -> None:
 
 
 async def test_many_invalid_fields_are_truncated_in_the_details() -> None:
-    request = say()
+    request = send_request()
     for _ in range(500):
         request.message.parts.add()
     async with serving(to_a2a(AGENT)) as agent:
@@ -172,77 +163,11 @@ async def test_many_invalid_fields_are_truncated_in_the_details() -> None:
     assert len(fields) == 12
 
 
-@pytest.mark.parametrize('stream', [False, True])
-async def test_missing_credentials_or_scope_is_refused_with_a_challenge(stream: bool) -> None:
-    method = 'SendStreamingMessage' if stream else 'SendMessage'
-    app = to_a2a(AGENT, auth=AUTH, access=Access(scopes={'SendMessage': 'send'}))
-    async with serving(app) as agent:
-        nobody = await agent.refused(method, say())
-        unknown = await agent.refused(method, say(), metadata=[('authorization', 'Bearer nobody')])
-        twice = await agent.refused(method, say(), metadata=[*ANN, *BOB])
-        bob = await agent.refused(method, say(), metadata=BOB)
-    assert [(*short(each), each.trailing['www-authenticate']) for each in (nobody, unknown, twice, bob)] == snapshot(
-        [
-            ('UNAUTHENTICATED', 'Authentication is required.', 'UNAUTHENTICATED', 'Bearer realm="a2a"'),
-            (
-                'UNAUTHENTICATED',
-                'The credentials are not valid.',
-                'UNAUTHENTICATED',
-                'Bearer realm="a2a", error="invalid_token"',
-            ),
-            (
-                'UNAUTHENTICATED',
-                'The credentials are not valid.',
-                'UNAUTHENTICATED',
-                'Bearer realm="a2a", error="invalid_token"',
-            ),
-            (
-                'PERMISSION_DENIED',
-                'The operation needs credentials with the scope: send.',
-                'PERMISSION_DENIED',
-                'Bearer realm="a2a", error="insufficient_scope", scope="send"',
-            ),
-        ]
-    )
-
-
-async def test_caller_reaches_only_own_tasks_and_tenants() -> None:
-    app = to_a2a(AGENT, auth=AUTH, access=Access(tenants=True))
-    async with serving(app) as agent:
-        task = (await agent.call('SendMessage', say(), metadata=ANN)).task
-        same = await agent.call('GetTask', GetTaskRequest(id=task.id, tenant='acme'), metadata=ANN)
-        foreign = await agent.refused('GetTask', GetTaskRequest(id=task.id), metadata=BOB)
-        tenant = await agent.refused('GetTask', GetTaskRequest(id=task.id, tenant='other'), metadata=ANN)
-    assert same == task
-    assert short(foreign)[::2] == ('NOT_FOUND', 'TASK_NOT_FOUND')
-    assert short(tenant) == (
-        'INVALID_ARGUMENT',
-        'Invalid parameters: tenant: is not a tenant of this caller',
-        'INVALID_PARAMS',
-    )
-
-
-async def test_exhausted_rate_has_a_retry_after() -> None:
-    quotas = Quotas(rates={'GetTask': Rate(1, timedelta(days=1))})
-    async with serving(to_a2a(AGENT, limits=Limits(quotas=quotas))) as agent:
-        await agent.refused('GetTask', GetTaskRequest(id='a'))
-        refused = await agent.refused('GetTask', GetTaskRequest(id='a'))
-    assert (refused.code, refused.details[0]['reason']) == ('RESOURCE_EXHAUSTED', 'RESOURCE_EXHAUSTED')
-    assert re.fullmatch(r'\d+', refused.trailing['retry-after'])
-
-
-@pytest.mark.parametrize('kind', [RuntimeError, SystemExit])
-async def test_unexpected_exception_is_only_in_the_log(
-    kind: type[BaseException], caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(request: object) -> None:
-        raise kind('nobody but the log may read this')
-
-    async with serving(to_a2a(AGENT, auth=broken)) as agent:
-        refused = await agent.refused('GetTask', GetTaskRequest(id='a'))
-    assert short(refused) == ('INTERNAL', 'Internal error.', 'INTERNAL_ERROR')
-    assert refused.trailing['x-correlation-id'] in caplog.text
-    assert 'nobody but the log may read this' in caplog.text
+async def test_long_text_of_error_is_cut() -> None:
+    scopes = {f'a-scope-with-a-long-name-{n:03}' for n in range(50)}
+    async with serving(to_a2a(AGENT, auth=AUTH, access=Access(scopes={'SendMessage': scopes}))) as agent:
+        refused = await agent.refused('SendMessage', send_request(), metadata=BOB)
+    assert (refused.code, len(refused.text)) == ('PERMISSION_DENIED', 1_000)
 
 
 async def test_refused_call_is_audited_with_its_address(caplog: pytest.LogCaptureFixture) -> None:
@@ -253,59 +178,62 @@ async def test_refused_call_is_audited_with_its_address(caplog: pytest.LogCaptur
     assert line['correlation_id'] == refused.trailing['x-correlation-id']
 
 
-# --- functions of the user that raise what is no `Exception`: the call is refused, and never stays open
+async def test_audit_log_has_ipv6_address_of_client(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(to_a2a(AGENT, auth=AUTH), host='::1') as agent:
+        await agent.refused('GetTask', GetTaskRequest(id='a'), metadata=[('authorization', 'Bearer x')])
+    (line,) = [json.loads(record.getMessage()) for record in caplog.records if record.name == 'pydantic_ai_a2a.audit']
+    assert line['remote'] == '::1'
 
 
-def identify(request: Any) -> Caller:
-    return Caller(id=request.headers.get('x-caller', 'ann'))
+# --- faults of the server and of the user's functions: the call is refused, and never stays open
+
+INTERNAL = ('INTERNAL', 'Internal error.', 'INTERNAL_ERROR')
+NOT_STARTED = (
+    'The agent cannot be started. The log of the server has the reason, with the correlation id of this error.'
+)
 
 
-def options_of(function: Callable[..., Any], name: str) -> dict[str, Any]:
-    """Return the options of an app that calls a function."""
-    if name == 'auth':
-        return {'auth': function}
-    if name == 'reply':
-        return {'auth': identify, 'messages': Messages(reply=function)}
-    if name == 'approvers':
-        return {'auth': identify, 'approvals': Approvals(approvers=function)}
-    access: dict[str, Any] = {name: function}
-    if name == 'credentials':
-        access = {name: Credentials(exchange=function, keys=[Fernet.generate_key().decode()])}
-    return {'auth': identify, 'access': Access(**access)}
+async def test_unstartable_agent_is_an_internal_error_without_retry_after() -> None:
+    async with serving(to_a2a(Agent('unknown:model', defer_model_check=True))) as agent:
+        refused = await agent.refused('SendMessage', send_request())
+    assert code_text_reason(refused) == ('INTERNAL', NOT_STARTED, 'INTERNAL_ERROR')
+    assert 'retry-after' not in refused.trailing
 
 
-@pytest.mark.parametrize('raised', RAISED)
-@pytest.mark.parametrize('later', [False, True], ids=['function', 'async function'])
-async def test_exit_in_an_operator_function_refuses_its_call(
-    raised: str, later: bool, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ('status', 'end', 'challenge'),
+    [
+        (401, ('UNAUTHENTICATED', 'Authentication is required.', 'UNAUTHENTICATED'), 'Bearer'),
+        (403, ('PERMISSION_DENIED', 'The caller is not allowed to do this.', 'PERMISSION_DENIED'), None),
+    ],
+)
+async def test_http_exception_in_auth_gives_its_grpc_status(
+    status: int, end: tuple[str, ...], challenge: str | None
 ) -> None:
-    def fail(*_: Any) -> Any:
-        raise RAISED[raised]()
+    def current_user(_: Any) -> Caller:
+        raise HTTPException(status, 'detail', {'WWW-Authenticate': 'Bearer'})
 
-    async def fail_later(*_: Any) -> Any:
-        raise RAISED[raised]()
+    async with serving(to_a2a(AGENT, auth=current_user)) as agent:
+        refused = await agent.refused('SendMessage', send_request())
+    assert code_text_reason(refused) == end
+    assert refused.trailing.get('www-authenticate') == challenge
 
-    async def refused(name: str, method: str, request: Any, metadata: Metadata = ()) -> None:
-        caplog.clear()
-        options = options_of(fail_later if later and name != 'owner' else fail, name)
-        async with serving(to_a2a(Tools().agent, **options)) as agent:
-            if name == 'approvers':
-                request.id = (await agent.call('SendMessage', say('delete'))).task.id
-            answer = await agent.refused(method, request, metadata=metadata)
-        if name == 'credentials':
-            assert short(answer)[0] == 'UNAVAILABLE'
-        else:
-            assert short(answer) == ('INTERNAL', 'Internal error.', 'INTERNAL_ERROR')
-        assert SECRET not in str(answer)
-        assert answer.trailing['x-correlation-id'] in caplog.text
 
-    await refused('auth', 'SendMessage', say())
-    await refused('owner', 'SendMessage', say())
-    await refused('tenants', 'SendMessage', SendMessageRequest(message=say().message, tenant='acme'))
-    await refused('extended_card', 'GetExtendedAgentCard', GetExtendedAgentCardRequest())
-    await refused('credentials', 'SendMessage', say())
-    await refused('reply', 'SendMessage', say())
-    await refused('approvers', 'GetTask', GetTaskRequest(), [('x-caller', 'bob')])
+@pytest.mark.parametrize('option', ['auth', 'reply'])
+@pytest.mark.parametrize('raised', [*BASE_EXCEPTIONS, 'error'])
+async def test_exit_in_an_operator_function_refuses_its_call(
+    raised: str, option: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: Any) -> Any:
+        raise BASE_EXCEPTIONS[raised]() if raised in BASE_EXCEPTIONS else RuntimeError(SECRET)
+
+    options: dict[str, Any] = {'auth': fail} if option == 'auth' else {'messages': Messages(reply=fail)}
+    async with serving(to_a2a(AGENT, **options)) as agent:
+        refused = await agent.refused('SendMessage', send_request())
+    assert code_text_reason(refused) == INTERNAL
+    assert SECRET not in str(refused)
+    assert refused.trailing['x-correlation-id'] in caplog.text
+    assert SECRET in caplog.text
 
 
 async def test_auth_function_cancelling_its_call_refuses_the_call() -> None:
@@ -316,5 +244,17 @@ async def test_auth_function_cancelling_its_call_refuses_the_call() -> None:
         await asyncio.sleep(0)
         raise AssertionError
 
-    async with serving(to_a2a(Agent('test'), auth=leave)) as agent:
-        assert short(await agent.refused('SendMessage', say()))[0] == 'INTERNAL'
+    async with serving(to_a2a(AGENT, auth=leave)) as agent:
+        assert code_text_reason(await agent.refused('SendMessage', send_request())) == INTERNAL
+
+
+async def test_hanging_auth_function_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_info, 'PATIENCE', 0.01)
+
+    async def endless(_: Any) -> Caller:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with serving(to_a2a(AGENT, auth=endless)) as agent:
+        refused = await agent.refused('SendMessage', send_request())
+    assert (refused.code, refused.trailing['retry-after']) == ('UNAVAILABLE', '1')

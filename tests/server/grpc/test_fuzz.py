@@ -24,9 +24,9 @@ from pydantic_ai_a2a.wire.protobuf.method_messages import SERVICE, MethodMessage
 from pydantic_ai_a2a.wire.protocol.versions import HTTP
 
 from ...app_client import LIMIT
-from ...long import LONG, drawn, size
-from ...wire.protocol.fuzzing import EVERYTHING, stored, stored_tasks
-from .calls import Refused, serving
+from ...sizes import LONG, examples, short_or_long
+from ...wire.protocol.fuzzing import ALL_OPERATIONS_ON, stored_message_counts, stored_tasks
+from .grpc_client import Refused, serving
 
 VALUES: dict[int, list[Any]] = {
     FieldDescriptor.TYPE_BOOL: [False, True],
@@ -117,17 +117,17 @@ ERRORS = {'INVALID_ARGUMENT', 'NOT_FOUND', 'FAILED_PRECONDITION', 'RESOURCE_EXHA
 
 
 @pytest.mark.parametrize('round_', range(5 if LONG else 1))
-@drawn(size(10, 40), 200)
+@examples(short_or_long(10, 40), 200)
 @given(sent=st.lists(calls, min_size=10, max_size=10))
 async def test_random_calls_are_served_or_refused_without_effect(
     round_: int, sent: list[tuple[str, bytes, list[tuple[str, Any]]]]
 ) -> None:
-    app = to_a2a(Agent('test'), **EVERYTHING)
+    app = to_a2a(Agent('test'), **ALL_OPERATIONS_ON)
     async with asyncio.timeout(LIMIT), serving(app, anonymous=True) as agent:
-        before = await stored(app)
+        before = await stored_message_counts(app)
         for method, body, metadata in sent:
             answer = await agent.raw(f'/{SERVICE}/{method}', body, metadata=metadata)
-            after = await stored(app)
+            after = await stored_message_counts(app)
             if isinstance(answer, Refused):
                 assert answer.code in ERRORS, (answer, method, body)
                 assert answer.details

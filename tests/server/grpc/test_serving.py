@@ -16,23 +16,20 @@ from typing import Any
 
 import grpc
 import pytest
-from a2a.types import GetExtendedAgentCardRequest, GetTaskRequest, TaskState
-from google.protobuf.json_format import MessageToDict
+from a2a.types import GetTaskRequest, TaskState
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 from starlette.applications import Starlette
 
-from pydantic_ai_a2a import A2AApp, Access, APIKeyAuth, TrustedKeys, mount, run, serve_grpc, to_a2a
-from pydantic_ai_a2a.client.card_verifier import CardVerifier
+from pydantic_ai_a2a import A2AApp, Access, mount, run, serve_grpc, to_a2a
 from pydantic_ai_a2a.server.app.listening_sockets import listen
 from pydantic_ai_a2a.server.app.serve_grpc import GrpcState
 from pydantic_ai_a2a.server.app.uvicorn_server import uvicorn_server
 
 from ...app_client import Client, lifespan
 from ...bounds import LIMIT
-from ...wire.signing.pairs import pem, public_pem
-from .calls import Agent as Caller
-from .calls import say
+from .grpc_client import GrpcAgent as Caller
+from .grpc_client import send_request
 
 AGENT = Agent(TestModel(custom_output_text='The answer.'))
 
@@ -42,7 +39,7 @@ async def test_agent_is_served_without_an_http_server() -> None:
         serve_grpc(AGENT, port=0) as state,
         grpc.aio.insecure_channel(state['grpc_address']) as channel,
     ):
-        task = (await Caller(channel).call('SendMessage', say())).task
+        task = (await Caller(channel).call('SendMessage', send_request())).task
     assert TaskState.Name(task.status.state) == 'TASK_STATE_COMPLETED'
 
 
@@ -51,7 +48,7 @@ async def test_compressed_messages_are_read() -> None:
         serve_grpc(AGENT, port=0) as state,
         grpc.aio.insecure_channel(state['grpc_address'], compression=grpc.Compression.Gzip) as channel,
     ):
-        task = (await Caller(channel).call('SendMessage', say('hello ' * 1000))).task
+        task = (await Caller(channel).call('SendMessage', send_request('hello ' * 1000))).task
     assert TaskState.Name(task.status.state) == 'TASK_STATE_COMPLETED'
 
 
@@ -62,39 +59,11 @@ async def test_grpc_lifespan_starts_and_stops_with_the_app() -> None:
         (address,) = [each['url'] for each in card['supportedInterfaces'] if each['protocolBinding'] == 'GRPC']
         port = int(address.removeprefix('testserver:'))
         async with grpc.aio.insecure_channel(f'127.0.0.1:{port}') as channel:
-            task = (await Caller(channel).call('SendMessage', say())).task
+            task = (await Caller(channel).call('SendMessage', send_request())).task
         same = await Client(app).get_task(task.id)
     assert same['id'] == task.id
     card = (await Client(app).get('/.well-known/agent-card.json')).json
     assert [each['protocolBinding'] for each in card['supportedInterfaces']] == ['JSONRPC', 'HTTP+JSON', 'JSONRPC']
-
-
-async def test_signed_card_lists_grpc_only_while_served() -> None:
-    key = 'the-key-of-ann-1234'
-    app = to_a2a(
-        AGENT,
-        url='http://127.0.0.1/',
-        auth=APIKeyAuth({key: 'ann'}),
-        access=Access(signing=[pem()], extended_card={'description': 'More.'}),
-    )
-    verifier = CardVerifier(TrustedKeys(keys=[public_pem()]))
-
-    async def bindings() -> list[str]:
-        wire = (await Client(app).get('/.well-known/agent-card.json')).json
-        card = await verifier.content(wire, '')
-        return [interface['protocolBinding'] for interface in card['supportedInterfaces']]
-
-    async with lifespan(app):
-        before = await bindings()
-        async with (
-            serve_grpc(app, port=0) as state,
-            grpc.aio.insecure_channel(state['grpc_address']) as channel,
-        ):
-            assert await bindings() == ['JSONRPC', 'HTTP+JSON', 'GRPC', 'JSONRPC']
-            request = GetExtendedAgentCardRequest()
-            card = await Caller(channel).call('GetExtendedAgentCard', request, metadata=[('x-api-key', key)])
-            assert (await verifier.content(MessageToDict(card), ''))['description'] == 'More.'
-        assert await bindings() == before == ['JSONRPC', 'HTTP+JSON', 'JSONRPC']
 
 
 async def test_lifespan_of_the_parent_serves_a_mounted_app() -> None:
@@ -130,15 +99,7 @@ async def test_card_names_the_agent_host_or_the_given_url(url: str | None, decla
     assert address == (declared if url else f'{declared}:{port}')
 
 
-async def test_card_of_a_tenant_names_the_tenant_for_grpc() -> None:
-    app = to_a2a(AGENT, access=Access(tenants=['acme']))
-    async with lifespan(app), serve_grpc(app, port=0):
-        card = (await Client(app).get('/acme/.well-known/agent-card.json')).json
-    (interface,) = [each for each in card['supportedInterfaces'] if each['protocolBinding'] == 'GRPC']
-    assert interface['tenant'] == 'acme'
-
-
-def two() -> Starlette:
+def two_mounted_agents() -> Starlette:
     parent = Starlette()
     mount(parent, '/a', to_a2a(AGENT, name='a'))
     mount(parent, '/b', to_a2a(AGENT, name='b'))
@@ -148,7 +109,7 @@ def two() -> Starlette:
 @pytest.mark.parametrize(
     ('app', 'options', 'text'),
     [
-        (two, {}, r'gRPC serves one agent on a port, and several apps of to_a2a\(\) can be found'),
+        (two_mounted_agents, {}, r'gRPC serves one agent on a port, and several apps of to_a2a\(\) can be found'),
         (Starlette, {}, r'gRPC serves one agent on a port, and no app of to_a2a\(\) can be found'),
         (lambda: to_a2a(AGENT, access=Access(versions=['0.3'])), {}, "gRPC has only A2A 1.0, .*: add '1.0'"),
         (lambda: to_a2a(AGENT), {'host': '0.0.0.0'}, 'does not authenticate callers'),
@@ -185,10 +146,30 @@ async def test_card_lists_grpc_until_the_last_server_ends(first: int) -> None:
         remaining = addresses[1 - first]
         assert grpc_places(app) == [remaining]
         async with grpc.aio.insecure_channel(remaining) as channel:
-            task = (await Caller(channel).call('SendMessage', say())).task
-        assert TaskState.Name(task.status.state) == 'TASK_STATE_COMPLETED'
-        await blocks.pop().__aexit__(None, None, None)
+            task = (await Caller(channel).call('SendMessage', send_request())).task
+            assert TaskState.Name(task.status.state) == 'TASK_STATE_COMPLETED'
+            await blocks.pop().__aexit__(None, None, None)
+            assert (await Caller(channel).refused('GetTask', GetTaskRequest(id=task.id))).code == 'UNAVAILABLE'
         assert grpc_places(app) == []
+
+
+async def test_each_event_loop_has_last_grpc_server() -> None:
+    app = to_a2a(AGENT)
+
+    def here(base: str) -> str:
+        return f'here:{len(base)}'
+
+    def elsewhere(base: str) -> str:
+        return f'elsewhere:{len(base)}'
+
+    async def declare() -> None:
+        app.declare_grpc(elsewhere, ())
+
+    app.declare_grpc(here, ())
+    await asyncio.to_thread(asyncio.run, declare())
+    assert app.withdraw_grpc(here, ())
+    assert grpc_places(app) == ['elsewhere:17']
+    assert app.withdraw_grpc(elsewhere, ())
 
 
 def grpc_places(app: A2AApp) -> list[str]:
@@ -213,7 +194,7 @@ async def test_taken_port_is_refused_unless_shared() -> None:
 @pytest.mark.parametrize(
     ('app', 'options', 'text'),
     [
-        (two, {}, 'several apps'),
+        (two_mounted_agents, {}, 'several apps'),
         (
             AGENT,
             {'ssl_certfile': 'cert.pem', 'ssl_keyfile_password': 'secret'},
@@ -234,7 +215,7 @@ async def test_taken_port_is_refused_unless_shared() -> None:
 )
 def test_run_rejects_invalid_grpc_options_before_listening(app: Any, options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        run(app() if app is two else app, port=0, grpc_port=0, **options)
+        run(app() if app is two_mounted_agents else app, port=0, grpc_port=0, **options)
 
 
 @pytest.mark.parametrize('options', [{}, {'ssl_certfile': 'both.pem'}], ids=['plain', 'TLS'])
@@ -327,10 +308,3 @@ print(sorted({'grpc', 'google.protobuf', 'a2a'} & sys.modules.keys()))
 def test_grpc_is_imported_lazily_and_names_its_extra(script: str, printed: str) -> None:
     ran = subprocess.run([sys.executable, '-c', script], capture_output=True, text=True, check=False, timeout=LIMIT)
     assert (ran.stdout, ran.stderr) == (printed, '')
-
-
-async def test_call_after_task_not_found_still_works() -> None:
-    async with serve_grpc(AGENT, port=0) as state, grpc.aio.insecure_channel(state['grpc_address']) as channel:
-        agent = Caller(channel)
-        assert (await agent.refused('GetTask', GetTaskRequest(id='a'))).code == 'NOT_FOUND'
-        assert (await agent.call('SendMessage', say())).task.id

@@ -24,19 +24,19 @@ from pydantic_ai_a2a.server.app.backend_choice import open_store
 from pydantic_ai_a2a.server.service import unsent_answers
 from pydantic_ai_a2a.wire.protobuf.method_messages import SERVICE
 
-from ...behaviour.asking import Tools
-from ...behaviour.stage import prompts
+from ...agents import user_prompts
+from ...behaviour.pending_calls import ApprovalAgent
 from ...behaviour.tasks.test_retention import OWNER
-from ...fixed import fixed
-from .calls import Agent as Caller
-from .calls import refusal_of, say, serving, text_of
+from ...constants import with_constants
+from .grpc_client import GrpcAgent as Caller
+from .grpc_client import refusal_of, send_request, serving, text_of
 
 LONG = 2_000_000
 WIDE = [('grpc.max_receive_message_length', -1), ('grpc.http2.bdp_probe', 0), ('grpc.http2.lookahead_bytes', 65_536)]
 SLOW = 'The client reads too slowly: read the task again, or subscribe again.'
 
 
-def unread(agent: Caller, method: str, request: Any) -> Any:
+def start_unread_call(agent: Caller, method: str, request: Any) -> Any:
     """A call whose answer nobody reads for now."""
     channel: Any = agent.channel
     return channel.unary_stream(f'/{SERVICE}/{method}')(request.SerializeToString())
@@ -56,14 +56,14 @@ async def read_all(call: Any) -> None:
 
 
 async def test_slowest_reader_is_cut_when_answer_memory_is_full(
-    ends: asyncio.Queue[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ended_methods: asyncio.Queue[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = to_a2a(Agent(TestModel(custom_output_text='x' * LONG)), limits=Limits(unsent=3 * LONG))
     async with serving(app) as local, grpc.aio.insecure_channel(local.address, options=WIDE) as channel:
         agent = Caller(channel)
-        task = (await agent.call('SendMessage', say())).task
+        task = (await agent.call('SendMessage', send_request())).task
         monkeypatch.setattr(unsent_answers.UnsentAnswer, 'is_slow', never)
-        call = unread(agent, 'GetTask', GetTaskRequest(id=task.id))
+        call = start_unread_call(agent, 'GetTask', GetTaskRequest(id=task.id))
         await call.initial_metadata()
         refused = await agent.refused('GetTask', GetTaskRequest(id=task.id))
         monkeypatch.setattr(unsent_answers.UnsentAnswer, 'is_slow', always)
@@ -83,25 +83,27 @@ async def test_slowest_reader_is_cut_when_answer_memory_is_full(
 @pytest.mark.parametrize('way', ['cancel', 'close'])
 @pytest.mark.parametrize('method', ['GetTask', 'SendStreamingMessage'])
 async def test_client_leaving_during_a_long_answer_frees_memory(
-    ends: asyncio.Queue[str], caplog: pytest.LogCaptureFixture, method: str, way: str
+    ended_methods: asyncio.Queue[str], caplog: pytest.LogCaptureFixture, method: str, way: str
 ) -> None:
     app = to_a2a(Agent(TestModel(custom_output_text='x' * LONG)))
     async with serving(app) as local:
-        request = say()
+        request = send_request()
         task = (await local.call('SendMessage', request)).task
-        assert await ends.get() == 'SendMessage'
+        assert await ended_methods.get() == 'SendMessage'
         async with grpc.aio.insecure_channel(local.address, options=WIDE) as channel:
             agent = Caller(channel)
-            call = unread(agent, method, request if method == 'SendStreamingMessage' else GetTaskRequest(id=task.id))
+            call = start_unread_call(
+                agent, method, request if method == 'SendStreamingMessage' else GetTaskRequest(id=task.id)
+            )
             await call.initial_metadata()
             await agent.refused('GetTask', GetTaskRequest(id='unknown'))  # meanwhile, the server has begun to write
-            assert await ends.get() == 'GetTask'
+            assert await ended_methods.get() == 'GetTask'
             assert unsent_answers.UNSENT.bytes > LONG
             if way == 'cancel':
                 call.cancel()
-                assert await ends.get() == method
+                assert await ended_methods.get() == method
         if way == 'close':
-            assert await ends.get() == method
+            assert await ended_methods.get() == method
         gc.collect()  # an exception that nobody has retrieved is logged now
         assert unsent_answers.UNSENT.bytes == unsent_answers.UNSENT.ending == 0
         assert (await local.call('GetTask', GetTaskRequest(id=task.id))) == task
@@ -109,19 +111,19 @@ async def test_client_leaving_during_a_long_answer_frees_memory(
 
 
 async def test_client_leaving_after_a_cut_answer_frees_memory(
-    ends: asyncio.Queue[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ended_methods: asyncio.Queue[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = to_a2a(Agent(TestModel(custom_output_text='x' * LONG)), limits=Limits(unsent=3 * LONG))
     async with serving(app) as local, grpc.aio.insecure_channel(local.address, options=WIDE) as channel:
         agent = Caller(channel)
-        task = (await agent.call('SendMessage', say())).task
+        task = (await agent.call('SendMessage', send_request())).task
         monkeypatch.setattr(unsent_answers.UnsentAnswer, 'is_slow', always)
-        call = unread(agent, 'GetTask', GetTaskRequest(id=task.id))
+        call = start_unread_call(agent, 'GetTask', GetTaskRequest(id=task.id))
         await call.initial_metadata()
         assert await local.call('GetTask', GetTaskRequest(id=task.id)) == task  # there is room once the first is cut
-        assert [await ends.get() for _ in range(2)] == ['SendMessage', 'GetTask']
+        assert [await ended_methods.get() for _ in range(2)] == ['SendMessage', 'GetTask']
         call.cancel()
-        assert await ends.get() == 'GetTask'
+        assert await ended_methods.get() == 'GetTask'
         gc.collect()
         assert unsent_answers.UNSENT.bytes == unsent_answers.UNSENT.ending == 0
     assert [record for record in caplog.records if record.name == 'asyncio'] == []
@@ -136,7 +138,7 @@ async def test_answer_without_room_is_refused_before_conversion(monkeypatch: pyt
         return nested
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        prompt = prompts(messages)[-1]
+        prompt = user_prompts(messages)[-1]
         if prompt == 'plain':
             return ModelResponse(parts=[TextPart('x' * LONG)])
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'kind': prompt})])
@@ -145,28 +147,28 @@ async def test_answer_without_room_is_refused_before_conversion(monkeypatch: pyt
     monkeypatch.setattr(unsent_answers.UnsentAnswer, 'is_slow', never)
     async with serving(app) as local, grpc.aio.insecure_channel(local.address, options=WIDE) as channel:
         agent = Caller(channel)
-        plain = (await agent.call('SendMessage', say('plain'))).task
+        plain = (await agent.call('SendMessage', send_request('plain'))).task
 
         async def refusals() -> list[str]:
-            request = say('nested', context_id='c')
+            request = send_request('nested', context_id='c')
             lists = ListTasksRequest(context_id='c', include_artifacts=True)
             refused = [
                 await agent.refused('SendMessage', request),
-                await agent.refused('SendStreamingMessage', say('nested')),
+                await agent.refused('SendStreamingMessage', send_request('nested')),
                 await agent.refused('SendStreamingMessage', request),
                 await agent.refused('ListTasks', lists),
             ]
             return [end.code for end in refused]
 
         assert await refusals() == ['FAILED_PRECONDITION'] * 4
-        call = unread(agent, 'GetTask', GetTaskRequest(id=plain.id))
+        call = start_unread_call(agent, 'GetTask', GetTaskRequest(id=plain.id))
         await call.initial_metadata()
         assert await refusals() == ['UNAVAILABLE'] * 4
         await read_all(call)
 
 
 async def test_slow_reader_ends_its_stream_and_the_task_continues(
-    ends: asyncio.Queue[str], caplog: pytest.LogCaptureFixture
+    ended_methods: asyncio.Queue[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def flood(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         for _ in range(400):
@@ -175,12 +177,12 @@ async def test_slow_reader_ends_its_stream_and_the_task_continues(
 
     app = to_a2a(
         Agent(FunctionModel(stream_function=flood)),
-        limits=fixed(Limits, reader_lag=100_000),
+        limits=with_constants(Limits, reader_lag=100_000),
         results=Results(stream='mark', interval=0),
     )
     async with serving(app) as local, grpc.aio.insecure_channel(local.address, options=WIDE) as channel:
         agent = Caller(channel)
-        call = unread(agent, 'SendStreamingMessage', say())
+        call = start_unread_call(agent, 'SendStreamingMessage', send_request())
         await call.initial_metadata()
         (task,) = await app.list_tasks()
         await app.backend.events.wait(task['id'], 0)
@@ -195,10 +197,10 @@ async def test_slow_reader_ends_its_stream_and_the_task_continues(
 
 async def test_stream_ends_when_another_process_erases_the_task(tmp_path: Path) -> None:
     url = f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
-    app = to_a2a(Tools(name='agent').agent, backend=url)
+    app = to_a2a(ApprovalAgent(name='agent').agent, backend=url)
     with closing(open_store(url, 'agent')) as other:  # as another process has
         async with serving(app) as agent:
-            task = (await agent.call('SendMessage', say('delete'))).task
+            task = (await agent.call('SendMessage', send_request('delete'))).task
             stream = agent.stream('SubscribeToTask', SubscribeToTaskRequest(id=task.id))
             assert await stream.next()
             await erase_all(other, OWNER, None, grace=None)

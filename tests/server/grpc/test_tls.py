@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,13 +19,14 @@ from cryptography.x509 import DNSName, IPAddress, RFC822Name, UniformResourceIde
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import TLS, Authenticator, BearerAuth, Caller, RequestInfo, serve_grpc, to_a2a
+from pydantic_ai_a2a import TLS, Authenticator, BearerAuth, Caller, RequestInfo, run, serve_grpc, to_a2a
+from pydantic_ai_a2a.errors import CannotListen
 
 from ...app_client import LIMIT, lifespan
-from ...e2e.official import collect, outline, say
-from .calls import Agent as Peer
-from .calls import say as message
+from ...e2e.official import collect, event_summary, say
 from .certificates import LOCAL, Authority, Pair
+from .grpc_client import GrpcAgent as Peer
+from .grpc_client import send_request as message
 
 AGENT = Agent(TestModel(custom_output_text='The answer.'))
 TOKEN = 'the-token-of-ann-1234'
@@ -76,7 +80,7 @@ async def test_official_client_works_with_mutual_tls_and_a_token(authority: Auth
             events = await collect(client.send_message(say('hello')))
             task = await client.get_task(GetTaskRequest(id=events[0].task.id))
             listed = await client.list_tasks(ListTasksRequest())
-    assert outline(events)[-1] == 'COMPLETED'
+    assert event_summary(events)[-1] == 'COMPLETED'
     assert (TaskState.Name(task.status.state), listed.total_size) == ('TASK_STATE_COMPLETED', 1)
 
 
@@ -158,6 +162,24 @@ async def test_tls_without_client_ca_needs_no_client_certificate(authority: Auth
             task = (await Peer(connection).call('SendMessage', message())).task
         async with channel(state['grpc_address'], authority, authority.sign('ann')) as connection:
             assert (await Peer(connection).call('GetTask', GetTaskRequest(id=task.id))) == task
+
+
+def test_grpc_client_certificates_are_optional_by_default(authority: Authority, server: Pair, tmp_path: Path) -> None:
+    given = tmp_path / 'authority.pem'
+    given.write_bytes(authority.file.read_bytes())
+
+    @asynccontextmanager
+    async def beside(app: Any) -> AsyncGenerator[None]:
+        given.unlink()  # uvicorn has read the file, and gRPC reads it only to verify clients
+        yield
+
+    options: dict[str, Any] = {'ssl_certfile': server.certificate, 'ssl_keyfile': server.key, 'ssl_ca_certs': given}
+    with socket.socket() as taken:
+        taken.bind(('127.0.0.1', 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(CannotListen, match=rf'Cannot listen on 127\.0\.0\.1 port {port} for gRPC'):
+            run(to_a2a(AGENT, lifespan=beside), port=0, grpc_port=port, log_config=None, **options)
 
 
 async def test_missing_or_invalid_tls_files_are_rejected(server: Pair, tmp_path: Path) -> None:

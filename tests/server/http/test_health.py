@@ -21,15 +21,15 @@ from pydantic_ai_a2a import A2AApp, Workers, mount, to_a2a
 from pydantic_ai_a2a.server.http import health
 from pydantic_ai_a2a.server.runs.loop_host import ComponentState
 
+from ...agents import GatedAgent
 from ...app_client import LIMIT, Client, lifespan
-from ...behaviour.stage import Stage
 from ...docs.blocks import ROOT, table
 
-IDLE = {'server': 'idle', 'agent': 'idle', 'worker': 'idle', 'backend': 'idle'}
-OK = {'server': 'ok', 'agent': 'ok', 'worker': 'ok', 'backend': 'ok'}
+ALL_IDLE = {'server': 'idle', 'agent': 'idle', 'worker': 'idle', 'backend': 'idle'}
+ALL_OK = {'server': 'ok', 'agent': 'ok', 'worker': 'ok', 'backend': 'ok'}
 
 
-class Door(FunctionToolset[object]):
+class GatedToolset(FunctionToolset[object]):
     """Is entered when the test says so, or not at all."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Door(FunctionToolset[object]):
         self.opened = asyncio.Event()
         self.broken: Exception | None = None
 
-    async def __aenter__(self) -> Door:
+    async def __aenter__(self) -> GatedToolset:
         self.reached.set()
         await self.opened.wait()
         if self.broken is not None:
@@ -58,23 +58,23 @@ async def ready(client: Client, path: str = '') -> tuple[int, dict[str, str]]:
 
 
 @asynccontextmanager
-async def served(app: A2AApp) -> AsyncGenerator[Client]:
+async def running_client(app: A2AApp) -> AsyncGenerator[Client]:
     async with asyncio.timeout(LIMIT), lifespan(app):
         yield Client(app)
 
 
 async def test_health_check_does_not_start_an_idle_app() -> None:
-    door = Door()
+    door = GatedToolset()
     client = Client(to_a2a(Agent('openai:gpt-5.2', toolsets=[door], defer_model_check=True)))
     live = await client.get('/health/live')
     assert (live.status, live.json) == (200, {'live': True})
-    assert await ready(client) == (200, IDLE)
+    assert await ready(client) == (200, ALL_IDLE)
     assert not door.reached.is_set()
 
 
 async def test_started_app_is_ready() -> None:
-    async with served(to_a2a(Agent(TestModel()))) as client:
-        assert await ready(client) == (200, OK)
+    async with running_client(to_a2a(Agent(TestModel()))) as client:
+        assert await ready(client) == (200, ALL_OK)
 
 
 @pytest.mark.parametrize('parent', [Starlette, FastAPI])
@@ -85,9 +85,9 @@ async def test_mounted_apps_report_their_own_health(parent: type[Starlette]) -> 
     async with lifespan(app):
         client = Client(app)
         assert (await client.get('/bob/health/live')).status == 200
-        assert [await ready(client, '/ann'), await ready(client, '/bob')] == [(200, OK), (200, IDLE)]
+        assert [await ready(client, '/ann'), await ready(client, '/bob')] == [(200, ALL_OK), (200, ALL_IDLE)]
         await Client(app, path='/bob/').send()
-        assert await ready(client, '/bob') == (200, OK)
+        assert await ready(client, '/bob') == (200, ALL_OK)
 
 
 @pytest.mark.parametrize('path', ['/health/live', '/health/ready'])
@@ -99,36 +99,36 @@ async def test_health_answers_head_and_refuses_post(path: str) -> None:
 
 
 async def test_health_needs_no_credentials() -> None:
-    async with served(to_a2a(Agent(TestModel()), auth=lambda request: None)) as client:
-        assert await ready(client) == (200, OK)
+    async with running_client(to_a2a(Agent(TestModel()), auth=lambda request: None)) as client:
+        assert await ready(client) == (200, ALL_OK)
 
 
 async def test_app_is_not_ready_while_its_agent_is_starting() -> None:
-    door = Door()
+    door = GatedToolset()
     app = to_a2a(Agent(TestModel(call_tools=[]), toolsets=[door]))
     client = Client(app)
     sending = asyncio.ensure_future(client.send())
     await door.reached.wait()
-    assert await ready(client) == (503, {**OK, 'agent': 'starting', 'worker': 'starting'})
+    assert await ready(client) == (503, {**ALL_OK, 'agent': 'starting', 'worker': 'starting'})
     door.opened.set()
     async with asyncio.timeout(LIMIT):
         await sending
-    assert await ready(client) == (200, OK)
+    assert await ready(client) == (200, ALL_OK)
     await app.hosting.stop()
 
 
 async def test_failed_agent_becomes_ready_after_a_successful_request() -> None:
-    door = Door()
+    door = GatedToolset()
     door.opened.set()
     door.broken = RuntimeError('the password is 1234')
     app = to_a2a(Agent(TestModel(call_tools=[]), toolsets=[door]))
     app.hosting.pauses = partial(repeat, 3600.0)
-    async with served(app) as client:
-        assert await ready(client) == (503, {**OK, 'agent': 'failed', 'worker': 'stopped'})
+    async with running_client(app) as client:
+        assert await ready(client) == (503, {**ALL_OK, 'agent': 'failed', 'worker': 'stopped'})
         assert (await client.get('/health/live')).status == 200
         door.broken = None
         await client.send()
-        assert await ready(client) == (200, OK)
+        assert await ready(client) == (200, ALL_OK)
 
 
 async def test_app_with_lost_agent_context_is_ready_but_degraded() -> None:
@@ -143,31 +143,31 @@ async def test_app_with_lost_agent_context_is_ready_but_degraded() -> None:
             pass
 
     toolset = Dying()
-    async with served(to_a2a(Agent(TestModel(call_tools=[]), toolsets=[toolset]))) as client:
+    async with running_client(to_a2a(Agent(TestModel(call_tools=[]), toolsets=[toolset]))) as client:
         assert toolset.held is not None
         toolset.held.cancel()
         await asyncio.wait([toolset.held])
-        assert await ready(client) == (200, {**OK, 'agent': 'degraded'})
+        assert await ready(client) == (200, {**ALL_OK, 'agent': 'degraded'})
 
 
 async def test_draining_app_is_not_ready() -> None:
-    stage = Stage()
+    stage = GatedAgent()
     app = to_a2a(stage.agent)
-    async with served(app) as client:
+    async with running_client(app) as client:
         await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
         app.hosting.drain(asyncio.get_running_loop())
-        assert await ready(client) == (503, {**OK, 'server': 'draining'})
+        assert await ready(client) == (503, {**ALL_OK, 'server': 'draining'})
         stage.open('hi')
 
 
 async def test_app_without_own_worker_is_ready() -> None:
-    door = Door()
+    door = GatedToolset()
     app = to_a2a(Agent(TestModel(), toolsets=[door]))
     app.hosting.runs_tasks = False
-    assert await ready(Client(app)) == (200, {**IDLE, 'agent': 'off', 'worker': 'off'})
-    async with served(app) as client:
-        assert await ready(client) == (200, {**OK, 'agent': 'off', 'worker': 'off'})
+    assert await ready(Client(app)) == (200, {**ALL_IDLE, 'agent': 'off', 'worker': 'off'})
+    async with running_client(app) as client:
+        assert await ready(client) == (200, {**ALL_OK, 'agent': 'off', 'worker': 'off'})
     assert not door.reached.is_set()
 
 
@@ -186,11 +186,11 @@ class Storage(InMemoryStorage[Any]):
 async def test_app_is_not_ready_if_the_backend_is_unreadable(
     gone: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(health, 'PATIENCE', 0.01)
+    monkeypatch.setattr(health, 'PATIENCE', LIMIT if gone else 0.01)
     storage = Storage()
     storage.gone = gone
-    async with served(to_a2a(Agent(TestModel()), storage=storage)) as client:
-        assert await ready(client) == (503, {**OK, 'backend': 'failed'})
+    async with running_client(to_a2a(Agent(TestModel()), storage=storage)) as client:
+        assert await ready(client) == (503, {**ALL_OK, 'backend': 'failed'})
     [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert 'The backend cannot be read' in record.message
     assert ('db.internal' in caplog.text) == gone
@@ -204,4 +204,4 @@ def test_negative_drain_delay_is_refused() -> None:
 def test_observe_page_documents_every_health_state() -> None:
     rows = [(names, word) for names, word, _ in table(ROOT / 'docs' / 'observe.md', 'Component')]
     assert {word for _, word in rows} == set(get_args(ComponentState))
-    assert {name for names, _ in rows for name in names.split(', ')} == {'any', *OK}
+    assert {name for names, _ in rows for name in names.split(', ')} == {'any', *ALL_OK}

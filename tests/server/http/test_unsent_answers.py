@@ -17,23 +17,23 @@ from pydantic_ai_a2a.server.service.unsent_answers import CHUNK, AnswerUnread, R
 from ...bounds import LIMIT
 
 
-def readers(limit: int = 100, seconds: float = 60.0) -> Readers:
+def reader_limits(limit: int = 100, seconds: float = 60.0) -> Readers:
     return Readers(seconds, limit, Unsent())
 
 
 @pytest.fixture
-def none_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_slow_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     """No reader is a slow one, however long the test is stopped."""
     monkeypatch.setattr(unsent_answers, 'STALL', inf)
 
 
 @pytest.fixture
-def all_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+def only_slow_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every reader is a slow one from the beginning."""
     monkeypatch.setattr(unsent_answers, 'STALL', 0.0)
 
 
-async def hold(clients: Readers, size: int) -> asyncio.Task[None]:
+async def unread_answer(clients: Readers, size: int) -> asyncio.Task[None]:
     """An answer that nobody reads."""
     begun = asyncio.Event()
 
@@ -47,14 +47,14 @@ async def hold(clients: Readers, size: int) -> asyncio.Task[None]:
     return task
 
 
-async def ended(task: asyncio.Task[None]) -> BaseException | None:
+async def outcome_of(task: asyncio.Task[None]) -> BaseException | None:
     async with asyncio.timeout(LIMIT):
         await asyncio.wait([task])
     return None if task.cancelled() else task.exception()
 
 
 async def test_forgotten_answer_no_longer_counts_as_unsent() -> None:
-    clients = readers()
+    clients = reader_limits()
     with clients.answer(40) as answer:
         clients.unsent.forget(answer)
         answer.left = 30
@@ -62,10 +62,10 @@ async def test_forgotten_answer_no_longer_counts_as_unsent() -> None:
     assert clients.unsent.bytes == 0
 
 
-@pytest.mark.usefixtures('none_slow')
+@pytest.mark.usefixtures('no_slow_readers')
 async def test_answer_over_the_limit_is_refused_without_slow_readers() -> None:
-    clients = readers()
-    first = await hold(clients, 60)
+    clients = reader_limits()
+    first = await unread_answer(clients, 60)
     with clients.answer(40):
         assert clients.unsent.bytes == 100
         with pytest.raises(OverloadedError) as refused:
@@ -73,33 +73,33 @@ async def test_answer_over_the_limit_is_refused_without_slow_readers() -> None:
     assert refused.value.headers == {'Retry-After': '1'}
     assert clients.unsent.bytes == 60
     first.cancel()
-    assert await ended(first) is None
+    assert await outcome_of(first) is None
     assert clients.unsent.bytes == 0
 
 
 async def test_answer_longer_than_the_limit_is_sent_if_alone() -> None:
-    clients = readers()
+    clients = reader_limits()
     with clients.answer(1000):
         assert clients.unsent.bytes == 1000
 
 
-@pytest.mark.usefixtures('all_slow')
+@pytest.mark.usefixtures('only_slow_readers')
 async def test_no_more_slow_readers_are_cut_than_needed() -> None:
-    clients = readers()
-    tasks = [await hold(clients, 50) for _ in range(2)]
+    clients = reader_limits()
+    tasks = [await unread_answer(clients, 50) for _ in range(2)]
     with clients.answer(40):
         assert clients.unsent.bytes == 90
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED, timeout=LIMIT)
         [cut] = [task for task in tasks if task.done()]
-        assert isinstance(await ended(cut), AnswerUnread)
+        assert isinstance(await outcome_of(cut), AnswerUnread)
     [other] = [task for task in tasks if task is not cut]
     with clients.answer(1000):  # more than there is room for at all: for this, all others are cut
-        assert isinstance(await ended(other), AnswerUnread)
+        assert isinstance(await outcome_of(other), AnswerUnread)
 
 
 async def test_readers_are_not_cut_if_too_little_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
-    clients = readers()
-    slow = await hold(clients, 30)
+    clients = reader_limits()
+    slow = await unread_answer(clients, 30)
 
     def is_slow(answer: unsent_answers.UnsentAnswer, now: float) -> bool:
         return answer.left == 30
@@ -110,12 +110,12 @@ async def test_readers_are_not_cut_if_too_little_is_freed(monkeypatch: pytest.Mo
     await asyncio.sleep(0)
     assert not slow.done()
     slow.cancel()
-    await ended(slow)
+    await outcome_of(slow)
 
 
-@pytest.mark.usefixtures('all_slow')
+@pytest.mark.usefixtures('only_slow_readers')
 async def test_answer_sent_before_its_cut_is_not_cancelled() -> None:
-    clients = readers()
+    clients = reader_limits()
     with clients.answer(60) as answer:
         clients.answer(60)
         await answer.write([b'x' * 10])
@@ -124,35 +124,35 @@ async def test_answer_sent_before_its_cut_is_not_cancelled() -> None:
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
 
 
-@pytest.mark.usefixtures('all_slow')
+@pytest.mark.usefixtures('only_slow_readers')
 async def test_cut_request_can_still_be_cancelled_from_outside() -> None:
-    clients = readers()
-    slow = await hold(clients, 60)
+    clients = reader_limits()
+    slow = await unread_answer(clients, 60)
     with clients.answer(60):
         slow.cancel()
-        assert await ended(slow) is None
+        assert await outcome_of(slow) is None
     assert slow.cancelled()
 
 
-@pytest.mark.usefixtures('all_slow')
+@pytest.mark.usefixtures('only_slow_readers')
 async def test_next_reader_is_cut_only_after_earlier_cuts_have_ended() -> None:
-    clients = readers()
-    slow = await hold(clients, 60)
+    clients = reader_limits()
+    slow = await unread_answer(clients, 60)
     with clients.answer(50):
         assert (clients.unsent.bytes, clients.unsent.ending) == (50, 60)
         with pytest.raises(OverloadedError):
             clients.answer(60)
         with clients.answer(40):
             assert (clients.unsent.bytes, clients.unsent.ending) == (90, 60)
-        assert isinstance(await ended(slow), AnswerUnread)
+        assert isinstance(await outcome_of(slow), AnswerUnread)
         assert (clients.unsent.bytes, clients.unsent.ending) == (50, 0)
         with clients.answer(60):
             assert (clients.unsent.bytes, clients.unsent.ending) == (60, 50)
 
 
-@pytest.mark.usefixtures('all_slow')
+@pytest.mark.usefixtures('only_slow_readers')
 async def test_cut_answer_counts_its_remaining_size_until_its_end() -> None:
-    clients = readers()
+    clients = reader_limits()
     with clients.answer(60) as answer:
         clients.answer(60)
         assert clients.unsent.ending == 60
@@ -161,9 +161,9 @@ async def test_cut_answer_counts_its_remaining_size_until_its_end() -> None:
     assert clients.unsent.ending == 0
 
 
-@pytest.mark.usefixtures('all_slow')
+@pytest.mark.usefixtures('only_slow_readers')
 async def test_cut_answer_of_a_closed_event_loop_counts_no_memory() -> None:
-    clients = readers()
+    clients = reader_limits()
 
     async def begin() -> unsent_answers.UnsentAnswer:
         return clients.answer(60)
@@ -179,7 +179,7 @@ async def test_reader_counts_as_slow_if_stalled_or_late(
 ) -> None:
     begun = 1000.0
     monkeypatch.setattr(unsent_answers, 'monotonic', lambda: begun)
-    clients = readers(10**9, seconds=10.0)
+    clients = reader_limits(10**9, seconds=10.0)
     with clients.answer(0) as answer:
         await answer.write([b'x' * CHUNK * 4])
         sent = asyncio.Event()
@@ -197,13 +197,13 @@ async def test_reader_counts_as_slow_if_stalled_or_late(
         clients.seconds = 1e-9
         assert answer.is_slow(begun + 0.5)
         sending.cancel()
-        await ended(sending)
+        await outcome_of(sending)
 
 
 @pytest.mark.parametrize('rest', [0, 11])
 async def test_chunked_answer_yields_to_concurrent_requests(rest: int) -> None:
     pieces = [b'a', b'b' * (CHUNK * 20 - 1), b'', b'c' * rest]
-    clients, turns, bodies = readers(10**9), 0, list[bytes]()
+    clients, turns, bodies = reader_limits(10**9), 0, list[bytes]()
 
     async def count() -> None:
         nonlocal turns
@@ -225,7 +225,7 @@ async def test_chunked_answer_yields_to_concurrent_requests(rest: int) -> None:
     assert turns >= 3
 
 
-class Cycle:
+class UvicornCycle:
     """What uvicorn calls an app with."""
 
     def __init__(self, transport: object) -> None:
@@ -253,7 +253,7 @@ def scope_of(receive: Callable[..., object], **fields: object) -> Scope:
 @pytest.mark.parametrize('version', ['1.1', '2'])
 async def test_only_http_1_connections_are_aborted(version: str) -> None:
     transport = Transport()
-    scope = scope_of(Cycle(transport).receive, http_version=version)
+    scope = scope_of(UvicornCycle(transport).receive, http_version=version)
     await aborted_connections.abort(scope)
     aborted_connections.abort_later(scope, 0.0)
     if version == '1.1':
@@ -267,6 +267,6 @@ async def test_abort_without_a_transport_does_nothing() -> None:
     async def receive() -> Message:
         raise AssertionError('nobody reads')
 
-    for scope in (scope_of(receive), scope_of(Cycle(object()).receive)):
+    for scope in (scope_of(receive), scope_of(UvicornCycle(object()).receive)):
         await aborted_connections.abort(scope)
         aborted_connections.abort_later(scope, 0.0)

@@ -23,15 +23,15 @@ from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.types import PushTarget
 
 from ...app_client import LIMIT
-from ...behaviour.stage import told_in_log, told_to_loop
 from ...clocks import HOUR, SetClock
-from ...fixed import fixed
-from ...suites.push import configs_of, lease, outbox_of
-from ...suites.values import AT, LEASE, OVER, OWNER, READER_LAG, message, status_event, submit
-from ...webhooks import HANGS, Webhook, webhook
+from ...constants import with_constants
+from ...logs import log_event, loop_errors
+from ...suites.push import configs_of, lease_deliveries, outbox_of
+from ...suites.values import EXPIRED, LEASE, OWNER, READER_LAG, START, message, status_event, submit
+from ...webhooks import NEVER_ANSWERS, Webhook, webhook
 
 pytestmark = pytest.mark.anyio
-LOCAL = fixed(Push, private_hosts=['127.0.0.1'], backoff=0.0001, timeout=LIMIT)
+LOCAL = with_constants(Push, private_hosts=['127.0.0.1'], backoff=0.0001, timeout=LIMIT)
 SEAL = TargetCipher([])
 
 
@@ -61,47 +61,47 @@ async def sending(
             await sender.aclose()
 
 
-async def canceled(backend: Backend, hook: Webhook, task_id: str = 't', owner: str = OWNER) -> None:
+async def canceled_task_with_webhook(backend: Backend, hook: Webhook, task_id: str = 't', owner: str = OWNER) -> None:
     """A task that is canceled, of which the webhook is to be told."""
     await submit(backend, message(new=task_id, owner=owner))
     body = SEAL.dump(PushTarget(id='c', url=hook.url))
     config = PushConfig(id='c', version='fasta2a', takes='artifacts', body=body)
     await configs_of(backend).create(task_id, owner, config, limit=1)
-    await backend.queue.cancel(task_id, owner, at=AT)
+    await backend.queue.cancel(task_id, owner, at=START)
 
 
-async def told(hook: Webhook, count: int = 1) -> list[Any]:
+async def notified_states(hook: Webhook, count: int = 1) -> list[Any]:
     return [each.json['statusUpdate']['status']['state'] for each in await hook.got(count)]
 
 
 async def test_due_delivery_is_sent_when_the_sender_starts() -> None:
     backend = memory()
     async with webhook() as hook:
-        await canceled(backend, hook)
+        await canceled_task_with_webhook(backend, hook)
         async with sending(backend):
-            assert await told(hook) == ['canceled']  # as FastA2A writes it
+            assert await notified_states(hook) == ['canceled']  # as FastA2A writes it
 
 
 async def test_delivery_stored_by_another_thread_is_sent() -> None:
     backend = memory()
     async with webhook() as hook, sending(backend):
-        await asyncio.to_thread(lambda: asyncio.run(canceled(backend, hook)))
-        assert await told(hook) == ['canceled']
+        await asyncio.to_thread(lambda: asyncio.run(canceled_task_with_webhook(backend, hook)))
+        assert await notified_states(hook) == ['canceled']
 
 
 async def test_closing_sender_sends_due_deliveries() -> None:
     backend = memory()
     async with webhook() as hook:
         async with sending(backend):
-            await canceled(backend, hook)
-        assert await told(hook) == ['canceled']
+            await canceled_task_with_webhook(backend, hook)
+        assert await notified_states(hook) == ['canceled']
 
 
 async def test_closing_sender_releases_unanswered_deliveries() -> None:
     backend = memory()
-    async with webhook(HANGS) as hook:
+    async with webhook(NEVER_ANSWERS) as hook:
         async with sending(backend):
-            await canceled(backend, hook)
+            await canceled_task_with_webhook(backend, hook)
             [first] = await hook.got(1)
         [delivery] = (await outbox_of(backend).lease(lease=LEASE, limit=1, held={})).deliveries
         assert (delivery.id, delivery.failures) == (first.id, 0)
@@ -110,13 +110,16 @@ async def test_closing_sender_releases_unanswered_deliveries() -> None:
 async def test_unreleased_delivery_is_due_after_its_lease() -> None:
     clock = SetClock()
     backend = memory(clock)
-    with told_to_loop() as told, told_in_log('failed inside the server') as logged:
-        async with webhook(HANGS) as hook, sending(backend, outbox=Breaking(outbox_of(backend), 'release')):
-            await canceled(backend, hook)
+    with loop_errors() as told, log_event('failed inside the server') as logged:
+        async with (
+            webhook(NEVER_ANSWERS) as hook,
+            sending(backend, outbox=OutboxFailingOnce(outbox_of(backend), 'release')),
+        ):
+            await canceled_task_with_webhook(backend, hook)
             await hook.got(1)
     assert (told, logged.is_set()) == ([], True)
     assert not (await outbox_of(backend).lease(lease=LEASE, limit=1, held={})).deliveries
-    with clock.later():
+    with clock.later(2_000 * int(LIMIT)):
         [delivery] = (await outbox_of(backend).lease(lease=LEASE, limit=1, held={})).deliveries
     assert delivery.failures == 0
 
@@ -129,10 +132,10 @@ def test_closed_event_loop_does_not_block_deliveries() -> None:
 
     async def go_on() -> None:
         async with webhook() as hook:
-            await canceled(backend, hook)
-            await canceled(backend, hook, 'u')
+            await canceled_task_with_webhook(backend, hook)
+            await canceled_task_with_webhook(backend, hook, 'u')
             async with sending(backend):
-                assert await told(hook, 2) == ['canceled'] * 2
+                assert await notified_states(hook, 2) == ['canceled'] * 2
 
     asyncio.run(begin())
     asyncio.run(go_on())
@@ -140,29 +143,29 @@ def test_closed_event_loop_does_not_block_deliveries() -> None:
 
 async def test_full_sender_continues_when_a_delivery_ends() -> None:
     backend, answered = memory(), asyncio.Event()
-    settings = fixed(Push, private_hosts=['127.0.0.1'], at_once=1, timeout=LIMIT)
+    settings = with_constants(Push, private_hosts=['127.0.0.1'], at_once=1, timeout=LIMIT)
     async with webhook(answered) as slow, webhook() as fast, sending(backend, settings):
-        await canceled(backend, slow)
+        await canceled_task_with_webhook(backend, slow)
         await slow.got(1)
-        await canceled(backend, fast, 'u')
+        await canceled_task_with_webhook(backend, fast, 'u')
         answered.set()
-        assert await told(fast) == ['canceled']
+        assert await notified_states(fast) == ['canceled']
 
 
 async def test_hanging_webhooks_leave_room_for_another_owner() -> None:
     backend = memory()
-    settings = fixed(Push, private_hosts=['127.0.0.1'], at_once=4, timeout=LIMIT)
-    async with webhook(HANGS) as slow, webhook() as fast, sending(backend, settings):
+    settings = with_constants(Push, private_hosts=['127.0.0.1'], at_once=4, timeout=LIMIT)
+    async with webhook(NEVER_ANSWERS) as slow, webhook() as fast, sending(backend, settings):
         for n in range(8):
-            await canceled(backend, slow, f'slow {n}')
+            await canceled_task_with_webhook(backend, slow, f'slow {n}')
         await slow.got(2)
         for n in range(4):
-            await canceled(backend, fast, f'fast {n}', '/bob')
-        assert await told(fast, 4) == ['canceled'] * 4
+            await canceled_task_with_webhook(backend, fast, f'fast {n}', '/bob')
+        assert await notified_states(fast, 4) == ['canceled'] * 4
         assert len(slow.received) == 2
 
 
-class Breaking(Outbox):
+class OutboxFailingOnce(Outbox):
     """Loses its store for the first call of one method."""
 
     def __init__(self, outbox: Outbox, method: str) -> None:
@@ -204,11 +207,11 @@ class Breaking(Outbox):
 )
 async def test_sender_continues_after_the_store_was_unavailable(method: str, text: str) -> None:
     backend = memory()
-    with told_in_log(text) as lost:
-        async with webhook() as hook, sending(backend, outbox=Breaking(outbox_of(backend), method)):
-            await canceled(backend, hook)
-            await canceled(backend, hook, 'u')
-            assert await told(hook, 2) == ['canceled'] * 2
+    with log_event(text) as lost:
+        async with webhook() as hook, sending(backend, outbox=OutboxFailingOnce(outbox_of(backend), method)):
+            await canceled_task_with_webhook(backend, hook)
+            await canceled_task_with_webhook(backend, hook, 'u')
+            assert await notified_states(hook, 2) == ['canceled'] * 2
     assert lost.is_set()
 
 
@@ -217,13 +220,13 @@ async def test_undecryptable_webhook_is_dead_and_not_sent() -> None:
     settings = Push(private_hosts=['127.0.0.1'], tries=1)
     sealed = TargetCipher(['A' * 43 + '='])
     async with webhook() as hook:
-        with told_in_log('no key of Push.keys decrypts the webhook'):
+        with log_event('no key of Push.keys decrypts the webhook'):
             await submit(backend, message(new='t'))
             config = PushConfig(
                 id='c', version='1.0', takes='artifacts', body=sealed.dump(PushTarget(id='c', url=hook.url))
             )
             await configs_of(backend).create('t', OWNER, config, limit=1)
-            await backend.queue.cancel('t', OWNER, at=AT)
+            await backend.queue.cancel('t', OWNER, at=START)
             async with sending(backend, settings):
                 pass
         [dead] = await outbox_of(backend).dead()
@@ -240,7 +243,7 @@ async def test_webhook_of_0_3_is_notified_of_a_deleted_task() -> None:
         body = SEAL.dump(PushTarget(id='c', url=hook.url))
         config = PushConfig(id='c', version='0.3', takes='statuses', body=body)
         delivery = Delivery(id='d', task_id='t', owner=OWNER, config=config, event=event, failures=0, place=1, lease=1)
-        async with sending(backend, outbox=Once(outbox_of(backend), delivery)):
+        async with sending(backend, outbox=SingleDeliveryOutbox(outbox_of(backend), delivery)):
             [received] = await hook.got(1)
     assert received.json == {
         'kind': 'task',
@@ -250,7 +253,7 @@ async def test_webhook_of_0_3_is_notified_of_a_deleted_task() -> None:
     }
 
 
-class Once(Breaking):
+class SingleDeliveryOutbox(OutboxFailingOnce):
     """Has one delivery."""
 
     def __init__(self, outbox: Outbox, delivery: Delivery) -> None:
@@ -280,7 +283,7 @@ def another(tmp_path: Path) -> Iterator[Open]:
         each.close()
 
 
-class Looked(SqlOutbox):
+class ObservedOutbox(SqlOutbox):
     """Tells when a sender has asked it for deliveries."""
 
     def __init__(self, backend: SqliteFileBackend) -> None:
@@ -297,10 +300,10 @@ async def test_process_with_fast_clock_skips_leased_deliveries(another: Open) ->
     here, ahead = another(SetClock()), SetClock()
     there = another(ahead)
     ahead.wall = HOUR
-    outbox = there.outbox = Looked(there)
-    async with webhook(HANGS) as hook:
+    outbox = there.outbox = ObservedOutbox(there)
+    async with webhook(NEVER_ANSWERS) as hook:
         async with sending(here):
-            await canceled(here, hook)
+            await canceled_task_with_webhook(here, hook)
             await hook.got(1)
             async with sending(there):
                 await outbox.looked.wait()
@@ -311,8 +314,8 @@ async def test_delivery_of_dead_process_is_sent_after_clock_went_back(another: O
     clock = SetClock()
     backend = another(clock)
     async with webhook() as hook:
-        await canceled(backend, hook)
-        assert len(await lease(backend, lease=OVER)) == 1
+        await canceled_task_with_webhook(backend, hook)
+        assert len(await lease_deliveries(backend, lease=EXPIRED)) == 1
         clock.wall = -HOUR
         async with sending(backend):
             await hook.got(1)
@@ -322,11 +325,11 @@ async def test_retry_pause_ends_although_the_clock_went_back(another: Open) -> N
     clock = SetClock()
     backend = another(clock)
     async with webhook() as hook:
-        await canceled(backend, hook)
-        [delivery] = await lease(backend)
+        await canceled_task_with_webhook(backend, hook)
+        [delivery] = await lease_deliveries(backend)
         await outbox_of(backend).failed(delivery, at=backend.now(), pause=HOUR, error='HTTP 500')
         clock.wall = -HOUR
-        assert await lease(backend) == []
+        assert await lease_deliveries(backend) == []
         with clock.later():
             async with sending(backend):
                 await hook.got(1)

@@ -22,12 +22,13 @@ from pydantic_ai_a2a.server.push.webhook_client import Undelivered, WebhookClien
 from pydantic_ai_a2a.types import PushTarget
 
 from ...app_client import LIMIT
-from ...fixed import fixed
+from ...constants import with_constants
 from ...reserved_ports import port_of, reserved_port
-from ...webhooks import HANGS, url_at, webhook
+from ...tcp_server import tcp_server
+from ...webhooks import NEVER_ANSWERS, url_at, webhook
 
 pytestmark = pytest.mark.anyio
-LOCAL = fixed(Push, private_hosts=['127.0.0.1'], timeout=LIMIT)
+LOOPBACK_ALLOWED = with_constants(Push, private_hosts=['127.0.0.1'], timeout=LIMIT)
 
 
 async def post(settings: Push, url: str, **fields: str) -> None:
@@ -45,7 +46,7 @@ async def refused(settings: Push, url: str) -> str:
     return str(error.value)
 
 
-class Names:
+class ScriptedResolver:
     """Resolves each name to the next of its lists of addresses."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
@@ -59,7 +60,7 @@ class Names:
 
 async def test_webhook_gets_body_id_and_credentials() -> None:
     async with webhook(204) as hook:
-        await post(LOCAL, hook.url, token='token', scheme='Basic', credentials='dTpw')
+        await post(LOOPBACK_ALLOWED, hook.url, token='token', scheme='Basic', credentials='dTpw')
         [sent] = hook.received
     assert (sent.line, sent.body) == ('POST /hook?key=secret HTTP/1.1', b'{"a":1}')
     assert {name: value for name, value in sent.headers.items() if name not in ('content-length', 'host')} == {
@@ -75,14 +76,14 @@ async def test_webhook_gets_body_id_and_credentials() -> None:
 @pytest.mark.parametrize('fields', [{}, {'scheme': 'Bearer'}, {'credentials': 'x'}])
 async def test_webhook_without_credentials_gets_no_auth_headers(fields: dict[str, str]) -> None:
     async with webhook() as hook:
-        await post(LOCAL, hook.url, **fields)
+        await post(LOOPBACK_ALLOWED, hook.url, **fields)
         assert not {'authorization', 'x-a2a-notification-token'} & hook.received[0].headers.keys()
 
 
 @pytest.mark.parametrize('status', [199, 302, 400, 404, 410, 500, 503])
 async def test_every_status_but_2xx_is_a_failure(status: int) -> None:
     async with webhook(b'HTTP/1.1 %d Answer\r\nContent-Length: 0\r\n\r\n' % status) as hook:
-        said = await refused(LOCAL, hook.url)
+        said = await refused(LOOPBACK_ALLOWED, hook.url)
     assert said.startswith('no connection') if status < 200 else said == f'HTTP {status}'
 
 
@@ -90,55 +91,61 @@ async def test_redirect_is_not_followed() -> None:
     async with webhook() as other:
         answer = b'HTTP/1.1 307 Elsewhere\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n' % other.url.encode()
         async with webhook(answer) as hook:
-            assert await refused(LOCAL, hook.url) == 'HTTP 307'
+            assert await refused(LOOPBACK_ALLOWED, hook.url) == 'HTTP 307'
         assert other.received == []
 
 
 async def test_unanswered_webhook_times_out() -> None:
-    async with webhook(HANGS) as hook:
-        assert await refused(fixed(Push, private_hosts=['127.0.0.1'], timeout=0.1), hook.url) == 'no answer in time'
+    async with webhook(NEVER_ANSWERS) as hook:
+        assert (
+            await refused(with_constants(Push, private_hosts=['127.0.0.1'], timeout=0.1), hook.url)
+            == 'no answer in time'
+        )
 
 
 async def test_response_body_is_not_awaited() -> None:
     async with webhook(b'HTTP/1.1 200 Fine\r\nContent-Length: 1000000000\r\n\r\nand so on') as hook:
-        await post(LOCAL, hook.url)
+        await post(LOOPBACK_ALLOWED, hook.url)
 
 
 async def test_closed_port_is_a_connection_failure() -> None:
     with reserved_port() as reserved:
         url = url_at(port_of(reserved))
-        assert await refused(LOCAL, url) == 'no connection (ConnectError)'
+        assert await refused(LOOPBACK_ALLOWED, url) == 'no connection (ConnectError)'
 
 
 async def test_environment_proxy_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async with webhook() as proxy, webhook() as hook:
         for name in ('http_proxy', 'HTTP_PROXY', 'ALL_PROXY'):
             monkeypatch.setenv(name, f'http://127.0.0.1:{proxy.port}')
-        await post(LOCAL, hook.url)
+        await post(LOOPBACK_ALLOWED, hook.url)
         assert (len(proxy.received), len(hook.received)) == (0, 1)
 
 
 async def test_host_address_is_checked_at_every_call() -> None:
     """Whatever it led to when it was registered: what counts are all addresses that it has at each call."""
-    names = Names(['192.0.2.1'], ['127.0.0.1'], ['93.184.216.34', '127.0.0.1'])
+    names = ScriptedResolver(['192.0.2.1'], ['127.0.0.1'], ['93.184.216.34', '127.0.0.1'])
     async with webhook() as hook:
-        settings = fixed(Push, resolve=names)
+        settings = with_constants(Push, resolve=names)
         said = [await refused(settings, f'https://rebound.example.com:{hook.port}/') for _ in range(3)]
         assert (hook.received, said) == ([], ['refused: has an address that is not public'] * 3)
     assert names.asked == [('rebound.example.com', hook.port)] * 3
 
 
 async def test_webhook_call_uses_the_checked_address() -> None:
-    names = Names(['127.0.0.1'])
+    names = ScriptedResolver(['127.0.0.1'])
     async with webhook() as hook:
-        settings = fixed(Push, resolve=names, private_hosts=['hooks.internal'])
+        settings = with_constants(Push, resolve=names, private_hosts=['hooks.internal'])
         await post(settings, f'http://hooks.internal:{hook.port}/')
         assert hook.received[0].headers['host'] == f'hooks.internal:{hook.port}'
     assert names.asked == [('hooks.internal', hook.port)]
 
 
 async def test_host_without_addresses_is_refused() -> None:
-    assert await refused(fixed(Push, resolve=Names([])), 'https://example.com/') == 'refused: the host has no address'
+    assert (
+        await refused(with_constants(Push, resolve=ScriptedResolver([])), 'https://example.com/')
+        == 'refused: the host has no address'
+    )
 
 
 async def test_system_resolver_is_the_default() -> None:
@@ -178,7 +185,7 @@ async def test_abandoned_dns_lookup_does_not_block_deliveries(
         return system('127.0.0.1', *rest, **options)
 
     monkeypatch.setattr(socket, 'getaddrinfo', getaddrinfo)
-    webhooks = WebhookClient(fixed(Push, private_hosts=['fast.example.com'], at_once=1))
+    webhooks = WebhookClient(with_constants(Push, private_hosts=['fast.example.com'], at_once=1))
     async with webhook() as hook:
         slow, fast = 'https://slow.example.com/', f'http://fast.example.com:{hook.port}/'
         ended = asyncio.ensure_future(webhooks.post(PushTarget(id='c', url=slow), 'slow', b'{}', 'application/json'))
@@ -190,16 +197,37 @@ async def test_abandoned_dns_lookup_does_not_block_deliveries(
     await webhooks.close()
 
 
+async def test_each_notification_has_its_own_connection() -> None:
+    connections: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        while head := await reader.read(65_536):
+            if head.endswith(b'{}'):
+                writer.write(b'HTTP/1.1 200 Fine\r\nContent-Length: 0\r\n\r\n')
+        writer.close()
+
+    webhooks = WebhookClient(LOOPBACK_ALLOWED)
+    async with tcp_server(serve) as port:
+        for delivery in ('one', 'two'):
+            await webhooks.post(PushTarget(id='c', url=url_at(port)), delivery, b'{}', 'application/json')
+        await webhooks.close()
+    assert len(connections) == 2
+
+
 @pytest.mark.parametrize('error', [ValueError('secret'), LookupError('secret'), TimeoutError('secret')])
 async def test_resolver_exception_is_a_delivery_failure(error: Exception) -> None:
     async def resolve(host: str, port: int) -> list[str]:
         raise error
 
-    assert await refused(fixed(Push, resolve=resolve), 'https://example.com/') == f'no address ({type(error).__name__})'
+    assert (
+        await refused(with_constants(Push, resolve=resolve), 'https://example.com/')
+        == f'no address ({type(error).__name__})'
+    )
 
 
 async def test_invalid_resolved_address_is_not_called() -> None:
-    settings = fixed(Push, resolve=Names(['no address:']), private_hosts=['hooks.internal'])
+    settings = with_constants(Push, resolve=ScriptedResolver(['no address:']), private_hosts=['hooks.internal'])
     assert await refused(settings, 'http://hooks.internal/') == 'no connection (InvalidURL)'
 
 
@@ -211,11 +239,26 @@ async def test_untrusted_certificate_for_the_host_name_is_refused(tmp_path: Path
         wanted.append(name)
 
     context.sni_callback = note
-    settings = fixed(Push, resolve=Names(['127.0.0.1']), private_hosts=['hooks.internal'])
+    settings = with_constants(Push, resolve=ScriptedResolver(['127.0.0.1']), private_hosts=['hooks.internal'])
     async with webhook(context=context) as hook:
         said = await refused(settings, f'https://hooks.internal:{hook.port}/')
         assert (said, hook.received) == ('no connection (ConnectError)', [])  # nobody we trust has signed it
     assert wanted == ['hooks.internal']
+
+
+async def test_short_address_is_no_tls_name(tmp_path: Path) -> None:
+    named: list[str | None] = []
+    context = certified(tmp_path, 'hooks.internal')
+
+    def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> None:
+        named.append(name)
+
+    context.sni_callback = note
+    async with webhook(context=context) as hook:
+        for host in ('127.0.0.1', '127.1'):
+            said = await refused(with_constants(Push, private_hosts=[host]), f'https://{host}:{hook.port}/')
+            assert said == 'no connection (ConnectError)'
+    assert named == [None, None]
 
 
 def certified(directory: Path, name: str) -> ssl.SSLContext:

@@ -18,7 +18,7 @@ from pydantic_ai_a2a.server.push.addresses import AddressPolicy, AddressRefused
 from pydantic_ai_a2a.server.push.stored_targets import TargetCipher, TargetUnreadable
 from pydantic_ai_a2a.types import PushTarget
 
-from ...tables import each_case
+from ...cases import each_case
 
 PUBLIC = ['93.184.216.34', '1.1.1.1', '2606:4700:4700::1111', '64:ff9b::5db8:d822']
 PRIVATE = [

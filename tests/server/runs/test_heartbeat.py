@@ -14,13 +14,13 @@ from pydantic_ai_a2a.server.runs import heartbeat as module
 from pydantic_ai_a2a.server.runs.heartbeat import Heartbeat
 
 from ...app_client import LIMIT
-from ...behaviour.stage import told_in_log
+from ...logs import log_event
 
 LEASE = 0.03
 NAME = 'pydantic_ai_a2a heartbeat'
 
 
-class Renewals:
+class RenewalCounter:
     """Counts renewals, which a test waits for in whatever thread."""
 
     def __init__(self) -> None:
@@ -40,27 +40,27 @@ class Renewals:
             assert self.done.get(timeout=LIMIT).name == NAME
 
 
-def beating() -> list[threading.Thread]:
+def heartbeat_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == NAME]
 
 
 def stop(heartbeat: Heartbeat) -> None:
     """Stop a heartbeat, and see that its thread ends."""
     heartbeat.stop()
-    for thread in beating():
+    for thread in heartbeat_threads():
         thread.join(LIMIT)
-    assert beating() == []
+    assert heartbeat_threads() == []
 
 
 @pytest.fixture
-def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def frozen_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """No loop is blocked for too long, however long the thread takes."""
     monkeypatch.setattr(module, 'time', SimpleNamespace(monotonic=lambda: 0.0))
 
 
-@pytest.mark.usefixtures('no_time')
+@pytest.mark.usefixtures('frozen_time')
 async def test_leases_are_renewed_while_event_loop_is_briefly_blocked() -> None:
-    renewals = Renewals()
+    renewals = RenewalCounter()
     called: asyncio.Future[threading.Thread] = asyncio.get_running_loop().create_future()
     renewals.callbacks = [lambda: called.done() or called.set_result(threading.current_thread())]
     heartbeat = Heartbeat(renewals, LEASE)
@@ -71,9 +71,9 @@ async def test_leases_are_renewed_while_event_loop_is_briefly_blocked() -> None:
     stop(heartbeat)
 
 
-@pytest.mark.usefixtures('no_time')
+@pytest.mark.usefixtures('frozen_time')
 async def test_failed_renewal_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    renewals = Renewals()
+    renewals = RenewalCounter()
     renewals.error = OSError('the database is away')
     heartbeat = Heartbeat(renewals, 20 * LEASE)
     renewals.wait(2)
@@ -83,11 +83,11 @@ async def test_failed_renewal_is_logged_and_tried_again(caplog: pytest.LogCaptur
 
 
 async def test_renewals_stop_if_event_loop_is_blocked_too_long() -> None:
-    renewals = Renewals()
+    renewals = RenewalCounter()
     heartbeat = Heartbeat(renewals, 20 * LEASE)
-    with told_in_log('has been blocked') as told:
+    with log_event('has been blocked') as told:
         assert told.wait(LIMIT)
-    with told_in_log('has been blocked') as told_again:
+    with log_event('has been blocked') as told_again:
         assert not told_again.wait(20 * LEASE)
     while not renewals.done.empty():
         renewals.done.get()
@@ -99,7 +99,7 @@ async def test_renewals_stop_if_event_loop_is_blocked_too_long() -> None:
 
 
 async def test_hanging_renewal_does_not_delay_the_next_renewal() -> None:
-    renewals = Renewals()
+    renewals = RenewalCounter()
     held = threading.Event()
 
     async def renew() -> Sequence[Callable[[], object]]:
@@ -152,11 +152,11 @@ async def test_hanging_renewal_does_not_delay_stopping() -> None:
 
 def test_heartbeat_thread_ends_with_its_closed_event_loop() -> None:
     async def begin() -> None:
-        Heartbeat(Renewals(), LEASE)
+        Heartbeat(RenewalCounter(), LEASE)
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(begin())
-    [thread] = beating()
+    [thread] = heartbeat_threads()
     loop.close()
     thread.join(LIMIT)
-    assert beating() == []
+    assert heartbeat_threads() == []

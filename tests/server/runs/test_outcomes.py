@@ -6,7 +6,7 @@ import pytest
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut, UsageLimitExceeded
 
 from pydantic_ai_a2a.errors import LeaseLost, StoreFailed, StoreUnavailable
-from pydantic_ai_a2a.server.runs.outcomes import Outcome, outcome_of
+from pydantic_ai_a2a.server.runs.exception_outcomes import Outcome, outcome_of
 
 
 @pytest.mark.parametrize(

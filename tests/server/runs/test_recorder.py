@@ -15,16 +15,16 @@ from pydantic_ai_a2a.server.conversion.failures import Failure
 from pydantic_ai_a2a.server.runs.recorder import Recorder
 from pydantic_ai_a2a.server.store.ports import Checkpoint, Claim, Finish, Status
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.settings import Results
+from pydantic_ai_a2a.settings.results import Results
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.types import Artifact, Note, Part, TaskEvent, TextDelta
 
 from ...app_client import LIMIT
-from ...behaviour.queues import StorageError
-from ...suites.values import AT, claim_one, events, expire, message, state_of, submit, turn
+from ...behaviour.faulty_queues import StorageError
+from ...suites.values import START, claim_task, events, expire_lease, message, model_turn, state_of, submit
 
 
-class Slow(WrappedQueue):
+class GatedQueue(WrappedQueue):
     """Stores events when the gate is open, and remembers how many at once."""
 
     def __init__(self, backend: MemoryBackend) -> None:
@@ -58,14 +58,14 @@ async def backend() -> AsyncIterator[MemoryBackend]:
     made.close()
 
 
-async def recording(backend: MemoryBackend, queue: Slow, **options: Any) -> Recorder:
+async def recorder_of(backend: MemoryBackend, queue: GatedQueue, **options: Any) -> Recorder:
     await submit(backend, message(new='t'))
-    return Recorder(await claim_one(backend, 't'), queue, lambda: AT, flush_delay=0.001, **options)
+    return Recorder(await claim_task(backend, 't'), queue, lambda: START, flush_delay=0.001, **options)
 
 
-async def begun(backend: MemoryBackend, queue: Slow, **options: Any) -> Recorder:
+async def recorder_waiting_for_store(backend: MemoryBackend, queue: GatedQueue, **options: Any) -> Recorder:
     """A recorder that has stored a first piece, and waits for the store of a second one."""
-    recorder = await recording(backend, queue, **options)
+    recorder = await recorder_of(backend, queue, **options)
     queue.gate.set()
     await recorder.write(delta(0))
     queue.gate.clear()
@@ -88,7 +88,7 @@ async def complete(recorder: Recorder) -> None:
     await recorder.complete([artifact], answer='all', streamed='all', messages=(), usage=None)
 
 
-async def write_on(recorder: Recorder) -> None:
+async def write_until_error(recorder: Recorder) -> None:
     """Write until it fails."""
     while True:
         await recorder.write(delta(1))
@@ -96,8 +96,8 @@ async def write_on(recorder: Recorder) -> None:
 
 
 async def test_first_text_chunk_is_stored_before_the_run_continues(backend: MemoryBackend) -> None:
-    queue = Slow(backend)
-    recorder = await recording(backend, queue)
+    queue = GatedQueue(backend)
+    recorder = await recorder_of(backend, queue)
     writing = asyncio.ensure_future(recorder.write(delta(0)))
     await queue.asked.wait()
     assert not writing.done()
@@ -107,8 +107,8 @@ async def test_first_text_chunk_is_stored_before_the_run_continues(backend: Memo
 
 
 async def test_text_chunks_written_during_a_store_call_are_batched(backend: MemoryBackend) -> None:
-    queue = Slow(backend)
-    recorder = await begun(backend, queue)
+    queue = GatedQueue(backend)
+    recorder = await recorder_waiting_for_store(backend, queue)
     for n in range(2, 6):
         await recorder.write(delta(n))
     queue.gate.set()
@@ -118,8 +118,8 @@ async def test_text_chunks_written_during_a_store_call_are_batched(backend: Memo
 
 
 async def test_fast_writer_waits_for_the_store(backend: MemoryBackend) -> None:
-    queue = Slow(backend)
-    recorder = await begun(backend, queue)
+    queue = GatedQueue(backend)
+    recorder = await recorder_waiting_for_store(backend, queue)
     for n in range(2, 11):
         await recorder.write(delta(n))
     waiting = asyncio.ensure_future(recorder.write(TextDelta('x' * 500, first=False)))
@@ -131,8 +131,8 @@ async def test_fast_writer_waits_for_the_store(backend: MemoryBackend) -> None:
 
 
 async def test_unstored_text_chunks_merge_within_the_interval(backend: MemoryBackend) -> None:
-    queue = Slow(backend)
-    recorder = await begun(backend, queue, results=Results(interval=0.001))
+    queue = GatedQueue(backend)
+    recorder = await recorder_waiting_for_store(backend, queue, results=Results(interval=0.001))
     for n in range(2, 10):
         await recorder.write(delta(n))
     queue.gate.set()
@@ -146,8 +146,8 @@ async def test_unstored_text_chunks_merge_within_the_interval(backend: MemoryBac
 
 
 async def test_unstored_text_is_stored_with_the_run_end(backend: MemoryBackend) -> None:
-    queue = Slow(backend)
-    recorder = await begun(backend, queue)
+    queue = GatedQueue(backend)
+    recorder = await recorder_waiting_for_store(backend, queue)
     await recorder.write(delta(2))
     ending = asyncio.ensure_future(complete(recorder))
     await asyncio.sleep(0)
@@ -158,8 +158,8 @@ async def test_unstored_text_is_stored_with_the_run_end(backend: MemoryBackend) 
 
 
 async def test_run_cancelled_during_a_store_call_continues_event_numbers(backend: MemoryBackend) -> None:
-    queue = Slow(backend)
-    recorder = await recording(backend, queue)
+    queue = GatedQueue(backend)
+    recorder = await recorder_of(backend, queue)
     writing = asyncio.ensure_future(recorder.write(Note('a note')))
     await queue.asked.wait()
     writing.cancel()
@@ -173,12 +173,12 @@ async def test_run_cancelled_during_a_store_call_continues_event_numbers(backend
 
 
 async def test_write_after_a_failed_store_call_raises(backend: MemoryBackend) -> None:
-    queue = Slow(backend)
-    recorder = await begun(backend, queue)
+    queue = GatedQueue(backend)
+    recorder = await recorder_waiting_for_store(backend, queue)
     queue.fails = 1
     queue.gate.set()
     with pytest.raises(StoreFailed):
-        await write_on(recorder)
+        await write_until_error(recorder)
     await recorder.fail(Failure('internal', 'It failed.'), 'id')  # with what was not stored then
     assert await state_of(backend, 't') == 'failed'
     got = await numbers(backend)
@@ -188,9 +188,9 @@ async def test_write_after_a_failed_store_call_raises(backend: MemoryBackend) ->
 async def test_error_of_a_cancelled_write_is_raised_by_a_later_write(
     backend: MemoryBackend,
 ) -> None:
-    queue = Slow(backend)
+    queue = GatedQueue(backend)
     queue.fails = 1
-    recorder = await recording(backend, queue)
+    recorder = await recorder_of(backend, queue)
     writing = asyncio.ensure_future(recorder.write(Note('lost')))
     await queue.asked.wait()
     writing.cancel()
@@ -204,25 +204,25 @@ async def test_error_of_a_cancelled_write_is_raised_by_a_later_write(
 
 
 async def test_run_failing_before_output_stores_only_its_end(backend: MemoryBackend) -> None:
-    queue = Slow(backend)
-    recorder = await recording(backend, queue)
+    queue = GatedQueue(backend)
+    recorder = await recorder_of(backend, queue)
     await recorder.fail(Failure('internal', 'It failed.'), 'id')
     assert (queue.stored, await numbers(backend)) == ([], [1, 2])
 
 
 async def test_write_after_task_takeover_fails_with_lost_lease(backend: MemoryBackend) -> None:
-    queue = Slow(backend)
+    queue = GatedQueue(backend)
     queue.gate.set()
-    recorder = await recording(backend, queue)
-    await expire(backend, 't')
-    await claim_one(backend, 't', 'thief')
+    recorder = await recorder_of(backend, queue)
+    await expire_lease(backend, 't')
+    await claim_task(backend, 't', 'thief')
     with pytest.raises(LeaseLost):
-        await write_on(recorder)
+        await write_until_error(recorder)
     with pytest.raises(LeaseLost):
         await complete(recorder)
 
 
-STEP = Checkpoint(run='t.1', messages=turn('hi', 'step'), usage=RunUsage(requests=1))
+STEP = Checkpoint(run='t.1', messages=model_turn('hi', 'step'), usage=RunUsage(requests=1))
 
 
 @pytest.mark.parametrize('flush_delay', [0.0, 0.001])
@@ -231,15 +231,15 @@ async def test_checkpoint_is_stored_with_its_note_after_earlier_text(
     backend: MemoryBackend, flush_delay: float, note: Note | None, last: int
 ) -> None:
     await submit(backend, message(new='t'))
-    recorder = Recorder(await claim_one(backend, 't'), backend.queue, lambda: AT, flush_delay=flush_delay)
+    recorder = Recorder(await claim_task(backend, 't'), backend.queue, lambda: START, flush_delay=flush_delay)
     await recorder.write(delta(0))
     await recorder.save(STEP, note)
     assert await numbers(backend) == [*range(1, last + 1)]
-    await expire(backend, 't')
-    assert (await claim_one(backend, 't', 'next')).checkpoint == STEP
+    await expire_lease(backend, 't')
+    assert (await claim_task(backend, 't', 'next')).checkpoint == STEP
 
 
-class Broken(WrappedQueue):
+class FailingQueue(WrappedQueue):
     """Stores nothing, for one reason."""
 
     def __init__(self, backend: MemoryBackend, error: Exception) -> None:
@@ -268,7 +268,9 @@ async def test_unexpected_store_error_becomes_store_failed(
     error: Exception, told: type[Exception], flush_delay: float, backend: MemoryBackend
 ) -> None:
     await submit(backend, message(new='t'))
-    recorder = Recorder(await claim_one(backend, 't'), Broken(backend, error), lambda: AT, flush_delay=flush_delay)
+    recorder = Recorder(
+        await claim_task(backend, 't'), FailingQueue(backend, error), lambda: START, flush_delay=flush_delay
+    )
     for writing in (recorder.write(Note('so')), recorder.cancel((), None)):
         with pytest.raises(told) as raised:
             await writing

@@ -30,12 +30,12 @@ class Log(list[str]):
         self.told.set()
 
 
-async def settled() -> None:
+async def callbacks_run() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
 
 
-async def later(delay: float) -> None:
+async def timers_elapsed(delay: float) -> None:
     """Wait until all timers of this delay have been called whose start was scheduled before."""
     loop, called = asyncio.get_running_loop(), asyncio.Event()
     loop.call_soon_threadsafe(loop.call_later, delay, called.set)
@@ -47,7 +47,7 @@ async def test_signal_without_drain_delay_reaches_the_server_at_once() -> None:
     log = Log()
     log.shutdown('app', 0.0).before(log.server)(TERM, None)
     assert log == ['app leaves', 'server gets SIGTERM']
-    await settled()
+    await callbacks_run()
     assert log == ['app leaves', 'server gets SIGTERM', 'app drains']
 
 
@@ -56,7 +56,7 @@ async def test_second_signal_ends_the_drain() -> None:
     handler = log.shutdown('app', 0.0).before(log.server)
     handler(INT, None)
     handler(TERM, None)
-    await settled()
+    await callbacks_run()
     assert log == ['app leaves', 'server gets SIGINT', 'server gets SIGTERM', 'app drains', 'app stops']
 
 
@@ -66,7 +66,7 @@ async def test_drain_delay_postpones_the_signal_to_the_server() -> None:
     assert log == ['app leaves']
     async with asyncio.timeout(LIMIT):
         await log.told.wait()
-    await settled()
+    await callbacks_run()
     assert log == ['app leaves', 'server gets SIGTERM', 'app drains']
 
 
@@ -76,7 +76,7 @@ async def test_second_signal_skips_the_drain_delay() -> None:
     shutdown.before(log.server)(TERM, None)
     shutdown.before(log.server)(INT, None)
     assert log == ['app leaves', 'server gets SIGINT']
-    await later(0.01)  # the first one's time is over, and it is told nothing more
+    await timers_elapsed(0.01)  # the first one's time is over, and it is told nothing more
     assert log == ['app leaves', 'server gets SIGINT', 'app drains']
 
 
@@ -87,7 +87,7 @@ async def test_apps_in_a_process_share_the_longest_drain_delay() -> None:
     assert log == ['inner leaves', 'outer leaves']
     async with asyncio.timeout(LIMIT):
         await log.told.wait()
-    await settled()
+    await callbacks_run()
     assert log == ['inner leaves', 'outer leaves', 'server gets SIGTERM', 'outer drains', 'inner drains']
 
 

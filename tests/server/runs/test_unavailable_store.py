@@ -13,7 +13,7 @@ from pydantic_ai_a2a.server.runs.store_outages import Outages, PendingWrites, St
 from ...app_client import LIMIT
 
 
-def writing(done: list[str], name: str, *errors: BaseException) -> StoreWrite:
+def failing_write(done: list[str], name: str, *errors: BaseException) -> StoreWrite:
     """Writes a name, after it has failed so often."""
     left = [*errors]
 
@@ -38,7 +38,7 @@ async def test_write_added_while_settling_stays_pending() -> None:
     async with asyncio.timeout(LIMIT):
         await begun.wait()
         assert pending_writes.tasks() == ['first']
-        pending_writes.add('second', writing(done, 'second'))
+        pending_writes.add('second', failing_write(done, 'second'))
         go_on.set()
         await settling
     assert (done, pending_writes.tasks()) == (['first'], ['second'])
@@ -62,8 +62,8 @@ async def test_concurrent_settling_stores_each_write_once() -> None:
 
 async def test_failed_write_stays_pending_and_later_writes_are_stored(caplog: pytest.LogCaptureFixture) -> None:
     pending_writes, done = PendingWrites(), list[str]()
-    pending_writes.add('bad', writing(done, 'bad', OSError('the disk is full')))
-    pending_writes.add('good', writing(done, 'good'))
+    pending_writes.add('bad', failing_write(done, 'bad', OSError('the disk is full')))
+    pending_writes.add('good', failing_write(done, 'good'))
     await pending_writes.settle()
     assert (done, pending_writes.tasks()) == (['good'], ['bad'])
     assert caplog.messages == [
@@ -73,8 +73,8 @@ async def test_failed_write_stays_pending_and_later_writes_are_stored(caplog: py
 
 async def test_settling_stops_while_the_store_is_unavailable() -> None:
     pending_writes, done = PendingWrites(), list[str]()
-    pending_writes.add('first', writing(done, 'first', StoreUnavailable()))
-    pending_writes.add('second', writing(done, 'second'))
+    pending_writes.add('first', failing_write(done, 'first', StoreUnavailable()))
+    pending_writes.add('second', failing_write(done, 'second'))
     with pytest.raises(StoreUnavailable):
         await pending_writes.settle()
     assert (done, sorted(pending_writes.tasks())) == ([], ['first', 'second'])
@@ -99,7 +99,7 @@ async def test_cancelled_write_stays_pending() -> None:
 @pytest.mark.parametrize('away', [True, False], ids=['away', 'silent'])
 async def test_final_settling_is_bounded_and_logs_unstored_tasks(away: bool, caplog: pytest.LogCaptureFixture) -> None:
     pending_writes = PendingWrites()
-    pending_writes.add('task', writing([], 'task', StoreUnavailable()) if away else asyncio.Event().wait)
+    pending_writes.add('task', failing_write([], 'task', StoreUnavailable()) if away else asyncio.Event().wait)
     async with asyncio.timeout(LIMIT):
         await pending_writes.settle_at_last(0.01)
     assert caplog.messages == [
@@ -111,7 +111,7 @@ LEASE = 36_000.0
 """Seconds that no test waits for: the loop's clock is set ahead."""
 
 
-class Store:
+class FlakyStore:
     """Raises errors, one for each call, and answers then."""
 
     def __init__(self, *errors: Exception) -> None:
@@ -126,12 +126,12 @@ class Store:
 
 
 async def test_store_call_is_retried_until_the_store_is_available() -> None:
-    store = Store(*[StoreUnavailable()] * 6)
+    store = FlakyStore(*[StoreUnavailable()] * 6)
     assert await StoreRetries().of('t')(store.call) == 7
 
 
 async def test_store_call_fails_after_five_statement_timeouts() -> None:
-    store = Store(*[StoreUnavailable('statement timeout', busy=True)] * 100)
+    store = FlakyStore(*[StoreUnavailable('statement timeout', busy=True)] * 100)
     with pytest.raises(StoreFailed) as failed:
         await StoreRetries().of('t')(store.call)
     assert store.calls == 5
@@ -139,7 +139,7 @@ async def test_store_call_fails_after_five_statement_timeouts() -> None:
 
 
 async def test_store_call_is_not_retried_after_retries_have_ended() -> None:
-    store = Store(StoreUnavailable())
+    store = FlakyStore(StoreUnavailable())
     with pytest.raises(StoreUnavailable):
         await StoreRetries.once().of('t')(store.call)
     assert store.calls == 1
@@ -147,7 +147,7 @@ async def test_store_call_is_not_retried_after_retries_have_ended() -> None:
 
 @pytest.mark.parametrize(('error', 'raised'), [(LeaseLost(), LeaseLost), (OSError(), StoreFailed)])
 async def test_lost_lease_and_unexpected_errors_are_not_retried(error: Exception, raised: type[Exception]) -> None:
-    store = Store(error)
+    store = FlakyStore(error)
     with pytest.raises(raised):
         await StoreRetries().of('t')(store.call)
     assert store.calls == 1

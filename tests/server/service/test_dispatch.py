@@ -34,7 +34,7 @@ DAY = timedelta(days=1)
 
 
 @asynccontextmanager
-async def running() -> AsyncGenerator[A2AApp]:
+async def running_app() -> AsyncGenerator[A2AApp]:
     """An app with callers, tenants, scopes and a rate."""
     app = to_a2a(
         Agent(TestModel(custom_output_text='The answer.')),
@@ -56,7 +56,7 @@ def dispatch_of(app: A2AApp, token: str) -> Dispatch:
     return Dispatch(app.dispatcher, RequestInfo(correlation_id='one', headers=headers, address='10.0.0.1'))
 
 
-async def ask(dispatch: Dispatch, name: str, params: Any) -> Any:
+async def admit_and_perform(dispatch: Dispatch, name: str, params: Any) -> Any:
     await dispatch.admit()
     return await perform(dispatch, name, params)
 
@@ -71,9 +71,9 @@ def send(text: str, tenant: str = 'acme') -> SendParams:
 
 
 async def test_send_creates_a_task_of_its_caller_and_tenant() -> None:
-    async with running() as app:
+    async with running_app() as app:
         with closing(dispatch_of(app, ANN)) as dispatch:
-            task = await ask(dispatch, 'SendMessage', send('hello'))
+            task = await admit_and_perform(dispatch, 'SendMessage', send('hello'))
         assert isinstance(task, StoredTask)
         assert task.header.state == 'completed'
         [listed] = await app.list_tasks(caller=Caller(id='ann', tenant='acme'))
@@ -81,10 +81,10 @@ async def test_send_creates_a_task_of_its_caller_and_tenant() -> None:
 
 
 async def test_stream_has_snapshot_and_events_and_frees_its_quota() -> None:
-    async with running() as app:
+    async with running_app() as app:
         for text in ('first', 'second'):  # of the one stream that a caller may have
             with closing(dispatch_of(app, ANN)) as dispatch:
-                stream = await ask(dispatch, 'SendStreamingMessage', send(text))
+                stream = await admit_and_perform(dispatch, 'SendStreamingMessage', send(text))
                 assert isinstance(stream, EventStream)
                 assert stream.first is not None
                 assert stream.subscription is not None
@@ -98,7 +98,7 @@ async def test_stream_has_snapshot_and_events_and_frees_its_quota() -> None:
 
 
 async def test_in_process_caller_needs_no_credentials() -> None:
-    async with running() as app:
+    async with running_app() as app:
         ann = Caller(id='ann', scopes=frozenset({'write'}))
         with closing(Dispatch(app.dispatcher, RequestInfo(correlation_id='two'), ann)) as dispatch:
             task = await perform(dispatch, 'SendMessage', send('hello'))
@@ -118,16 +118,16 @@ async def test_in_process_caller_needs_no_credentials() -> None:
 async def test_refused_operation_raises_a_typed_error(
     token: str, name: str, params: Any, error: type[A2AError]
 ) -> None:
-    async with running() as app:
+    async with running_app() as app:
         with closing(dispatch_of(app, token)) as dispatch:
             with pytest.raises(error) as refusal:
-                await ask(dispatch, name, params)
+                await admit_and_perform(dispatch, name, params)
             assert await dispatch.refused(refusal.value) is refusal.value
         assert await app.list_tasks() == []
 
 
 async def test_request_over_the_rate_limit_is_refused() -> None:
-    async with running() as app:
+    async with running_app() as app:
         for error in (TaskNotFoundError, QuotaExceededError):
             with closing(dispatch_of(app, ANN)) as dispatch, pytest.raises(error):
-                await ask(dispatch, 'GetTask', GetParams(id='no-such-task'))
+                await admit_and_perform(dispatch, 'GetTask', GetParams(id='no-such-task'))

@@ -17,14 +17,14 @@ from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskHeader
 
 from ...bounds import LIMIT
 from ...suites.endings import RESULT
-from ...suites.values import claim_one, ending, message, nothing, submit
+from ...suites.values import claim_task, finish_of, ignore, message, submit
 
 
 def event(n: int) -> TaskEvent:
-    return stop(n) if n == 2 else TaskEvent(n, None, b'{}')
+    return stopping_event(n) if n == 2 else TaskEvent(n, None, b'{}')
 
 
-def stop(n: int) -> TaskEvent:
+def stopping_event(n: int) -> TaskEvent:
     return TaskEvent(n, 'completed', b'{}')
 
 
@@ -41,7 +41,7 @@ async def test_subscriber_of_deleted_task_is_dropped_despite_late_hint(
     late: int | None,
 ) -> None:
     event_bus = EventBus(read_nothing, 1000)
-    reader = event_bus.subscribe('t', nothing)
+    reader = event_bus.subscribe('t', ignore)
     reader.start(1)
     event_bus.hint('t', None)
     event_bus.hint('t', late)
@@ -58,7 +58,7 @@ async def test_event_published_during_store_read_is_not_missed() -> None:
         return []
 
     event_bus = EventBus(read, 1000)
-    reader = event_bus.subscribe('t', nothing)
+    reader = event_bus.subscribe('t', ignore)
     reader.start(0)
     async with asyncio.timeout(LIMIT):
         assert await reader.next() == [event(1)]
@@ -120,28 +120,22 @@ def test_release_ends_own_loop_waits_for_unheld_tasks() -> None:
         one.run(asyncio.wait_for(elsewhere[0], LIMIT))
 
 
-async def test_subscriber_gets_events_published_before_erasure() -> None:
-    event_bus = EventBus(read_nothing, 1000)
-    reader = event_bus.subscribe('t', nothing)
-    reader.start(0)
-    event_bus.publish('t', [event(1)])
-    event_bus.hint('t', None)
-    async with asyncio.timeout(LIMIT):
-        assert (await reader.next(), reader.dropped) == ([event(1)], False)
-        assert (await reader.next(), reader.dropped) == ((), True)
-    reader.close()
+@pytest.mark.parametrize('during_read', [False, True])
+async def test_subscriber_gets_events_published_before_erasure(during_read: bool) -> None:
+    def publish_and_erase() -> None:
+        event_bus.publish('t', [event(1)])
+        event_bus.hint('t', None)
 
-
-async def test_subscriber_gets_events_published_before_erasure_during_read() -> None:
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        if after == 0:
-            event_bus.publish(task_id, [event(1)])
-            event_bus.hint(task_id, None)
+        if after == 0 and during_read:
+            publish_and_erase()
         return []
 
     event_bus = EventBus(read, 1000)
-    reader = event_bus.subscribe('t', nothing)
+    reader = event_bus.subscribe('t', ignore)
     reader.start(0)
+    if not during_read:
+        publish_and_erase()
     async with asyncio.timeout(LIMIT):
         assert (await reader.next(), reader.dropped) == ([event(1)], False)
         assert (await reader.next(), reader.dropped) == ((), True)
@@ -159,10 +153,22 @@ async def test_subscriber_is_not_dropped_for_events_published_during_read() -> N
         return found
 
     event_bus = EventBus(read, 1)  # so little that the tail keeps only the last
-    reader = event_bus.subscribe('t', nothing)
+    reader = event_bus.subscribe('t', ignore)
     reader.start(0)
     async with asyncio.timeout(LIMIT):
         assert [event.n for event in await reader.next()] == [1, 2]
+    assert not reader.dropped
+    reader.close()
+
+
+async def test_reader_of_long_stream_is_not_dropped() -> None:
+    event_bus = EventBus(never_read, 10)
+    reader = event_bus.subscribe('t', ignore)
+    reader.start(0)
+    async with asyncio.timeout(LIMIT):
+        for n in range(1, 10):
+            event_bus.publish('t', [TaskEvent(n, None, b'{1234}')])
+            assert [event.n for event in await reader.next()] == [n]
     assert not reader.dropped
     reader.close()
 
@@ -172,7 +178,7 @@ async def test_subscriber_is_dropped_if_next_event_was_swept() -> None:
         return [event(3)]
 
     event_bus = EventBus(read, 1000)
-    reader = event_bus.subscribe('t', nothing)
+    reader = event_bus.subscribe('t', ignore)
     reader.start(1)
     async with asyncio.timeout(LIMIT):
         assert (await reader.next(), reader.dropped) == ((), True)
@@ -181,7 +187,7 @@ async def test_subscriber_is_dropped_if_next_event_was_swept() -> None:
 
 async def test_nudge_ends_current_wait_only() -> None:
     event_bus = EventBus(read_nothing, 1000)
-    reader = event_bus.subscribe('t', nothing)
+    reader = event_bus.subscribe('t', ignore)
     reader.start(0)
     waiting = asyncio.ensure_future(reader.next())
     await asyncio.sleep(0)
@@ -207,7 +213,7 @@ async def test_hint_during_store_read_causes_second_read() -> None:
         return []
 
     event_bus = EventBus(read, 1000)
-    reader = event_bus.subscribe('t', nothing)
+    reader = event_bus.subscribe('t', ignore)
     reader.start(0)
     async with asyncio.timeout(LIMIT):
         assert await reader.next() == [event(1)]
@@ -218,7 +224,7 @@ async def test_hint_during_store_read_causes_second_read() -> None:
 async def test_wanted_lists_needs_of_subscribers_and_waiters() -> None:
     event_bus = EventBus(read_nothing, 1000)
     for task_id in ('events', 'live', 'both'):
-        event_bus.subscribe(task_id, nothing, live=task_id == 'live')
+        event_bus.subscribe(task_id, ignore, live=task_id == 'live')
     event_bus.add_waiter('end')
     event_bus.add_waiter('both')
     assert event_bus.wanted() == {'events': 1, 'live': 2, 'both': 1, 'end': 0}
@@ -232,7 +238,7 @@ async def test_subscriber_is_not_dropped_before_task_is_stored() -> None:
         return stored[after:]
 
     event_bus = EventBus(read, 1000)
-    reader = event_bus.subscribe('t', nothing)
+    reader = event_bus.subscribe('t', ignore)
     event_bus.hint('t', None)
     reader.start(0)
     async with asyncio.timeout(LIMIT):
@@ -248,7 +254,7 @@ async def test_events_published_out_of_order_are_read_in_order() -> None:
         return stored[after:]
 
     event_bus = EventBus(read, 1000)
-    reader = event_bus.subscribe('t', nothing)
+    reader = event_bus.subscribe('t', ignore)
     reader.start(0)
     for told in (stored[1], stored[0], stored[2]):
         event_bus.publish('t', [told])
@@ -264,7 +270,7 @@ async def test_gap_in_published_events_is_read_from_store() -> None:
         return stored[after:]
 
     event_bus = EventBus(read, 1000)
-    reader = event_bus.subscribe('t', nothing)
+    reader = event_bus.subscribe('t', ignore)
     reader.start(0)
     async with asyncio.timeout(LIMIT):
         event_bus.publish('t', stored[:1])
@@ -277,7 +283,7 @@ async def test_gap_in_published_events_is_read_from_store() -> None:
 async def test_subscriber_takes_many_events_in_batches() -> None:
     published = [TaskEvent(n, None, b'{}') for n in range(1, 301)]
     event_bus = EventBus(never_read, 1000)
-    reader = event_bus.subscribe('t', nothing)
+    reader = event_bus.subscribe('t', ignore)
     reader.start(0)
     event_bus.publish('t', published)
     async with asyncio.timeout(LIMIT):
@@ -294,10 +300,10 @@ async def test_late_subscriber_gets_hinted_events_of_another_process() -> None:
         return stored[after:]
 
     event_bus = EventBus(read, 1000)
-    earlier = event_bus.subscribe('t', nothing)
+    earlier = event_bus.subscribe('t', ignore)
     event_bus.publish('t', stored[:1])
     event_bus.hint('t', 2)
-    later = event_bus.subscribe('t', nothing)
+    later = event_bus.subscribe('t', ignore)
     for reader in (earlier, later):
         reader.start(1)
         async with asyncio.timeout(LIMIT):
@@ -337,13 +343,13 @@ async def test_stop_before_message_does_not_end_wait_for_answer() -> None:
     for stops in ([1], [1, 3]):
         ending = BusEnding(event_bus, 't', stopped)
         for n in stops:
-            event_bus.publish('t', [stop(n)])
+            event_bus.publish('t', [stopping_event(n)])
         waiting = asyncio.ensure_future(ending.wait(2))
         async with asyncio.timeout(LIMIT):
             for _ in range(3):
                 await asyncio.sleep(0)
             assert waiting.done() == (3 in stops)
-            event_bus.publish('t', [stop(4)])
+            event_bus.publish('t', [stopping_event(4)])
             assert await waiting is None
         ending.close()
     assert (asked, event_bus.in_use) == ([2], False)
@@ -380,7 +386,7 @@ async def test_process_polls_for_task_end_after_waiter_is_registered(
 ) -> None:
     """A look before tells no other process of the caller, and the next look of PostgreSQL is 5 seconds later."""
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=1000)
-    stop = backend.listen(nothing, nothing)
+    stop = backend.listen(ignore, ignore)
     await submit(backend, message('hi', new='t'))
     waking, wanted = backend.process.wake, list[dict[str, int]]()
 
@@ -403,8 +409,8 @@ async def test_process_polls_for_task_end_after_waiter_is_registered(
 async def test_end_of_plain_task_equals_stored_task(tmp_path: Path, metadata: bytes | None) -> None:
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=1000)
     await submit(backend, message('hi', new='t'))
-    claimed = await claim_one(backend, 't')
-    end = ending(claimed, metadata=metadata, **RESULT)
+    claimed = await claim_task(backend, 't')
+    end = finish_of(claimed, metadata=metadata, **RESULT)
     await backend.queue.finish(claimed, end)
     task = await backend.reader.load('t', None)
     backend.close()
@@ -427,7 +433,7 @@ async def test_end_of_plain_task_equals_stored_task(tmp_path: Path, metadata: by
 async def test_end_of_unusual_task_is_read_from_store(tmp_path: Path, claimed: Any, end: Any) -> None:
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=1000)
     await submit(backend, message('hi', new='t'))
-    claim = await claim_one(backend, 't')
+    claim = await claim_task(backend, 't')
     backend.close()
-    assert ended_task(claim, ending(claim, **RESULT)) is not None
-    assert ended_task(replace(claim, **claimed), ending(claim, **(RESULT | end))) is None
+    assert ended_task(claim, finish_of(claim, **RESULT)) is not None
+    assert ended_task(replace(claim, **claimed), finish_of(claim, **(RESULT | end))) is None

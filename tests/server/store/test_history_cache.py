@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import tracemalloc
-from collections.abc import Sequence
-from time import monotonic
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 from pydantic_ai import Conversation
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 
+from pydantic_ai_a2a.server.store import history_cache
 from pydantic_ai_a2a.server.store.history_cache import Histories, StoredEntry, memory_of
 from pydantic_ai_a2a.server.store.model_messages import dump_message, load_message_rows
 from pydantic_ai_a2a.server.store.ports import Backend
@@ -23,7 +23,7 @@ from ...bounds import LIMIT
 OWNER = '/'
 
 
-class Stored:
+class CachedConversation:
     """A conversation in a store, read through a cache."""
 
     def __init__(self, limit: int = 10_000, unused: float = LIMIT) -> None:
@@ -44,7 +44,7 @@ class Stored:
         return record.head_id
 
     async def read(self, head: str, name: str = 'c') -> list[Any]:
-        return said(await self.histories.read(self, OWNER, name, head))
+        return contents_of(await self.histories.read(self, OWNER, name, head))
 
     async def read_since(self, head_id: str, known_id: str | None) -> list[StoredEntry]:
         entries = await self.store.read_since(head_id, known_id)
@@ -57,12 +57,12 @@ class Stored:
         self._lost = word
 
 
-def said(messages: Sequence[ModelMessage]) -> list[Any]:
+def contents_of(messages: Sequence[ModelMessage]) -> list[Any]:
     return [getattr(part, 'content', None) for message in messages for part in message.parts]
 
 
 async def test_context_is_read_once() -> None:
-    stored = Stored()
+    stored = CachedConversation()
     head = await stored.save('one', 'two')
     assert await stored.read(head) == ['one', 'two']
     stored.lose()
@@ -70,7 +70,7 @@ async def test_context_is_read_once() -> None:
 
 
 async def test_grown_context_is_read_from_last_known_message() -> None:
-    stored = Stored()
+    stored = CachedConversation()
     first = await stored.save('one', 'two')
     await stored.read(first)
     head = await stored.save('one', 'two', 'three', 'four')
@@ -79,7 +79,7 @@ async def test_grown_context_is_read_from_last_known_message() -> None:
 
 
 async def test_shortened_context_is_read_anew() -> None:
-    stored = Stored()
+    stored = CachedConversation()
     first = await stored.save('one', 'two')
     await stored.read(await stored.save('one', 'two', 'three'))
     assert await stored.read(first) == ['one', 'two']
@@ -88,7 +88,7 @@ async def test_shortened_context_is_read_anew() -> None:
 
 
 async def test_context_is_returned_as_new_list_of_shared_messages() -> None:
-    stored = Stored()
+    stored = CachedConversation()
     head = await stored.save('one')
     first, second = [await stored.histories.read(stored, OWNER, 'c', head) for _ in range(2)]
     assert first[0] is second[0]
@@ -97,7 +97,7 @@ async def test_context_is_returned_as_new_list_of_shared_messages() -> None:
 
 
 async def test_least_recently_used_context_is_dropped_at_size_limit() -> None:
-    stored = Stored(limit=2 * memory_of(dump_message(ModelRequest.user_text_prompt('a'))))
+    stored = CachedConversation(limit=2 * memory_of(dump_message(ModelRequest.user_text_prompt('a'))))
     heads = {name: await stored.save(name, name=name) for name in ('a', 'b', 'c')}
     for name in ('a', 'b', 'a', 'c'):
         assert await stored.read(heads[name], name) == [name]
@@ -109,7 +109,7 @@ async def test_least_recently_used_context_is_dropped_at_size_limit() -> None:
 
 
 async def test_context_above_size_limit_is_not_cached() -> None:
-    stored = Stored(limit=1)
+    stored = CachedConversation(limit=1)
     head = await stored.save('one')
     assert await stored.read(head) == ['one']
     stored.lose()
@@ -119,7 +119,7 @@ async def test_context_above_size_limit_is_not_cached() -> None:
 
 @pytest.mark.parametrize('context_id', ['c', None])
 async def test_erased_context_is_not_cached(context_id: str | None) -> None:
-    stored = Stored()
+    stored = CachedConversation()
     head, other = await stored.save('one'), await stored.save('two', name='d')
     await stored.read(head)
     await stored.read(other, 'd')
@@ -133,14 +133,18 @@ async def test_erased_context_is_not_cached(context_id: str | None) -> None:
         assert await stored.read(other, 'd') == ['two']
 
 
-async def test_unused_context_leaves_cache_after_timeout() -> None:
-    stored = Stored(unused=0.05)
+async def test_unused_context_leaves_cache_after_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(history_cache, 'monotonic', lambda: now)
+    monkeypatch.setattr(asyncio.get_running_loop(), 'time', lambda: now)
+    stored = CachedConversation(unused=10)
     unused, used = await stored.save('one'), await stored.save('two', name='used')
     await stored.read(unused)
-    begin = monotonic()
-    while monotonic() < begin + 0.2:
-        await stored.read(used, 'used')
-        await asyncio.sleep(0)
+    now = 5
+    await stored.read(used, 'used')
+    now = 11
+    await asyncio.sleep(0)  # The loop finds the timer of the cache,
+    await asyncio.sleep(0)  # and calls it before it goes on here.
     stored.lose()
     assert await stored.read(used, 'used') == ['two']
     with pytest.raises(LookupError):
@@ -148,7 +152,7 @@ async def test_unused_context_leaves_cache_after_timeout() -> None:
 
 
 def test_cache_timeout_works_after_event_loop_ended() -> None:
-    stored = Stored(unused=0.01)
+    stored = CachedConversation(unused=0.01)
     head = asyncio.run(stored.save('one'))
     asyncio.run(stored.read(head))
 
@@ -191,33 +195,27 @@ def test_message_memory_is_estimated_from_json(kind: str) -> None:
     assert 0.9 < memory_of(body) * number / taken < 4
 
 
-async def test_swept_context_leaves_cache() -> None:
-    stored = Stored()
-    head = await stored.save('one')
-    await stored.backend.context(OWNER, 'c', head)
-    assert await stored.backend.housekeeping.sweep(Retention(), at=2**50)
-    with pytest.raises(LookupError):
-        await stored.backend.context(OWNER, 'c', head)
+DELETIONS: dict[str, Callable[[CachedConversation], Awaitable[object]]] = {
+    'sweep': lambda stored: stored.backend.housekeeping.sweep(Retention(), at=2**50),
+    'erasure': lambda stored: stored.backend.housekeeping.erase(OWNER, 'c', at=0),
+    'deletion': lambda stored: stored.store.delete('c'),
+}
 
 
-async def test_erased_or_deleted_conversation_leaves_cache() -> None:
-    stored = Stored()
+@pytest.mark.parametrize('way', DELETIONS)
+async def test_deleted_conversation_leaves_cache(way: str) -> None:
+    stored = CachedConversation()
     head = await stored.save('one')
-    assert said(await stored.backend.context(OWNER, 'c', head)) == ['one']
-    assert await stored.backend.housekeeping.erase(OWNER, 'c', at=0)
-    with pytest.raises(LookupError):
-        await stored.backend.context(OWNER, 'c', head)
-    head = await stored.save('two')
-    assert said(await stored.backend.context(OWNER, 'c', head)) == ['two']
-    await stored.store.delete('c')
+    assert contents_of(await stored.backend.context(OWNER, 'c', head)) == ['one']
+    await DELETIONS[way](stored)
     with pytest.raises(LookupError):
         await stored.backend.context(OWNER, 'c', head)
 
 
 async def test_backend_without_cache_reads_context_each_time() -> None:
-    stored = Stored()
+    stored = CachedConversation()
     head = await stored.save('one', 'two')
-    assert said(await Backend.context(stored.backend, OWNER, 'c', head)) == ['one', 'two']
+    assert contents_of(await Backend.context(stored.backend, OWNER, 'c', head)) == ['one', 'two']
     await stored.store.delete('c')
     with pytest.raises(LookupError):
         await Backend.context(stored.backend, OWNER, 'c', head)

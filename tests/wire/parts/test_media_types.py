@@ -138,3 +138,18 @@ def test_base64_is_decoded_in_both_alphabets_with_or_without_padding(data: bytes
 def test_malformed_base64_is_refused(value: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         decode_base64(value)
+
+
+@pytest.mark.parametrize(
+    ('alias', 'name'),
+    [
+        ('application/x-pdf', 'application/pdf'),
+        ('audio/mp3', 'audio/mpeg'),
+        ('audio/vnd.wave', 'audio/wav'),
+        ('audio/wave', 'audio/wav'),
+        ('Audio/X-Wav; rate=8000', 'audio/wav'),
+        ('image/jpg', 'image/jpeg'),
+    ],
+)
+def test_alias_of_media_type_is_resolved(alias: str, name: str) -> None:
+    assert parse_media_type(alias) == MediaType(name, None)

@@ -16,9 +16,9 @@ from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 from pydantic_ai_a2a.wire.protocol.stored import STATE_NAMES
 from pydantic_ai_a2a.wire.protocol.stored_values import dump_artifact, dump_message
 
-from ...fixed import fixed
+from ...constants import with_constants
 
-SENT: dict[str, Any] = {
+MESSAGE_FIELDS: dict[str, Any] = {
     'messageId': 'm',
     'contextId': 'c',
     'taskId': 't',
@@ -26,13 +26,13 @@ SENT: dict[str, Any] = {
     'extensions': ['e'],
     'referenceTaskIds': ['t0'],
 }
-FLAT: list[dict[str, Any]] = [
+PARTS_1_0: list[dict[str, Any]] = [
     {'text': 'Hi', 'metadata': {}},
     {'raw': 'AAEC', 'filename': 'a'},
     {'url': 'x'},
     {'data': [1]},
 ]
-KINDS: list[dict[str, Any]] = [
+PARTS_0_3: list[dict[str, Any]] = [
     {'kind': 'text', 'text': 'Hi', 'metadata': {}},
     {'kind': 'file', 'file': {'bytes': 'AAEC', 'name': 'a', 'mimeType': 'text/plain'}},
     {'kind': 'file', 'file': {'uri': 'x'}},
@@ -42,17 +42,17 @@ CONFIGURATION = {'acceptedOutputModes': ['text/plain'], 'historyLength': 0}
 
 SEND_1_0: dict[str, Any] = {
     'tenant': 'acme',
-    'message': {**SENT, 'role': 'ROLE_USER', 'parts': FLAT},
+    'message': {**MESSAGE_FIELDS, 'role': 'ROLE_USER', 'parts': PARTS_1_0},
     'configuration': {**CONFIGURATION, 'taskPushNotificationConfig': {'url': 'x'}, 'returnImmediately': True},
     'metadata': {},
 }
 SEND_0_3: dict[str, Any] = {
-    'message': {**SENT, 'kind': 'message', 'role': 'user', 'parts': KINDS},
+    'message': {**MESSAGE_FIELDS, 'kind': 'message', 'role': 'user', 'parts': PARTS_0_3},
     'configuration': {**CONFIGURATION, 'pushNotificationConfig': {'url': 'x'}, 'blocking': True},
     'metadata': {},
 }
 SEND_FASTA2A: dict[str, Any] = {
-    'message': {**SENT, 'role': 'user', 'parts': FLAT},
+    'message': {**MESSAGE_FIELDS, 'role': 'user', 'parts': PARTS_1_0},
     'configuration': {**CONFIGURATION, 'taskPushNotificationConfig': {'url': 'x'}, 'blocking': True},
     'metadata': {},
 }
@@ -97,14 +97,28 @@ REQUESTS = {
 }
 """Valid requests by dialect."""
 
-ODD: list[Any] = ['\ud800', '\x00', '', 'ROLE_USER', 'user', 'text', '2026-01-01T00:00:00Z', 0, 1, -1, 2**31, [], {}]
+EDGE_VALUES: list[Any] = [
+    '\ud800',
+    '\x00',
+    '',
+    'ROLE_USER',
+    'user',
+    'text',
+    '2026-01-01T00:00:00Z',
+    0,
+    1,
+    -1,
+    2**31,
+    [],
+    {},
+]
 ANY_JSON: st.SearchStrategy[Any] = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
     | st.floats()
     | st.text(st.characters(categories=None, codec=None))
-    | st.sampled_from(ODD),
+    | st.sampled_from(EDGE_VALUES),
     lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(), children, max_size=3),
     max_leaves=6,
 )
@@ -124,7 +138,7 @@ def containers(value: Any) -> list[Any]:
 
 
 @st.composite
-def changed(draw: st.DrawFn, dialect: str | None = None) -> Any:
+def mutated_requests(draw: st.DrawFn, dialect: str | None = None) -> Any:
     """A valid request of a dialect, or of any, with some values in it replaced, removed or added."""
     named = draw(st.sampled_from(list(REQUESTS))) if dialect is None else dialect
     request = deepcopy(draw(st.sampled_from(REQUESTS[named])))
@@ -140,18 +154,18 @@ def changed(draw: st.DrawFn, dialect: str | None = None) -> Any:
     return request
 
 
-async def nowhere(host: str, port: int) -> list[str]:
+async def resolve_nothing(host: str, port: int) -> list[str]:
     return []
 
 
-EVERYTHING: dict[str, Any] = {
-    'push': fixed(Push, resolve=nowhere, tries=1),
+ALL_OPERATIONS_ON: dict[str, Any] = {
+    'push': with_constants(Push, resolve=resolve_nothing, tries=1),
     'access': Access(tenants=True, allowed_hosts=['testserver']),
 }
 """So that all operations are served, below the paths of tenants as well."""
 
 
-async def stored(app: A2AApp) -> set[tuple[str, int]]:
+async def stored_message_counts(app: A2AApp) -> set[tuple[str, int]]:
     """The tasks, and how many messages of users each has."""
     tasks = await app.list_tasks(limit=1_000)
     return {(task['id'], sum(each['role'] == 'user' for each in task.get('history', ()))) for task in tasks}
@@ -165,12 +179,12 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     max_leaves=10,
 )
 STRUCT = st.dictionaries(TEXT, JSON, max_size=4)
-AROUND = {'filename': NAME, 'media_type': NAME, 'metadata': STRUCT}
+PART_FIELDS = {'filename': NAME, 'media_type': NAME, 'metadata': STRUCT}
 PARTS: st.SearchStrategy[list[Any]] = st.lists(
-    st.fixed_dictionaries({'text': TEXT}, optional=AROUND)
-    | st.fixed_dictionaries({'raw': st.sampled_from(['', 'AA==', '+/8='])}, optional=AROUND)
-    | st.fixed_dictionaries({'url': NAME}, optional=AROUND)
-    | st.fixed_dictionaries({'data': JSON}, optional=AROUND),
+    st.fixed_dictionaries({'text': TEXT}, optional=PART_FIELDS)
+    | st.fixed_dictionaries({'raw': st.sampled_from(['', 'AA==', '+/8='])}, optional=PART_FIELDS)
+    | st.fixed_dictionaries({'url': NAME}, optional=PART_FIELDS)
+    | st.fixed_dictionaries({'data': JSON}, optional=PART_FIELDS),
     min_size=1,
     max_size=4,
 )
@@ -197,7 +211,7 @@ ARTIFACTS: st.SearchStrategy[Any] = st.fixed_dictionaries(
 )
 
 
-NEW = TaskHeader(
+NEW_TASK = TaskHeader(
     id='t',
     context_id='c',
     owner='/',
@@ -234,6 +248,6 @@ def stored_tasks(draw: st.DrawFn) -> StoredTask:
     )
 
 
-def exact(value: object) -> str:
+def canonical_json(value: object) -> str:
     """Tells 1, 1.0 and true apart, which are equal."""
     return json.dumps(value, sort_keys=True)

@@ -27,12 +27,12 @@ from pydantic_ai_a2a.wire.protocol.fasta2a_dialect import METHODS
 from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 from pydantic_ai_a2a.wire.protocol.rpc_requests import RpcRequest
 
-from .fuzzing import exact, messages
-from .requests import IN_FASTA2A, WAITS, rpc
+from .dialect_requests import REQUESTS_FASTA2A, WAITING_STATES, rpc
+from .fuzzing import canonical_json, messages
 
-CODEC = IN_FASTA2A.codec
-bad, decoded, minimal = IN_FASTA2A.bad, IN_FASTA2A.decoded, IN_FASTA2A.minimal
-refused, sent = IN_FASTA2A.refused, IN_FASTA2A.sent
+CODEC = REQUESTS_FASTA2A.codec
+bad, decoded, minimal = REQUESTS_FASTA2A.bad, REQUESTS_FASTA2A.decoded, REQUESTS_FASTA2A.minimal
+refused, sent = REQUESTS_FASTA2A.refused, REQUESTS_FASTA2A.sent
 
 
 def test_minimal_fasta2a_send_is_decoded() -> None:
@@ -49,7 +49,7 @@ def test_minimal_fasta2a_send_is_decoded() -> None:
         params=SendParams(
             message={'message_id': 'm', 'role': 'user', 'parts': [{'text': 'Hi'}]},
             return_immediately=True,
-            also_ends=WAITS,
+            also_ends=WAITING_STATES,
         ),
     )
 
@@ -94,7 +94,7 @@ def test_every_send_field_is_decoded() -> None:
             accepted_output_modes=('text/plain', 'application/json'),
             push_config=PushTarget(id='', url='https://example.com/hook', token='secret'),
             metadata={'trace': 'x'},
-            also_ends=WAITS,
+            also_ends=WAITING_STATES,
         ),
     )
 
@@ -102,12 +102,12 @@ def test_every_send_field_is_decoded() -> None:
 @given(messages('user'))
 def test_any_fasta2a_message_is_decoded_unchanged(message: Message) -> None:
     """Except that NUL is refused."""
-    message = json.loads(exact(message).replace('\\u0000', '\\u2400'))
+    message = json.loads(canonical_json(message).replace('\\u0000', '\\u2400'))
     request = schema.SendMessageRequest(jsonrpc='2.0', id=1, method='message/send', params={'message': message})
     params = CODEC.decode(schema.send_message_request_ta.dump_json(request, by_alias=True)).params
 
     assert isinstance(params, SendParams)
-    assert exact(params.message) == exact(message)
+    assert canonical_json(params.message) == canonical_json(message)
 
 
 def test_null_and_empty_send_fields_count_as_unset() -> None:
@@ -127,7 +127,7 @@ def test_null_and_empty_send_fields_count_as_unset() -> None:
     assert sent(**params) == SendParams(
         message={'message_id': 'm', 'role': 'user', 'parts': [{'text': ''}]},
         return_immediately=True,
-        also_ends=WAITS,
+        also_ends=WAITING_STATES,
     )
     assert sent(configuration=None) == sent(configuration={}) == sent()
 
@@ -166,7 +166,9 @@ def test_null_request_id_is_accepted(id: str) -> None:
 
 def test_cancel_and_resubscribe_params_are_decoded() -> None:
     assert decoded('tasks/cancel', {'id': 't', 'metadata': {'why': 1}}) == CancelParams(id='t', metadata={'why': 1})
-    assert decoded('tasks/resubscribe', {'id': 't'}) == SubscribeParams(id='t', also_ends=WAITS, ended_too=True)
+    assert decoded('tasks/resubscribe', {'id': 't'}) == SubscribeParams(
+        id='t', also_ends=WAITING_STATES, ended_too=True
+    )
 
 
 def test_every_list_tasks_field_is_decoded() -> None:

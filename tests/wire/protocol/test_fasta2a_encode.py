@@ -18,7 +18,7 @@ from pydantic_ai_a2a.types import Artifact, Message, Page, StoredTask, TaskEvent
 from pydantic_ai_a2a.wire.protocol import stored, stored_values, text_artifact
 from pydantic_ai_a2a.wire.protocol.fasta2a_dialect import FastA2ADialect
 
-from .fuzzing import NEW, messages, stored_tasks
+from .fuzzing import NEW_TASK, messages, stored_tasks
 
 CODEC = FastA2ADialect()
 GET: TypeAdapter[Any] = TypeAdapter(schema.GetTaskResponse)
@@ -47,10 +47,10 @@ ARTIFACT: Artifact = {
         {'raw': 'AAEC', 'media_type': 'image/png', 'filename': 'a.png'},
     ],
 }
-EMPTY = StoredTask(NEW, None, None)
+EMPTY = StoredTask(NEW_TASK, None, None)
 
 
-def read(adapter: TypeAdapter[Any], body: bytes, key: Literal['result', 'error'] = 'result') -> Any:
+def read_by_fasta2a(adapter: TypeAdapter[Any], body: bytes, key: Literal['result', 'error'] = 'result') -> Any:
     """What FastA2A's type reads in a whole answer, which must be all of it."""
     answer = b'{"jsonrpc":"2.0","id":null,"%s":%s}' % (key.encode(), body)
     value = adapter.validate_json(answer)
@@ -61,7 +61,7 @@ def read(adapter: TypeAdapter[Any], body: bytes, key: Literal['result', 'error']
 
 def test_task_uses_fasta2a_field_names() -> None:
     task = StoredTask(
-        NEW,
+        NEW_TASK,
         [stored_values.dump_message(USER), stored_values.dump_message(AGENT)],
         [stored_values.dump_artifact(ARTIFACT)],
     )
@@ -106,13 +106,13 @@ def test_send_result_is_the_task_in_an_object() -> None:
     assert b''.join(CODEC.result_pieces(EMPTY)) == snapshot(
         b'{"task":{"id":"t","contextId":"c","status":{"state":"submitted","timestamp":"1970-01-01T00:00:00.000Z"}}}'
     )
-    assert CODEC.encode_task(StoredTask(NEW, [], [])) == CODEC.encode_task(EMPTY)
+    assert CODEC.encode_task(StoredTask(NEW_TASK, [], [])) == CODEC.encode_task(EMPTY)
 
 
 @pytest.mark.parametrize('metadata', [None, {}, {'k': 'v'}])
 def test_data_part_metadata_without_json_schema_is_kept(metadata: Any) -> None:
     body = stored_values.dump_artifact({'artifact_id': 'a', 'parts': [{'data': 1, 'metadata': metadata}]})
-    part = json.loads(CODEC.encode_task(StoredTask(NEW, None, [body])))['artifacts'][0]['parts'][0]
+    part = json.loads(CODEC.encode_task(StoredTask(NEW_TASK, None, [body])))['artifacts'][0]['parts'][0]
 
     assert part == {'data': 1} | ({} if metadata is None else {'metadata': metadata})
 
@@ -126,7 +126,7 @@ def without_media_types(item: Any) -> Any:
     return {**item, 'parts': parts}
 
 
-def expected(task: StoredTask) -> Any:
+def as_fasta2a_reads(task: StoredTask) -> Any:
     """The task as a value, without what FastA2A's client does not expect of an agent."""
     value: Any = stored_values.load_task(task)
     for key in ('history', 'artifacts'):
@@ -139,17 +139,21 @@ def expected(task: StoredTask) -> Any:
 
 @given(stored_tasks())
 def test_fasta2a_types_read_any_stored_task(task: StoredTask) -> None:
-    assert read(GET, CODEC.encode_task(task)) == expected(task)
-    assert read(schema.send_message_response_ta, b''.join(CODEC.result_pieces(task))) == {'task': expected(task)}
-    assert read(schema.stream_message_response_ta, b''.join(CODEC.result_pieces(task))) == {'task': expected(task)}
+    assert read_by_fasta2a(GET, CODEC.encode_task(task)) == as_fasta2a_reads(task)
+    assert read_by_fasta2a(schema.send_message_response_ta, b''.join(CODEC.result_pieces(task))) == {
+        'task': as_fasta2a_reads(task)
+    }
+    assert read_by_fasta2a(schema.stream_message_response_ta, b''.join(CODEC.result_pieces(task))) == {
+        'task': as_fasta2a_reads(task)
+    }
 
 
 def test_fasta2a_types_read_a_page_of_tasks() -> None:
-    task = StoredTask(NEW, [stored_values.dump_message(USER)], [stored_values.dump_artifact(ARTIFACT)])
+    task = StoredTask(NEW_TASK, [stored_values.dump_message(USER)], [stored_values.dump_artifact(ARTIFACT)])
     page = b''.join(CODEC.page_pieces(Page([task, EMPTY], (1, 't'), 3), page_size=2, next_page_token='x'))
 
-    assert read(TypeAdapter[Any](schema.ListTasksResponse), page) == {
-        'tasks': [read(GET, CODEC.encode_task(task)), read(GET, CODEC.encode_task(EMPTY))],
+    assert read_by_fasta2a(TypeAdapter[Any](schema.ListTasksResponse), page) == {
+        'tasks': [read_by_fasta2a(GET, CODEC.encode_task(task)), read_by_fasta2a(GET, CODEC.encode_task(EMPTY))],
         'next_page_token': 'x',
         'page_size': 2,
         'total_size': 3,
@@ -161,7 +165,7 @@ def test_fasta2a_types_read_any_status_update(message: Message, state: Any, last
     status = stored.status(state, 1_767_225_600_001, stored_values.dump_message(message))
     event = TaskEvent(1, state, stored.status_update('t', 'c', status))
 
-    assert read(schema.stream_message_response_ta, CODEC.encode_event(event, last)) == {
+    assert read_by_fasta2a(schema.stream_message_response_ta, CODEC.encode_event(event, last)) == {
         'status_update': {
             'task_id': 't',
             'context_id': 'c',
@@ -174,19 +178,19 @@ def test_fasta2a_types_read_any_status_update(message: Message, state: Any, last
     }
 
 
-def updates(*payloads: bytes) -> list[tuple[Any, Any, str, str]]:
+def artifact_updates(*payloads: bytes) -> list[tuple[Any, Any, str, str]]:
     """Append, last chunk, artifact and text of each update, as FastA2A's client reads them."""
     found: list[tuple[Any, Any, str, str]] = []
     for payload in payloads:
         event = CODEC.encode_event(TaskEvent(1, None, payload), False)
-        update = read(schema.stream_message_response_ta, event)['artifact_update']
+        update = read_by_fasta2a(schema.stream_message_response_ta, event)['artifact_update']
         artifact = update['artifact']
         text = '|'.join(part['text'] for part in artifact['parts'])
         found.append((update['append'], update['last_chunk'], artifact['artifact_id'], text))
     return found
 
 
-def answer(text: str) -> bytes:
+def whole_artifact(text: str) -> bytes:
     """The update with a whole artifact."""
     artifact: Artifact = {'artifact_id': 'a', 'parts': [{'text': text}]}
     return stored.artifact_update('t', 'c', stored_values.dump_artifact(artifact))
@@ -209,8 +213,8 @@ def test_text_chunks_append_and_whole_artifacts_replace() -> None:
         }
     )
     whole = stored.whole_text('t', 'c', stored_values.dump_artifact({'artifact_id': 'a', 'parts': [{'text': 'Hello'}]}))
-    chunks = [chunk, TEXT.piece('lo', first=False), whole, stored.without_text(whole), answer('Hello')]
-    assert updates(*chunks) == [
+    chunks = [chunk, TEXT.piece('lo', first=False), whole, stored.without_text(whole), whole_artifact('Hello')]
+    assert artifact_updates(*chunks) == [
         (True, False, 'a', 'Hel'),
         (True, False, 'a', 'lo'),
         (False, True, 'a', 'Hello'),
@@ -239,7 +243,7 @@ def test_every_error_has_fasta2a_message_and_detail_in_data() -> None:
         error: Any = getattr(errors, name)
         if issubclass(error, A2AError):
             body = CODEC.encode_error(error(), 'corr')
-            read(schema.send_message_response_ta, body, 'error')
+            read_by_fasta2a(schema.send_message_response_ta, body, 'error')
             fields = json.loads(body)
             written[name] = fields['code'], fields['message']
             said = error().message.removesuffix('.')
@@ -288,7 +292,7 @@ def test_every_error_has_fasta2a_message_and_detail_in_data() -> None:
 def test_fasta2a_types_read_task_not_found_error() -> None:
     body = CODEC.encode_error(errors.TaskNotFoundError(), 'corr')
 
-    assert read(GET, body, 'error') == {'code': -32001, 'message': 'Task not found'}
+    assert read_by_fasta2a(GET, body, 'error') == {'code': -32001, 'message': 'Task not found'}
 
 
 def test_bad_fields_are_named_in_error_data() -> None:

@@ -30,12 +30,12 @@ from pydantic_ai_a2a.wire.protocol.stored_values import dump_message
 from pydantic_ai_a2a.wire.protocol.v0_3 import METHODS
 from pydantic_ai_a2a.wire.protocol.v1_0 import V1_0
 
+from .dialect_requests import REQUESTS_0_3, WAITING_STATES, rpc
 from .fuzzing import NAMES, STRUCT, messages
-from .requests import IN_0_3, WAITS, rpc
 
-CODEC = IN_0_3.codec
-bad, decoded, message = IN_0_3.bad, IN_0_3.decoded, IN_0_3.message
-minimal, sent = IN_0_3.minimal, IN_0_3.sent
+CODEC = REQUESTS_0_3.codec
+bad, decoded, message = REQUESTS_0_3.bad, REQUESTS_0_3.decoded, REQUESTS_0_3.message
+minimal, sent = REQUESTS_0_3.minimal, REQUESTS_0_3.sent
 
 
 def test_minimal_send_message_is_decoded() -> None:
@@ -45,7 +45,9 @@ def test_minimal_send_message_is_decoded() -> None:
     assert CODEC.decode(body) == RpcRequest(
         id=b'"x"',
         operation=OPERATIONS['SendMessage'],
-        params=SendParams(message={'message_id': 'm', 'role': 'user', 'parts': [{'text': 'Hi'}]}, also_ends=WAITS),
+        params=SendParams(
+            message={'message_id': 'm', 'role': 'user', 'parts': [{'text': 'Hi'}]}, also_ends=WAITING_STATES
+        ),
     )
 
 
@@ -102,7 +104,7 @@ def test_every_send_field_is_decoded() -> None:
             push_config=PushTarget(id='', url='https://example.com/hook', token='secret'),
             push_field='configuration.pushNotificationConfig',
             metadata={'trace': 'x'},
-            also_ends=WAITS,
+            also_ends=WAITING_STATES,
         )
     )
 
@@ -126,7 +128,7 @@ def official_requests(draw: st.DrawFn) -> types.SendMessageRequest:
     return types.SendMessageRequest(id=1, params=params)
 
 
-def essence(params: Params | None) -> Any:
+def comparable_params(params: Params | None) -> Any:
     """What a request says, but for its dialect, and for empty metadata: the official SDK drops some of it.
 
     Push configurations have another shape in 1.0.
@@ -152,7 +154,7 @@ def test_official_sdk_request_decodes_alike_in_0_3_and_1_0(request: types.SendMe
     core: Any = MessageToDict(conversions.to_core_send_message_request(request))
     same = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': 'SendMessage', 'params': core}).encode()
 
-    assert essence(CODEC.decode(body).params) == essence(V1_0().decode(same).params)
+    assert comparable_params(CODEC.decode(body).params) == comparable_params(V1_0().decode(same).params)
 
 
 def test_null_and_empty_send_fields_count_as_unset() -> None:
@@ -179,7 +181,7 @@ def test_null_and_empty_send_fields_count_as_unset() -> None:
 
     assert sent(**params) == SendParams(
         message={'message_id': 'm', 'role': 'user', 'parts': [{'text': ''}, {'raw': 'AA=='}]},
-        also_ends=WAITS,
+        also_ends=WAITING_STATES,
     )
     assert sent(configuration=None) == sent(configuration={}) == sent()
 
@@ -275,7 +277,9 @@ def test_get_and_cancel_params_are_decoded() -> None:
 
 
 def test_resubscribe_also_follows_ended_and_waiting_tasks() -> None:
-    assert decoded('tasks/resubscribe', {'id': 't'}) == SubscribeParams(id='t', also_ends=WAITS, ended_too=True)
+    assert decoded('tasks/resubscribe', {'id': 't'}) == SubscribeParams(
+        id='t', also_ends=WAITING_STATES, ended_too=True
+    )
 
 
 PUSH = 'tasks/pushNotificationConfig/'

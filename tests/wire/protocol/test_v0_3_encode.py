@@ -23,7 +23,7 @@ from pydantic_ai_a2a.wire.protocol import stored, stored_values, text_artifact
 from pydantic_ai_a2a.wire.protocol.v0_3 import V0_3
 from pydantic_ai_a2a.wire.protocol.v1_0 import V1_0
 
-from .fuzzing import ARTIFACTS, NEW, messages, stored_tasks
+from .fuzzing import ARTIFACTS, NEW_TASK, messages, stored_tasks
 
 CODEC = V0_3()
 
@@ -54,7 +54,7 @@ ARTIFACT: Artifact = {
     'extensions': ['https://example.com/ext'],
 }
 HEADER = replace(
-    NEW,
+    NEW_TASK,
     state='input-required',
     status_at=1_767_225_600_001,
     status_message=stored_values.dump_message(AGENT),
@@ -63,7 +63,7 @@ HEADER = replace(
 )
 
 
-def written(model: type[BaseModel], body: bytes) -> Any:
+def read_by_official_type(model: type[BaseModel], body: bytes) -> Any:
     """What the official type reads in the JSON, which must be all of it."""
     read = model.model_validate_json(body)
     assert read.model_dump(mode='json', by_alias=True, exclude_unset=True) == json.loads(body)
@@ -132,10 +132,10 @@ def test_task_uses_0_3_field_names() -> None:
 
 
 def test_new_task_has_no_empty_fields() -> None:
-    assert CODEC.encode_task(StoredTask(NEW, None, None)) == snapshot(
+    assert CODEC.encode_task(StoredTask(NEW_TASK, None, None)) == snapshot(
         b'{"kind":"task","id":"t","contextId":"c","status":{"state":"submitted","timestamp":"1970-01-01T00:00:00.000Z"}}'
     )
-    assert CODEC.encode_task(StoredTask(NEW, [], [])) == CODEC.encode_task(StoredTask(NEW, None, None))
+    assert CODEC.encode_task(StoredTask(NEW_TASK, [], [])) == CODEC.encode_task(StoredTask(NEW_TASK, None, None))
 
 
 def test_send_result_is_the_bare_task() -> None:
@@ -147,23 +147,23 @@ def test_send_result_is_the_bare_task() -> None:
 @pytest.mark.parametrize('state', stored.STATE_NAMES)
 def test_task_states_use_0_3_names(state: Any) -> None:
     payload = stored.status_update('t', 'c', stored.status(state, 0, None))
-    event = written(types.TaskStatusUpdateEvent, CODEC.encode_event(TaskEvent(1, state, payload), False))
+    event = read_by_official_type(types.TaskStatusUpdateEvent, CODEC.encode_event(TaskEvent(1, state, payload), False))
 
     assert event.status.state == types.TaskState(state)
 
 
-def holders(item: Any) -> Iterator[Any]:
+def with_metadata(item: Any) -> Iterator[Any]:
     """Everything in a message of the proto that has metadata, in a task, an artifact, a message or an update."""
     yield item
     for _, value in item.ListFields():
         for each in value if hasattr(value, 'extend') else [value]:
             if isinstance(each, (a2a_pb2.Message, a2a_pb2.Artifact, a2a_pb2.Part, a2a_pb2.TaskStatus)):
-                yield from holders(each)
+                yield from with_metadata(each)
 
 
-def comparable(item: Any) -> Any:
+def without_0_3_gaps(item: Any) -> Any:
     """Without what 0.3 has no place for: empty metadata, and what text and data are besides their content."""
-    for holder in holders(item):
+    for holder in with_metadata(item):
         if isinstance(holder, a2a_pb2.Part) and holder.WhichOneof('content') in {'text', 'data'}:
             holder.media_type = holder.filename = ''
         if not isinstance(holder, a2a_pb2.TaskStatus) and not holder.metadata.fields:
@@ -173,30 +173,30 @@ def comparable(item: Any) -> Any:
 
 @given(stored_tasks())
 def test_official_sdk_reads_any_0_3_task_like_its_1_0_form(task: StoredTask) -> None:
-    read = written(types.Task, CODEC.encode_task(task))
+    read = read_by_official_type(types.Task, CODEC.encode_task(task))
     same = Parse(V1_0().encode_task(task), a2a_pb2.Task())
 
-    assert comparable(conversions.to_core_task(read)) == comparable(same)
+    assert without_0_3_gaps(conversions.to_core_task(read)) == without_0_3_gaps(same)
 
 
 @given(messages('agent'), st.sampled_from(list(stored.STATE_NAMES)), st.booleans())
 def test_official_sdk_reads_any_status_update(message: Message, state: Any, last: bool) -> None:
     status = stored.status(state, 1_767_225_600_001, stored_values.dump_message(message))
     payload = stored.status_update('t', 'c', status)
-    read = written(types.TaskStatusUpdateEvent, CODEC.encode_event(TaskEvent(1, state, payload), last))
+    read = read_by_official_type(types.TaskStatusUpdateEvent, CODEC.encode_event(TaskEvent(1, state, payload), last))
     same = Parse(payload, a2a_pb2.StreamResponse()).status_update
 
-    assert comparable(conversions.to_core_task_status_update_event(read)) == comparable(same)
+    assert without_0_3_gaps(conversions.to_core_task_status_update_event(read)) == without_0_3_gaps(same)
     assert read.final is last
 
 
 @given(ARTIFACTS)
 def test_official_sdk_reads_any_artifact_update(artifact: Artifact) -> None:
     payload = stored.artifact_update('t', 'c', stored_values.dump_artifact(artifact))
-    read = written(types.TaskArtifactUpdateEvent, CODEC.encode_event(TaskEvent(1, None, payload), False))
+    read = read_by_official_type(types.TaskArtifactUpdateEvent, CODEC.encode_event(TaskEvent(1, None, payload), False))
     same = Parse(payload, a2a_pb2.StreamResponse()).artifact_update
 
-    assert comparable(conversions.to_core_task_artifact_update_event(read)) == comparable(same)
+    assert without_0_3_gaps(conversions.to_core_task_artifact_update_event(read)) == without_0_3_gaps(same)
 
 
 def test_text_chunks_set_append_and_last_chunk() -> None:
@@ -204,7 +204,10 @@ def test_text_chunks_set_append_and_last_chunk() -> None:
     whole = stored.whole_text('t', 'c', stored_values.dump_artifact({'artifact_id': 'a', 'parts': [{'text': 'Hello'}]}))
     chunks = [text.piece('Hel', first=True), text.piece('lo', first=False), stored.without_text(whole), whole]
     encode = CODEC.encode_event
-    events = [written(types.TaskArtifactUpdateEvent, encode(TaskEvent(1, None, chunk), False)) for chunk in chunks]
+    events = [
+        read_by_official_type(types.TaskArtifactUpdateEvent, encode(TaskEvent(1, None, chunk), False))
+        for chunk in chunks
+    ]
 
     assert json.loads(encode(TaskEvent(1, None, chunks[1]), False)) == snapshot(
         {
@@ -281,7 +284,7 @@ def test_official_sdk_reads_every_error_by_its_code() -> None:
         if issubclass(error, A2AError):
             body = CODEC.encode_error(error(), 'corr')
             official = OFFICIAL_ERRORS.get(json.loads(body)['code'], types.JSONRPCError)
-            read[name] = type(written(official, body)).__name__
+            read[name] = type(read_by_official_type(official, body)).__name__
             types.JSONRPCErrorResponse.model_validate_json(answer(b'error', body))
 
     assert read == snapshot(

@@ -10,10 +10,10 @@ from inline_snapshot import snapshot
 from pydantic_ai_a2a.wire.protocol.refused_requests import RpcRefused
 from pydantic_ai_a2a.wire.protocol.v0_3 import METHODS
 
-from .requests import IN_0_3, rpc
+from .dialect_requests import REQUESTS_0_3, rpc
 
-CODEC = IN_0_3.codec
-bad, minimal, refused = IN_0_3.bad, IN_0_3.minimal, IN_0_3.refused
+CODEC = REQUESTS_0_3.codec
+bad, minimal, refused = REQUESTS_0_3.bad, REQUESTS_0_3.minimal, REQUESTS_0_3.refused
 
 
 def bad_part(part: Any) -> dict[str, str]:

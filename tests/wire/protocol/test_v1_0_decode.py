@@ -30,10 +30,10 @@ from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 from pydantic_ai_a2a.wire.protocol.rpc_requests import RpcRequest
 from pydantic_ai_a2a.wire.protocol.stored import STATES
 
-from .requests import IN_1_0, rpc
+from .dialect_requests import REQUESTS_1_0, rpc
 
-CODEC = IN_1_0.codec
-decoded, message, minimal = IN_1_0.decoded, IN_1_0.message, IN_1_0.minimal
+CODEC = REQUESTS_1_0.codec
+decoded, message, minimal = REQUESTS_1_0.decoded, REQUESTS_1_0.message, REQUESTS_1_0.minimal
 
 
 def test_minimal_send_message_is_decoded() -> None:

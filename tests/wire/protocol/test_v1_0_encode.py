@@ -27,7 +27,7 @@ from pydantic_ai_a2a.wire.protocol.stored_values import (
 )
 from pydantic_ai_a2a.wire.protocol.v1_0 import V1_0
 
-from .fuzzing import ARTIFACTS, NEW, exact, messages
+from .fuzzing import ARTIFACTS, NEW_TASK, canonical_json, messages
 
 CODEC = V1_0()
 
@@ -58,7 +58,7 @@ ARTIFACT: Artifact = {
 }
 FULL = StoredTask(
     replace(
-        NEW,
+        NEW_TASK,
         id='t"1',
         state='input-required',
         status_at=1_767_225_600_001,
@@ -69,7 +69,7 @@ FULL = StoredTask(
     history=[dump_message(USER), dump_message(AGENT)],
     artifacts=[dump_artifact(ARTIFACT)],
 )
-BARE = StoredTask(replace(NEW, id='t2'), history=None, artifacts=None)
+BARE = StoredTask(replace(NEW_TASK, id='t2'), history=None, artifacts=None)
 
 
 def test_message_uses_1_0_field_names() -> None:
@@ -132,25 +132,25 @@ def test_dumping_does_not_change_its_argument() -> None:
 
 @given(messages('user', 'agent'))
 def test_any_message_survives_dump_and_load(message: Message) -> None:
-    assert exact(load_message(dump_message(message))) == exact(message)
+    assert canonical_json(load_message(dump_message(message))) == canonical_json(message)
 
 
 @given(ARTIFACTS)
 def test_any_artifact_survives_dump_and_load(artifact: Artifact) -> None:
-    assert exact(load_artifact(dump_artifact(artifact))) == exact(artifact)
+    assert canonical_json(load_artifact(dump_artifact(artifact))) == canonical_json(artifact)
 
 
 @given(messages('user'))
 def test_any_dumped_message_is_decoded_unchanged(message: Message) -> None:
     """Decoding a request undoes dumping, except that NUL is refused."""
     body = b'{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":%s}}' % dump_message(message)
-    if '\\u0000' in exact(message):
+    if '\\u0000' in canonical_json(message):
         body = body.replace(b'\\u0000', b'\\u2400')
-        message = json.loads(exact(message).replace('\\u0000', '\\u2400'))
+        message = json.loads(canonical_json(message).replace('\\u0000', '\\u2400'))
     params = CODEC.decode(body).params
 
     assert isinstance(params, SendParams)
-    assert exact(params.message) == exact(message)
+    assert canonical_json(params.message) == canonical_json(message)
 
 
 @given(messages('user', 'agent'))
@@ -220,7 +220,7 @@ def test_official_sdk_reads_task_result_event_and_page() -> None:
 
 @pytest.mark.parametrize(('name', 'state'), STATES.items())
 def test_task_states_use_proto_names(state: Any, name: str) -> None:
-    task = StoredTask(replace(NEW, state=state), None, None)
+    task = StoredTask(replace(NEW_TASK, state=state), None, None)
 
     assert json.loads(CODEC.encode_task(task))['status']['state'] == name
 

@@ -10,10 +10,10 @@ from inline_snapshot import snapshot
 from pydantic_ai_a2a.wire.protocol.refused_requests import RpcRefused
 from pydantic_ai_a2a.wire.protocol.stored import STATES
 
-from .requests import IN_1_0, rpc
+from .dialect_requests import REQUESTS_1_0, rpc
 
-CODEC = IN_1_0.codec
-bad, message, minimal, refused = IN_1_0.bad, IN_1_0.message, IN_1_0.minimal, IN_1_0.refused
+CODEC = REQUESTS_1_0.codec
+bad, message, minimal, refused = REQUESTS_1_0.bad, REQUESTS_1_0.message, REQUESTS_1_0.minimal, REQUESTS_1_0.refused
 
 DEEP = b'[' * 300 + b']' * 300
 

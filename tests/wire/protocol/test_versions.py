@@ -14,15 +14,15 @@ from inline_snapshot import snapshot
 from pydantic_ai_a2a.errors import InvalidRequestError, VersionNotSupportedError
 from pydantic_ai_a2a.wire.protocol.versions import SUPPORTED, CodecChoice, Versions, codec_of, in_dialect_of
 
-from ...tables import each_case
+from ...cases import each_case
 
-BOTH = Versions()
-choose, before_reading, DEFAULT = BOTH.choose, BOTH.before_reading, BOTH.default
+BOTH_VERSIONS = Versions()
+choose, before_reading, DEFAULT = BOTH_VERSIONS.choose, BOTH_VERSIONS.before_reading, BOTH_VERSIONS.default
 CODECS = {name: codec_of(name) for name in SUPPORTED}
 
 SENT_1_0 = b'{"method":"SendMessage"}'
-KIND = {'kind': 'text', 'text': 'hi'}
-BARE = {'text': 'hi'}
+PART_0_3 = {'kind': 'text', 'text': 'hi'}
+PART_1_0 = {'text': 'hi'}
 
 
 def request(method: object, params: object = None) -> bytes:
@@ -35,7 +35,7 @@ def with_parts(parts: object) -> dict[str, Any]:
 
 def test_supported_versions_match_the_codecs() -> None:
     assert snapshot(('1.0', '0.3')) == SUPPORTED
-    assert tuple(codec.dialect for codec in CODECS.values()) == SUPPORTED == BOTH.served
+    assert tuple(codec.dialect for codec in CODECS.values()) == SUPPORTED == BOTH_VERSIONS.served
 
 
 @each_case('body', [SENT_1_0, b'{"method":"message/send"}', b'{'])
@@ -51,7 +51,7 @@ def test_version_header_chooses_codec_by_major_and_minor(version: str, dialect: 
 @pytest.mark.parametrize('version', [None, '', '  ', ','])
 def test_without_version_the_method_chooses_the_codec(version: str | None) -> None:
     assert choose(version, SENT_1_0) == CodecChoice(DEFAULT) == CodecChoice(CODECS['1.0'])
-    assert choose(version, request('message/send', with_parts([KIND]))) == CodecChoice(CODECS['0.3'])
+    assert choose(version, request('message/send', with_parts([PART_0_3]))) == CodecChoice(CODECS['0.3'])
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_unrecognized_request_uses_the_default_codec(body: bytes) -> None:
     assert choose(None, body) == CodecChoice(DEFAULT)
 
 
-@pytest.mark.parametrize('parts', [[KIND, BARE], [BARE]])
+@pytest.mark.parametrize('parts', [[PART_0_3, PART_1_0], [PART_1_0]])
 def test_message_part_without_kind_chooses_fasta2a(parts: list[object]) -> None:
     assert choose(None, request('message/send', with_parts(parts))).codec.dialect == 'fasta2a'
     assert choose(None, request('message/stream', with_parts(parts))).codec.dialect == 'fasta2a'
 
 
-@pytest.mark.parametrize('parts', [[KIND, BARE], [BARE], [], 'x'])
+@pytest.mark.parametrize('parts', [[PART_0_3, PART_1_0], [PART_1_0], [], 'x'])
 @pytest.mark.parametrize('kind', ['message', 'task', '', None, 7])
 def test_message_with_kind_chooses_0_3(kind: object, parts: object) -> None:
     params = with_parts(parts)
@@ -76,7 +76,7 @@ def test_message_with_kind_chooses_0_3(kind: object, parts: object) -> None:
     assert choose(None, request('message/send', params)) == CodecChoice(CODECS['0.3'])
 
 
-@pytest.mark.parametrize('parts', [[], None, {}, 'x', ['x'], [KIND, 7]])
+@pytest.mark.parametrize('parts', [[], None, {}, 'x', ['x'], [PART_0_3, 7]])
 def test_malformed_message_parts_choose_0_3(parts: object) -> None:
     assert choose(None, request('message/send', with_parts(parts))) == CodecChoice(CODECS['0.3'])
 
@@ -102,6 +102,12 @@ def test_task_request_with_null_id_chooses_fasta2a(method: str) -> None:
 
     assert choose(None, body).codec.dialect == 'fasta2a'
     assert choose('0.3', body) == CodecChoice(CODECS['0.3'])
+
+
+def test_notification_about_webhooks_is_of_0_3() -> None:
+    body = b'{"jsonrpc":"2.0","method":"tasks/pushNotificationConfig/set","params":{"taskId":"x"}}'
+
+    assert choose(None, body) == CodecChoice(CODECS['0.3'], task_decides=True)
 
 
 def test_version_header_overrides_dialect_of_the_task() -> None:
@@ -166,7 +172,7 @@ def test_any_header_and_body_choose_a_codec_or_are_refused(version: str, body: b
 # One version only.
 
 NEWER, OLDER = Versions(['1.0']), Versions(('0.3',))
-BARE_SEND, OLDER_SEND = request('message/send', with_parts([BARE])), request('message/send', with_parts([KIND]))
+BARE_SEND, OLDER_SEND = request('message/send', with_parts([PART_1_0])), request('message/send', with_parts([PART_0_3]))
 
 
 @pytest.mark.parametrize(

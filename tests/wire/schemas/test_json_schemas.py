@@ -9,6 +9,7 @@ from inline_snapshot import snapshot
 from pydantic import BaseModel, Field
 from pydantic_ai import StructuredDict
 
+from pydantic_ai_a2a.wire.extensions.client_schema import check_client_schema
 from pydantic_ai_a2a.wire.schemas.foreign_schemas import UnusableSchema, check_schema
 from pydantic_ai_a2a.wire.schemas.inlined_schemas import inlined_schema
 from pydantic_ai_a2a.wire.schemas.value_validation import problem
@@ -29,20 +30,22 @@ class Trip(BaseModel):
     extra: Stop | None = None
 
 
-def of(**properties: Any) -> Json:
+def object_schema(**properties: Any) -> Json:
     return {'type': 'object', 'properties': properties}
 
 
-def nested(depth: int) -> Json:
+def nested_schema(depth: int) -> Json:
     schema: Json = {}
     for _ in range(depth):
         schema = {'items': schema}
     return {'type': 'object', 'additionalProperties': schema}
 
 
-def laughs() -> Json:
+def exponential_schema() -> Json:
     """A small schema that has a billion members without its references."""
-    definitions = {f'a{n}': of(**{f'p{m}': {'$ref': f'#/$defs/a{n + 1}'} for m in range(10)}) for n in range(9)}
+    definitions = {
+        f'a{n}': object_schema(**{f'p{m}': {'$ref': f'#/$defs/a{n + 1}'} for m in range(10)}) for n in range(9)
+    }
     return {'type': 'object', '$ref': '#/$defs/a0', '$defs': {**definitions, 'a9': {'type': 'string'}}}
 
 
@@ -57,26 +60,29 @@ UNUSABLE: dict[str, tuple[Any, str]] = {
         'schema.type: must be "object"',
     ),
     'a reference to all': ({'$ref': '#/$defs/A', '$defs': {'A': True}}, 'schema.type: must be "object"'),
-    'too long': (of(a={'description': 'x' * 32_000}), 'schema: must not have more than 32000 bytes of JSON'),
-    'too deep': (nested(31), 'schema: must not be nested more than 32 deep'),
+    'too long': (object_schema(a={'description': 'x' * 32_000}), 'schema: must not have more than 32000 bytes of JSON'),
+    'too deep': (nested_schema(31), 'schema: must not be nested more than 32 deep'),
     'properties': ({'type': 'object', 'properties': []}, 'schema.properties: Input should be a valid dictionary'),
-    'a property': (of(a=1), 'schema.properties.a: Input should be a valid dictionary'),
+    'a property': (object_schema(a=1), 'schema.properties.a: Input should be a valid dictionary'),
     'a keyword inside': (
-        of(a={'anyOf': [{'minimum': '1'}]}),
+        object_schema(a={'anyOf': [{'minimum': '1'}]}),
         'schema.properties.a.anyOf[0].minimum: Input should be a valid number',
     ),
     'definitions': ({'type': 'object', '$defs': 1}, 'schema.$defs: must be an object'),
     'another document': (
-        of(a={'$ref': 'https://example.com/schema'}),
+        object_schema(a={'$ref': 'https://example.com/schema'}),
         'schema.properties.a.$ref: must be "#/$defs/" and the name of a schema in "$defs"',
     ),
     'nothing': (
-        of(a={'items': {'$ref': '#/$defs/B'}}),
+        object_schema(a={'items': {'$ref': '#/$defs/B'}}),
         'schema.properties.a.items.$ref: must be "#/$defs/" and the name of a schema in "$defs"',
     ),
-    'a list': (of(a={'$ref': []}), 'schema.properties.a.$ref: must be "#/$defs/" and the name of a schema in "$defs"'),
+    'a list': (
+        object_schema(a={'$ref': []}),
+        'schema.properties.a.$ref: must be "#/$defs/" and the name of a schema in "$defs"',
+    ),
     'an anchor': (
-        of(a={'not': {'$dynamicRef': '#b'}}),
+        object_schema(a={'not': {'$dynamicRef': '#b'}}),
         'schema.properties.a.not.$dynamicRef: is not supported: use "$ref" with "#/$defs/..."',
     ),
 }
@@ -108,16 +114,19 @@ def test_inlined_references_keep_their_own_descriptions() -> None:
 
 
 def test_reference_beside_keywords_becomes_all_of() -> None:
-    schema = {**of(a={'$ref': '#/$defs/A~1B', 'minLength': 1, 'allOf': [True]}), '$defs': {'A/B': {'type': 'string'}}}
-    assert inlined_schema(schema, 'schema') == of(a={'minLength': 1, 'allOf': [{'type': 'string'}, True]})
-    root = {'$ref': '#/$defs/A', '$defs': {'A': of(a={'type': 'string'})}}
-    assert inlined_schema(root, 'schema') == of(a={'type': 'string'})
-    yes = {**of(a={'$ref': '#/$defs/any'}), '$defs': {'any': True}}
-    assert inlined_schema(yes, 'schema') == of(a={'allOf': [True]})
+    schema = {
+        **object_schema(a={'$ref': '#/$defs/A~1B', 'minLength': 1, 'allOf': [True]}),
+        '$defs': {'A/B': {'type': 'string'}},
+    }
+    assert inlined_schema(schema, 'schema') == object_schema(a={'minLength': 1, 'allOf': [{'type': 'string'}, True]})
+    root = {'$ref': '#/$defs/A', '$defs': {'A': object_schema(a={'type': 'string'})}}
+    assert inlined_schema(root, 'schema') == object_schema(a={'type': 'string'})
+    yes = {**object_schema(a={'$ref': '#/$defs/any'}), '$defs': {'any': True}}
+    assert inlined_schema(yes, 'schema') == object_schema(a={'allOf': [True]})
 
 
 def test_references_in_schema_data_are_not_resolved() -> None:
-    schema = of(**{'$ref': {'enum': [{'$ref': 'x'}], 'default': {'$ref': 'x'}, 'properties': True}})
+    schema = object_schema(**{'$ref': {'enum': [{'$ref': 'x'}], 'default': {'$ref': 'x'}, 'properties': True}})
     schema['properties']['$ref'].pop('properties')
     assert check_schema(schema, 'schema') == schema
     assert inlined_schema(schema, 'schema') == schema
@@ -130,17 +139,19 @@ def test_non_object_schema_is_accepted_if_allowed() -> None:
 
 
 def test_whole_floats_in_schemas_become_integers() -> None:
-    schema = of(a={'minLength': 1.0, 'maximum': 0.5, 'enum': [2.0, [3.0, 1e300]], 'items': {'maxItems': 4.0}})
+    schema = object_schema(
+        a={'minLength': 1.0, 'maximum': 0.5, 'enum': [2.0, [3.0, 1e300]], 'items': {'maxItems': 4.0}}
+    )
     for checked in (check_schema(schema, 'schema'), inlined_schema(schema, 'schema')):
         assert repr(checked['properties']['a']) == (
             "{'minLength': 1, 'maximum': 0.5, 'enum': [2, [3, 1e+300]], 'items': {'maxItems': 4}}"
         )
     with pytest.raises(UnusableSchema, match=r'schema\.properties\.a\.minLength: Input should be a valid integer'):
-        check_schema(of(a={'minLength': 1.5}), 'schema')
+        check_schema(object_schema(a={'minLength': 1.5}), 'schema')
 
 
 def test_recursive_schema_cannot_be_inlined() -> None:
-    node = of(next={'$ref': '#/$defs/Node'})
+    node = object_schema(next={'$ref': '#/$defs/Node'})
     schema = {'$ref': '#/$defs/Node', '$defs': {'Node': node}}
     assert check_schema(schema, 'schema') == {'type': 'object', **schema}
     with pytest.raises(UnusableSchema) as refused:
@@ -150,16 +161,51 @@ def test_recursive_schema_cannot_be_inlined() -> None:
 
 def test_schema_growing_too_large_when_inlined_is_refused() -> None:
     with pytest.raises(UnusableSchema, match='schema: must not have more than 32000 bytes of JSON without references'):
-        inlined_schema(laughs(), 'schema')
-    twice = {**of(**{f'p{n}': {'$ref': '#/$defs/a'} for n in range(9)}), '$defs': {'a': {'title': 'x' * 5_000}}}
+        inlined_schema(exponential_schema(), 'schema')
+    twice = {
+        **object_schema(**{f'p{n}': {'$ref': '#/$defs/a'} for n in range(9)}),
+        '$defs': {'a': {'title': 'x' * 5_000}},
+    }
     with pytest.raises(UnusableSchema, match='schema: must not have more than 32000 bytes of JSON'):
         inlined_schema(twice, 'schema')
+
+
+@pytest.mark.parametrize(
+    'rule',
+    [
+        {'additionalItems': False},
+        {'contains': {}},
+        {'dependencies': {}},
+        {'dependentRequired': {}},
+        {'dependentSchemas': {}},
+        {'if': {}},
+        {'maxContains': 1},
+        {'maxProperties': 1},
+        {'minContains': 1},
+        {'minProperties': 1},
+        {'multipleOf': 2},
+        {'not': {}},
+        {'pattern': 'a'},
+        {'patternProperties': {}},
+        {'propertyNames': {}},
+        {'then': {}},
+        {'else': {}},
+        {'unevaluatedItems': False},
+        {'unevaluatedProperties': False},
+        {'uniqueItems': True},
+    ],
+    ids=str,
+)
+def test_unchecked_keyword_of_schema_is_refused(rule: Json) -> None:
+    with pytest.raises(UnusableSchema) as refused:
+        check_client_schema(object_schema(a=rule), 'schema')
+    assert str(refused.value) == f'schema.properties.a.{min(rule)}: is not supported: remove the rule'
 
 
 TREE = {'$defs': {'node': {'type': 'object', 'properties': {'next': {'$ref': '#/$defs/node'}}}}, '$ref': '#/$defs/node'}
 CHOICE = {'oneOf': [{'type': 'object', 'properties': {'a': {'type': 'integer'}}, 'required': ['a']}, {'type': 'null'}]}
 
-FITTING: list[tuple[Any, Any]] = [
+VALID: list[tuple[Any, Any]] = [
     ('x', {}),
     ('x', {'type': 'string'}),
     ('x', {'type': ['null', 'string']}),
@@ -176,7 +222,7 @@ FITTING: list[tuple[Any, Any]] = [
     (5, {'minimum': 5, 'maximum': 5, 'exclusiveMinimum': 4, 'exclusiveMaximum': 6, 'allOf': [{'type': 'number'}]}),
     (True, {'enum': [1, True]}),
 ]
-BAD: list[tuple[Any, Any, tuple[str, str]]] = [
+INVALID: list[tuple[Any, Any, tuple[str, str]]] = [
     (True, {'type': 'integer'}, ('v', 'must be an integer')),
     ('x', {'type': ['null', 'object']}, ('v', 'must be null or an object')),
     (1.5, {'type': 'integer'}, ('v', 'must be an integer')),
@@ -194,15 +240,20 @@ BAD: list[tuple[Any, Any, tuple[str, str]]] = [
     (1, {'minimum': 2}, ('v', 'must be at least 2')),
     ('', {'minLength': 1}, ('v', 'must have 1 to any number of characters')),
     ([1, 2], {'maxItems': 1}, ('v', 'must have 0 to 1 items')),
+    (6, {'maximum': 5}, ('v', 'must be at most 5')),
+    (5, {'exclusiveMinimum': 5}, ('v', 'must be more than 5')),
+    (5, {'exclusiveMaximum': 5}, ('v', 'must be less than 5')),
+    (True, {'enum': [1]}, ('v', 'must be one of 1')),
+    (1, {'enum': [True]}, ('v', 'must be one of True')),
 ]
 
 
-@pytest.mark.parametrize(('value', 'schema'), FITTING)
+@pytest.mark.parametrize(('value', 'schema'), VALID)
 def test_value_matching_the_schema_is_valid(value: Any, schema: Any) -> None:
     assert problem(value, schema, 'v') is None
 
 
-@pytest.mark.parametrize(('value', 'schema', 'found'), BAD)
+@pytest.mark.parametrize(('value', 'schema', 'found'), INVALID)
 def test_invalid_value_is_reported_with_path_and_reason(value: Any, schema: Any, found: tuple[str, str]) -> None:
     assert problem(value, schema, 'v') == found
 

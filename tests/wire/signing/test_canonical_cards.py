@@ -28,8 +28,8 @@ from pydantic_ai_a2a.wire.signing.canonical_cards import (
 from pydantic_ai_a2a.wire.signing.card_signatures import CARD_DIGEST, card_digest, sign_card
 from pydantic_ai_a2a.wire.signing.jws import Signer
 
-from ...tables import each_case
-from .pairs import pem
+from ...cases import each_case
+from .signing_keys import private_pem
 
 CARD: dict[str, Any] = {
     'name': 'Wetterfrosch 🐸',
@@ -88,10 +88,10 @@ EXAMPLE: dict[str, Any] = {
 EXAMPLE_AS_SIGNED = (
     '{"capabilities":{"pushNotifications":false,"streaming":false},"description":"","name":"Example Agent","skills":[]}'
 )
-SIGNER = Signer([pem()], 'signing', 'https://x.example/.well-known/jwks.json')
+SIGNER = Signer([private_pem()], 'signing', 'https://x.example/.well-known/jwks.json')
 
 
-def official(card: dict[str, Any]) -> bytes:
+def official_payload(card: dict[str, Any]) -> bytes:
     """The content that the official SDK signs, which it hands over to PyJWT."""
     contents: list[bytes] = []
 
@@ -109,7 +109,7 @@ def official(card: dict[str, Any]) -> bytes:
     return contents[0]
 
 
-def of_the_protocol() -> dict[str, dict[str, Any]]:
+def proto_card_fields() -> dict[str, dict[str, Any]]:
     """The fields of the messages of a card."""
     seen: dict[str, dict[str, Any]] = {}
 
@@ -127,18 +127,18 @@ def of_the_protocol() -> dict[str, dict[str, Any]]:
 
 
 def test_known_card_fields_match_the_protocol() -> None:
-    messages = of_the_protocol()
+    messages = proto_card_fields()
     assert {name: {*fields} for name, fields in FIELDS.items()} == {name: {*each} for name, each in messages.items()}
 
 
 def test_optional_card_fields_match_the_protocol() -> None:
-    for name, fields in of_the_protocol().items():
+    for name, fields in proto_card_fields().items():
         for field, descriptor in fields.items():
             is_required = REQUIRED in descriptor.GetOptions().Extensions[field_behavior]
             assert is_optional(name, field) is not (is_required or descriptor.has_presence), (name, field)
 
 
-CANONICAL: list[tuple[str, dict[str, Any], str]] = [
+RFC_8785_CASES: list[tuple[str, dict[str, Any], str]] = [
     ('the example of §8.4.1', EXAMPLE, EXAMPLE_AS_SIGNED),
     (
         'signatures are left out',
@@ -171,7 +171,7 @@ CANONICAL: list[tuple[str, dict[str, Any], str]] = [
 """What the conformance kits of A2A check of RFC 8785, and of the field `signatures`."""
 
 
-@each_case('name, card, expected', CANONICAL)
+@each_case('name, card, expected', RFC_8785_CASES)
 def test_plain_form_is_rfc_8785_without_signatures(name: str, card: dict[str, Any], expected: str) -> None:
     assert canonical(everything(card)) == expected.encode(), name
 
@@ -182,7 +182,7 @@ def test_card_with_non_json_value_has_no_plain_form(value: Any) -> None:
         canonical(everything({'a': value}))
 
 
-TEXT_FORM: list[tuple[dict[str, Any], dict[str, Any]]] = [
+KNOWN_FIELDS_CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({'description': '', 'skills': []}, {'description': '', 'skills': []}),
     ({'capabilities': {'streaming': False, 'extensions': []}}, {'capabilities': {'streaming': False}}),
     ({'iconUrl': '', 'documentationUrl': None}, {'iconUrl': ''}),
@@ -200,7 +200,7 @@ TEXT_FORM: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@each_case('card, expected', TEXT_FORM)
+@each_case('card, expected', KNOWN_FIELDS_CASES)
 def test_known_fields_keep_required_and_drop_empty_optional_fields(
     card: dict[str, Any], expected: dict[str, Any]
 ) -> None:
@@ -209,7 +209,7 @@ def test_known_fields_keep_required_and_drop_empty_optional_fields(
 
 def test_full_card_is_canonicalized_like_official_sdk() -> None:
     assert known_fields(CARD) == CARD
-    assert canonical(signed_content(CARD)) == official(CARD)
+    assert canonical(signed_content(CARD)) == official_payload(CARD)
 
 
 TEXTS = st.sampled_from(['', 'x', 'é', '\u2028', '"\\\n', '🐸'])
@@ -264,7 +264,7 @@ CARDS: st.SearchStrategy[Any] = st.fixed_dictionaries(
 
 @given(CARDS)
 def test_any_card_is_canonicalized_like_official_sdk(card: dict[str, Any]) -> None:
-    ours, theirs = canonical(signed_content(card)), official(deepcopy(card))
+    ours, theirs = canonical(signed_content(card)), official_payload(deepcopy(card))
     # The official SDK signs `null` for a card without any value.
     assert ours == (b'{}' if theirs == b'null' else theirs)
 
@@ -318,14 +318,14 @@ def test_card_whose_two_forms_differ_has_two_signatures() -> None:
     }
     for signature in signatures:
         assert from_json(base64url_decode(signature['protected'])) == {**header, CARD_DIGEST: card_digest(card)}
-    assert canonical(signed_content(card)) == official(parse(card))
-    assert canonical(everything(card)) == canonical(known_fields(card)) != official(card)
+    assert canonical(signed_content(card)) == official_payload(parse(card))
+    assert canonical(everything(card)) == canonical(known_fields(card)) != official_payload(card)
 
 
 def test_card_whose_two_forms_match_has_one_signature() -> None:
     card = sign_card(CARD, SIGNER)
     assert len(card['signatures']) == 1
-    assert canonical(everything(card)) == canonical(known_fields(card)) == official(parse(card))
+    assert canonical(everything(card)) == canonical(known_fields(card)) == official_payload(parse(card))
 
 
 def parse(card: dict[str, Any]) -> dict[str, Any]:
@@ -351,6 +351,12 @@ def test_card_with_empty_value_is_not_signed(changes: dict[str, Any], place: str
         return
     with pytest.raises(ValueError, match=f'cannot be signed, because (\\S*){place} is empty'):
         sign_card({**CARD, **changes}, SIGNER)
+
+
+@pytest.mark.parametrize('number', [2**53 - 1, 2**53, 2**53 + 2, 1 - 2**53, -(2**53)])
+def test_large_whole_number_is_signed_as_double(number: int) -> None:
+    content = signed_content({'capabilities': {'extensions': [{'params': {'a': number}}]}})
+    assert canonical(content) == b'{"capabilities":{"extensions":[{"params":{"a":%d}}]}}' % number
 
 
 def test_empty_schema_keywords_without_effect_are_removed_before_signing() -> None:
@@ -381,7 +387,7 @@ def test_empty_schema_keywords_without_effect_are_removed_before_signing() -> No
             },
         },
     ]
-    assert canonical(signed_content(card)) == official(parse(card))
+    assert canonical(signed_content(card)) == official_payload(parse(card))
     assert schema['required'] == [], 'the schema itself has not changed'
 
 

@@ -20,7 +20,7 @@ from pydantic_ai_a2a.wire.signing.jws import Signer, Unverified, protected_heade
 from pydantic_ai_a2a.wire.signing.key_pairs import load_keys
 from pydantic_ai_a2a.wire.signing.key_sets import read_key_set
 
-from .pairs import pem, public_pem
+from .signing_keys import private_pem, public_pem
 
 JKU = 'https://agent.example.com/.well-known/jwks.json'
 
@@ -30,7 +30,7 @@ JKU = 'https://agent.example.com/.well-known/jwks.json'
     [('P-256', 'ES256'), ('P-384', 'ES384'), ('P-521', 'ES512'), ('2048', 'RS256'), ('Ed25519', 'EdDSA')],
 )
 def test_key_type_decides_signature_algorithm(kind: str, algorithm: str) -> None:
-    signer = Signer([pem(kind).encode()], 'signing', JKU)
+    signer = Signer([private_pem(kind).encode()], 'signing', JKU)
     [signature] = signer.signatures(b'content')
     header = protected_header(signature['protected'], [algorithm])
     assert header == {'alg': algorithm, 'kid': signer.keys[0].kid, 'typ': 'JOSE', 'jku': JKU}
@@ -53,7 +53,7 @@ def test_jwk_keeps_its_kid_and_algorithm() -> None:
 
 
 def test_rsa_jwk_signs_with_its_declared_algorithm() -> None:
-    private: Any = load_pem_private_key(pem('2048').encode(), None)
+    private: Any = load_pem_private_key(private_pem('2048').encode(), None)
     key = {**RSAAlgorithm.to_jwk(private, as_dict=True), 'alg': 'PS384'}
     [signature] = Signer([key], 'signing', JKU).signatures(b'content')
     assert protected_header(signature['protected'], ['PS384'])['alg'] == 'PS384'
@@ -87,7 +87,7 @@ def test_key_without_kid_uses_rfc_7638_thumbprint() -> None:
 )
 def test_unreadable_key_is_refused_without_echoing_the_key(key: Any) -> None:
     with pytest.raises(ValueError, match=r'^signing\[1\] cannot be read: a key is the text of a PEM file') as error:
-        Signer([pem(), key], 'signing', JKU)
+        Signer([private_pem(), key], 'signing', JKU)
     assert 'secret' not in str(error.value)
 
 
@@ -137,11 +137,11 @@ def test_kid_must_be_a_unique_string() -> None:
 
 def test_first_signing_key_must_be_private() -> None:
     with pytest.raises(ValueError, match=r'signing\[0\] is a public key: the first key signs'):
-        Signer([public_pem(), pem(number=2)], 'signing', JKU)
+        Signer([public_pem(), private_pem(number=2)], 'signing', JKU)
 
 
 def test_only_private_keys_sign() -> None:
-    signer = Signer([pem(), public_pem(number=2), pem('2048')], 'signing', JKU)
+    signer = Signer([private_pem(), public_pem(number=2), private_pem('2048')], 'signing', JKU)
     signatures = signer.signatures(b'')
     kids = [protected_header(each['protected'], ['ES256', 'RS256'])['kid'] for each in signatures]
     assert kids == [signer.keys[0].kid, signer.keys[2].kid]
@@ -170,7 +170,7 @@ def test_invalid_protected_header_is_refused(protected: Any, reason: str) -> Non
 
 @pytest.mark.parametrize('signature', [None, 7, '', '=', 'é', 'AA', 'AB'])
 def test_invalid_signature_value_is_refused(signature: Any) -> None:
-    signer = Signer([pem()], 'signing', JKU)
+    signer = Signer([private_pem()], 'signing', JKU)
     key = read_key_set({'keys': [signer.keys[0].public]}, ['ES256'])[signer.keys[0].kid, 'ES256']
     [signed] = signer.signatures(b'')
     with pytest.raises(Unverified):

@@ -12,8 +12,8 @@ from starlette.responses import RedirectResponse
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
-from ....settings import Limits
-from ....types import new_correlation_id
+from ....correlation_ids import new_correlation_id
+from ....settings.limits import Limits
 from ..app_urls import quoted
 from ..cached_answers import CachedAnswer
 from ..encoded_paths import AnyPath

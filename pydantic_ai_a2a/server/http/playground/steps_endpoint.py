@@ -7,8 +7,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from starlette.types import Receive, Scope, Send
 
+from ....correlation_ids import new_correlation_id
+from ....json_values import dump_json
 from ....public_hosts import is_loopback
-from ....types import ANONYMOUS, dump_json, new_correlation_id
+from ....types.callers import ANONYMOUS
 from ...agent.playground_steps import Trace
 from ...auth.client_machine import other_machine
 from ...auth.request_info import RequestInfo, header

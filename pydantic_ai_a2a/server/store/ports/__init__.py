@@ -16,7 +16,9 @@ the call until the call succeeds. Any other error fails the task of the run.
 from __future__ import annotations
 
 from .backend import Backend
-from .claim import Checkpoint, Claim, Finish, Marks, Status
+from .checked_answer import Answer
+from .checkpoint import Checkpoint
+from .claim import Claim
 from .credentials import CredentialStore, SealedCredential
 from .event_log import Ending, EventLog, Subscription
 from .housekeeping import (
@@ -30,11 +32,15 @@ from .housekeeping import (
     OnExpired,
     Swept,
 )
+from .offered_slot import Slot
 from .outbox import DeadDelivery, Delivery, Leased, Outbox
 from .payloads import PayloadStore
 from .push_configs import PushConfig, PushConfigs, Takes
 from .quotas import Bucket, Charge, QuotaStore, Spent
-from .submission import Accepted, Answer, Slot, Submission
+from .renewal_marks import Marks
+from .run_end import Finish
+from .stored_status import Status
+from .submission import Accepted, Submission
 from .task_queue import TaskQueue
 from .task_reader import OpenApprovals, Pause, TaskReader
 from .wrapped_queue import WrappedQueue

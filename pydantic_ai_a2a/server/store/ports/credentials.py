@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from ....types import frozen
+from ....types.frozen_values import frozen
 
 _NAME = 'credential'
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from ....types import StoredTask, TaskEvent
+from ....types.stored_events import TaskEvent
+from ....types.stored_tasks import StoredTask
 
 
 class Subscription(ABC):

@@ -11,8 +11,9 @@ from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.messages import ModelMessage
 
 from ....errors import UnsupportedOperationError
-from ....settings import Retention
-from ....types import StoredTask, TaskHeader, frozen
+from ....settings.retention import Retention
+from ....types.frozen_values import frozen
+from ....types.stored_tasks import StoredTask, TaskHeader
 
 OnExpired: TypeAlias = Callable[[TaskHeader, str, str], object]
 """Called with a task that failed without an answer in time, the class of the failure, and the correlation id."""

@@ -9,7 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ....types import TaskEvent, frozen
+from ....types.frozen_values import frozen
+from ....types.stored_events import TaskEvent
 from .push_configs import PushConfig
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Literal
 
-from ....types import frozen
+from ....types.frozen_values import frozen
 
 Takes = Literal['statuses', 'artifacts', 'chunks']
 """The delivered events: status updates; status updates and whole artifacts; or every stored event."""

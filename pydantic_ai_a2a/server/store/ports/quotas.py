@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic_ai.usage import RunUsage
 
-from ....types import bounded, count_of
+from ....reported_numbers import bounded, count_of
 
 
 class Bucket(NamedTuple):

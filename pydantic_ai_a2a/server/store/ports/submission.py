@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ....types import TaskHeader, TaskState, frozen
+from ....types.a2a_objects import TaskState
+from ....types.frozen_values import frozen
+from ....types.stored_tasks import TaskHeader
+from .checked_answer import Answer
 from .claim import Claim
 from .credentials import SealedCredential
 from .push_configs import PushConfig
-from .task_reader import Pause
-
-
-@frozen
-class Answer:
-    """A message as the checked answer to a waiting task."""
-
-    pause: Pause
-    """The answered pause: a task with a newer event refuses the answer."""
-    pending: bytes | None
-    """The pending calls with the answer, for the resumed run; None if the task waits without calls."""
-    rest: bytes | None = None
-    """The status message that asks for the missing answers; None if the run resumes."""
-    again: bool = False
-    """True if the message is no answer: the deadline of the waiting task stays as before."""
 
 
 @frozen
@@ -93,17 +81,6 @@ class Submission:
             dialect=self.dialect,
             queued=state == 'submitted',
         )
-
-
-class Slot(NamedTuple):
-    """The worker that offers a free slot for the task of a new message, or free slots for claims."""
-
-    holder: str
-    """Id of the worker."""
-    lease: int
-    """Milliseconds until other holders may claim the tasks, if no renewal comes."""
-    owner_limit: int | None = None
-    """The most running tasks of an owner. Further tasks of the owner are passed over. Default: no limit."""
 
 
 class Accepted(NamedTuple):

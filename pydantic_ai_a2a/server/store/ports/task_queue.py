@@ -5,10 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 
-from ....types import TaskHeader
-from .claim import Claim, Marks, Sink, Tried
+from ....types.stored_tasks import TaskHeader
+from .claim import Claim
+from .failed_tries import Tried
+from .offered_slot import Slot
 from .quotas import Charge
-from .submission import Accepted, Slot, Submission
+from .renewal_marks import Marks
+from .run_writes import Sink
+from .submission import Accepted, Submission
 
 
 class TaskQueue(Sink):

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ....errors import UnsupportedOperationError
-from ....types import Page, StoredTask, TaskHeader, TaskQuery
+from ....types.stored_tasks import StoredTask, TaskHeader
+from ....types.task_queries import Page, TaskQuery
 
 
 class Pause(NamedTuple):

@@ -8,7 +8,7 @@ from functools import cache, lru_cache, partial
 from time import time_ns
 from typing import Any
 
-from ....types import TaskEvent
+from ....types.stored_events import TaskEvent
 from ..model_messages import dump_message
 from ..ports import Accepted, Checkpoint, Claim, Finish, Slot, Status, Submission
 from ..ports.credentials import may_have_credentials

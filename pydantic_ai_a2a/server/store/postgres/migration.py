@@ -12,8 +12,9 @@ from ..sql.migrations import MIGRATIONS, newest, version
 from .connect import open_connection
 from .driver_errors import unusable
 from .execution import LATE, Connection, in_transaction, perform
+from .migration_steps import steps_of
 from .settings import Postgres
-from .sql_translation import begin, key_of, steps_of
+from .sql_translation import begin, key_of
 
 logger = logging.getLogger('pydantic_ai_a2a')
 _OLDEST = 14

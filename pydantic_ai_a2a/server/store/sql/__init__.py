@@ -12,6 +12,6 @@ Values of the ports come in. Statements go to the driver one by one; rows come b
   them.
 - Smaller ports: `quotas`, `credentials`, `payloads`. `backend` puts all ports together.
 - Other processes on the database: `peers`, `neighbors`.
-- The base of all: `schema`, `migrations`, `transaction`, `conditions`, `database`, `rehearsal`, and for rows of tasks
-  `task_rows`, `joined_items`, `damaged_bodies`.
+- The base of all: `schema`, `migrations`, `transaction`, `key_conditions`, `database`, `rehearsal`, and for rows of
+  tasks `task_rows`, `joined_items`, `damaged_bodies`.
 """

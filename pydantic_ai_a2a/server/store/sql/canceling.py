@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ....task_states import LIVE, check_cancel
-from ....types import TaskEvent, TaskHeader
+from ....types.stored_events import TaskEvent
+from ....types.stored_tasks import TaskHeader
 from ..conversation_turns import closed_turn
 from ..model_messages import load_messages
 from ..ports import Status

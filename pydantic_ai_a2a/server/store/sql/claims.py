@@ -2,7 +2,8 @@
 
 A task has at most one writer. A claim makes one: it sets `holder`, a worker, and `lease_until`, and adds 1 to `fence`.
 The events, the checkpoints and the end of a run name their holder and their fence (`HELD`). So a worker that has lost
-its task can still compute, and store nothing: its next write raises `LeaseLost`.
+its task can still compute, and store nothing: its next write raises `LeaseLost`. No write reads `lease_until`: a worker
+whose lease has expired may write until another worker claims the task, or a cancel ends it.
 
 | column | written by | meaning |
 |---|---|---|
@@ -38,15 +39,16 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
 
-from ....types import TaskEvent, TaskHeader
+from ....types.stored_events import TaskEvent
+from ....types.stored_tasks import TaskHeader
 from ..model_messages import dump_tried, load_messages, load_tried
 from ..ports import Charge, Checkpoint, Claim, Marks, Slot, Status
-from ..ports.claim import Tried
+from ..ports.failed_tries import Tried
 from ..status_events import status_event
 from . import conversations, enqueued_deliveries, event_log, quotas
 from .checkpoints import load_checkpoint
-from .conditions import KEYS, among
 from .event_log import add_events
+from .key_conditions import KEYS, among
 from .queue_order import FIRST_OF_CONTEXT, OFFERED, QUEUED
 from .queue_pause import PAUSED
 from .task_rows import FIRST_UNREAD, HEADER, HELD, IS_DUE, MESSAGE_OF_TASK, header_of

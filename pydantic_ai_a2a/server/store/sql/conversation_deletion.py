@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .conditions import KEYS, among
+from .key_conditions import KEYS, among
 from .transaction import LockName, Transaction
 
 _LEAVE = 'INSERT INTO entry_erased (agent, owner, tip) VALUES (?, ?, ?) ON CONFLICT DO NOTHING'

@@ -18,11 +18,11 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.messages import ModelMessage
 
-from ....types import new_correlation_id
+from ....correlation_ids import new_correlation_id
 from ...audit import audit
 from ..conversation_turns import appended
 from ..history_cache import StoredEntry, load_entries
-from ..model_messages import dump_message, dump_record, load_message_rows, load_record
+from ..model_messages import dump_message, dump_record, load_record
 from ..run_usage import plain_usage
 from .conversation_deletion import drop_left, erase
 from .database import Database
@@ -30,7 +30,7 @@ from .transaction import LockName, Transaction, Write
 
 _OF_TASK = 'FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner AND c.id = task.context_id'
 RECORD_OF_TASK, HEAD_OF_TASK = f'(SELECT record {_OF_TASK})', f'(SELECT head_id {_OF_TASK})'
-_RECORD = 'SELECT record FROM conversation WHERE agent = ? AND owner = ? AND id = ?'
+RECORD = 'SELECT record FROM conversation WHERE agent = ? AND owner = ? AND id = ?'
 _UPSERT = (
     'INSERT INTO conversation (agent, owner, id, head_id, revision, updated_at, record, listed_at)'
     ' VALUES (?, ?, ?, ?, ?, ?, ?, ?)'
@@ -45,7 +45,7 @@ _CHAIN = (
     ' UNION ALL SELECT entry.id, entry.parent_id, entry.message, chain.depth + 1 FROM chain JOIN entry'
     ' ON entry.agent = ? AND entry.owner = ? AND entry.id = chain.parent_id{})'
 )
-_HISTORY = f'{_CHAIN.format("")} SELECT id, parent_id, message FROM chain WHERE depth < ? ORDER BY depth DESC'
+HISTORY = f'{_CHAIN.format("")} SELECT id, parent_id, message FROM chain WHERE depth < ? ORDER BY depth DESC'
 _SINCE = f'{_CHAIN.format(" AND entry.id <> ?")} SELECT id, parent_id, message FROM chain ORDER BY depth DESC'
 
 _BRANCH = 'INSERT INTO conversation_branch (agent, owner, id, tip) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING'
@@ -56,7 +56,7 @@ _SHARE = (
 """Note an entry as a tip of all conversations with this entry as the newest one: no index finds these conversations."""
 _DROP_BRANCHES = 'DELETE FROM conversation_branch WHERE agent = ? AND owner = ? AND id = ?'
 
-_NO_LIMIT = 2**31 - 1
+NO_LIMIT = 2**31 - 1
 _BATCH = 500
 """The most entries to delete in one transaction."""
 
@@ -97,21 +97,6 @@ def _row(agent: str, owner: str, record: ConversationRecord, at: int, *, listed_
     return agent, owner, record.conversation_id, record.head_id, record.revision, at, body, listed_at
 
 
-def load(
-    agent: str, owner: str, conversation_id: str
-) -> Transaction[tuple[ConversationRecord, list[list[ModelMessage]]] | None]:
-    """Return a conversation with the messages, and the messages of each abandoned branch; None if unknown."""
-    rows = yield _RECORD, (agent, owner, conversation_id)
-    if not rows:
-        return None
-    record = load_record(rows[0][0])
-    histories: list[list[ModelMessage]] = []
-    for head in (record.head_id, *record.branches):
-        rows = yield _HISTORY, (agent, owner, head, agent, owner, _NO_LIMIT)
-        histories.append(load_message_rows(message for _, _, message in rows))
-    return record, histories
-
-
 class SqlConversationStore(ConversationStore):
     """The conversations of one owner of one agent. `delete` erases the messages no other conversation shares."""
 
@@ -127,13 +112,13 @@ class SqlConversationStore(ConversationStore):
         return await self._database.read(query)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        rows = await self._query(_RECORD, conversation_id)
+        rows = await self._query(RECORD, conversation_id)
         return load_record(rows[0][0]) if rows else None
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         rows = await self._query(
             'SELECT record FROM conversation WHERE agent = ? AND owner = ? ORDER BY updated_at DESC LIMIT ?',
-            _NO_LIMIT if limit is None or scope is not None else limit,
+            NO_LIMIT if limit is None or scope is not None else limit,
         )
         records = [load_record(row[0]) for row in rows]
         return [record for record in records if scope is None or record.scope == scope][:limit]
@@ -206,7 +191,7 @@ class SqlConversationStore(ConversationStore):
     async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
         if head_id is None:
             return []
-        rows = await self._query(_HISTORY, head_id, self._agent, self._owner, _NO_LIMIT if limit is None else limit)
+        rows = await self._query(HISTORY, head_id, self._agent, self._owner, NO_LIMIT if limit is None else limit)
         if not rows and limit != 0:
             raise LookupError(head_id)
         return load_entries([StoredEntry(*row) for row in rows])

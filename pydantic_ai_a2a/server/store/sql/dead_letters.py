@@ -9,11 +9,11 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from ....errors import UnsupportedOperationError
-from ....types import TaskHeader
+from ....types.stored_tasks import TaskHeader
 from ....wire.protocol import new_ids
 from ..ports import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Submission
 from . import checkpoints, push_configs, quotas, submitting
-from .conditions import where
+from .key_conditions import where
 from .task_rows import TASK, find, find_locked
 from .transaction import Done, Transaction
 

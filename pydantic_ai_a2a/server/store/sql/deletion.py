@@ -7,7 +7,7 @@ from typing import Any
 
 from ..ports import Erased
 from . import filing, joined_items
-from .conditions import KEYS, among
+from .key_conditions import KEYS, among
 from .task_rows import OF_TASK
 from .transaction import Transaction
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....errors import LeaseLost
-from ....types import TaskEvent
+from ....types.stored_events import TaskEvent
 from ....wire.protocol import stored
 from ..ports import Checkpoint, Claim, Status
 from . import enqueued_deliveries

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic_core import from_json
 
-from ....types import TaskEvent, TaskHeader
+from ....types.stored_events import TaskEvent
+from ....types.stored_tasks import TaskHeader
 from ....wire.protocol import new_ids, stored
 from .push_configs import TAKES
 from .task_rows import OF_TASK

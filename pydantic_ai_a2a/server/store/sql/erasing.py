@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from ....errors import TaskNotFoundError, UnsupportedOperationError
 from ....task_states import INTERRUPTED, LIVE
-from ....types import TaskEvent
+from ....types.stored_events import TaskEvent
 from ..ports import Erased, Status
 from ..status_events import status_event
 from . import conversation_deletion, task_ranges, totals

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....types import TaskEvent
+from ....types.stored_events import TaskEvent
 from ....wire.protocol import stored, stored_values
 from .damaged_bodies import check_stored
 from .task_rows import HEADER, LAST_EVENT, OF_TASK, add_items, header_of

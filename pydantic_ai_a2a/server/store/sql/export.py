@@ -1,4 +1,4 @@
-"""The ids of the tasks and conversations of an owner, in batches, for an export.
+"""The tasks and conversations of an owner for an export: their ids in batches, requests, and conversations.
 
 A batch has the rows after the last row of the batch before, in the order of an index: a batch costs the same for any
 number of tasks. The last column of a row is the id.
@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic_ai.conversation_store import ConversationRecord
+from pydantic_ai.messages import ModelMessage
+
 from ....task_states import INTERRUPTED
-from . import task_ranges
-from .conditions import where
+from ..model_messages import load_message_rows, load_record
+from . import conversations, task_ranges
+from .key_conditions import where
 from .task_ranges import tasks_of_owner
 from .transaction import Rows, Transaction
 
@@ -27,7 +31,7 @@ def moving_ids(agent: str, owner: str, context_id: str | None) -> Transaction[li
 
 
 def filed_ids(agent: str, owner: str, context_id: str | None, after: tuple[Any, ...] | None) -> Transaction[Rows]:
-    """Return the next filed tasks of an owner, or of one context."""
+    """Return a batch of the filed tasks that an export reads, of an owner or of one context."""
     tasks, values = where(
         {
             'agent = ?': agent,
@@ -43,7 +47,7 @@ def filed_ids(agent: str, owner: str, context_id: str | None, after: tuple[Any, 
 def conversation_ids(
     agent: str, owner: str, context_id: str | None, after: tuple[Any, ...] | None
 ) -> Transaction[Rows]:
-    """Return the next conversations of an owner, or the conversation of one context."""
+    """Return a batch of the conversations that an export reads, of an owner or of one context."""
     batch, values = where({'agent = ?': agent, 'owner = ?': owner, 'id > ?': after, 'id = ?': context_id})
     return (yield f'SELECT id FROM conversation WHERE {batch} ORDER BY id LIMIT ?', (*values, _BATCH))
 
@@ -56,3 +60,18 @@ def export_requests(agent: str, task_id: str) -> Transaction[list[bytes]]:
         (agent, task_id, agent, task_id),
     )
     return [request for _, request in rows if request]
+
+
+def exported_conversation(
+    agent: str, owner: str, conversation_id: str
+) -> Transaction[tuple[ConversationRecord, list[list[ModelMessage]]] | None]:
+    """Return a conversation with the messages, and the messages of each abandoned branch; None if unknown."""
+    rows = yield conversations.RECORD, (agent, owner, conversation_id)
+    if not rows:
+        return None
+    record = load_record(rows[0][0])
+    histories: list[list[ModelMessage]] = []
+    for head in (record.head_id, *record.branches):
+        rows = yield conversations.HISTORY, (agent, owner, head, agent, owner, conversations.NO_LIMIT)
+        histories.append(load_message_rows(message for _, _, message in rows))
+    return record, histories

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from ....task_states import STOPPED
 from . import task_ranges
-from .conditions import KEYS, among
+from .key_conditions import KEYS, among
 from .transaction import Transaction, Write
 
 EVERY = 100

@@ -10,7 +10,8 @@ from pydantic_ai.usage import RunUsage
 
 from ....errors import LeaseLost
 from ....task_states import INTERRUPTED, TERMINAL
-from ....types import TaskEvent, TaskHeader
+from ....types.stored_events import TaskEvent
+from ....types.stored_tasks import TaskHeader
 from ..conversation_turns import closed_turn
 from ..model_messages import dump_messages
 from ..ports import DEAD_LETTERS, Claim, Finish

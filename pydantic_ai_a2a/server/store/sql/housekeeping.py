@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from ....settings import Retention
-from ....types import TaskHeader
+from ....settings.retention import Retention
+from ....types.stored_tasks import TaskHeader
 from ..ports import Erased, ExportedConversation, ExportedTask, Housekeeping, OnExpired, Swept
 from . import (
-    conversations,
     dead_letters,
     erasing,
     erasure_marks,
@@ -72,7 +71,7 @@ class SqlHousekeeping(Port, Housekeeping):
             if task is not None:  # it may have been swept meanwhile
                 yield ExportedTask(task, await self.database.read(export.export_requests, self.agent, task_id))
         async for conversation_id in self._ids(export.conversation_ids, owner, context_id):
-            loaded = await self.database.read(conversations.load, self.agent, owner, conversation_id)
+            loaded = await self.database.read(export.exported_conversation, self.agent, owner, conversation_id)
             if loaded is not None:
                 record, (messages, *branches) = loaded
                 yield ExportedConversation(record, messages, branches)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ....errors import AnswerNeeded, InvalidParamsError
 from ....task_states import INTERRUPTED
-from ....types import TaskEvent, TaskHeader
+from ....types.stored_events import TaskEvent
+from ....types.stored_tasks import TaskHeader
 from ..ports import Answer, Pause, Status, Submission
 from ..status_events import status_event
 from . import enqueued_deliveries

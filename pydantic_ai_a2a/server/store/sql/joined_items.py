@@ -31,10 +31,10 @@ def number_items(ending: bytes | None) -> int:
 
 
 def split_items(task_id: str, ending: bytes | None) -> tuple[list[bytes], list[bytes]]:
-    """Return the messages and the artifacts of an ended task. There may be thousands: no call of Python for each.
+    """Split the joined messages and artifacts of an ended task. There may be thousands: no call of Python for each.
 
     Raises:
-        StoredDamaged: The bytes are not from `join`.
+        StoredDamaged: The bytes are not from `join_items`.
     """
     if ending is None:
         return [], []

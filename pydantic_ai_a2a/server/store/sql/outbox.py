@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....errors import UnsupportedOperationError
-from ....types import TaskEvent
+from ....types.stored_events import TaskEvent
 from ..ports import DeadDelivery, Delivery, Leased, PushConfig
-from .conditions import where
+from .key_conditions import where
 from .push_configs import NAMES
 from .transaction import Transaction, sql
 

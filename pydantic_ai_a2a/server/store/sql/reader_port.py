@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....task_states import TERMINAL
-from ....types import StoredTask
+from ....types.stored_tasks import StoredTask
 from ..ports import TaskReader
 from . import approver_reads, interrupted_tasks, task_reads
 from .database import Port, reading, writing

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 from ....errors import InvalidParamsError, OverloadedError, QuotaExceededError
 from ....task_states import INTERRUPTED, check_message
-from ....types import TaskEvent, TaskHeader
+from ....types.stored_events import TaskEvent
+from ....types.stored_tasks import TaskHeader
 from ....wire.extensions.own_extensions import SHORTEST_ID
 from ....wire.protocol import stored
 from ..ports import Accepted, Claim, Slot, Status, Submission

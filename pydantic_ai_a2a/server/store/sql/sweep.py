@@ -6,13 +6,13 @@ import logging
 from collections.abc import Sequence, Sized
 from datetime import timedelta
 
-from ....settings import Retention
+from ....settings.retention import Retention
 from ....task_states import STOPPED
 from ..ports import Swept
 from . import conversation_deletion, deletion, filing, quotas, task_ranges, totals
 from .canceling import end_unheld
-from .conditions import among
 from .deletion import ROWS, TASKS, among_tasks, drop_batch, drop_events
+from .key_conditions import among
 from .task_rows import HEADER, header_of, unknown_state
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
 from .transaction import Done, LockTasks, Rows, Transaction, TryNames, sql

@@ -11,10 +11,11 @@ from functools import partial
 
 from ....errors import LeaseLost
 from ....task_states import TERMINAL
-from ....types import TaskEvent, TaskHeader
+from ....types.stored_events import TaskEvent
+from ....types.stored_tasks import TaskHeader
 from ..ended_task import ended_task
 from ..ports import Accepted, Charge, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue
-from ..ports.claim import Tried
+from ..ports.failed_tries import Tried
 from . import canceling, claims, emitting, filing, finishing, queue_counts, submitting
 from .database import Database, Port
 from .rehearsal import Rehearsal

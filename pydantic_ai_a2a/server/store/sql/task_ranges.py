@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ....task_states import LIVE, STOPPED
-from .conditions import where
+from .key_conditions import where
 from .transaction import Statement
 
 WAITING = 'queued = 1'

@@ -9,13 +9,14 @@ from typing import Any
 
 from ....errors import StoredDamaged
 from ....task_states import TERMINAL
-from ....types import Page, StoredTask, TaskQuery
+from ....types.stored_tasks import StoredTask
+from ....types.task_queries import Page, TaskQuery
 from ....wire.protocol import stored
 from . import task_ranges
-from .conditions import where
 from .damaged_bodies import check_stored
 from .event_log import log_from_now, updates
 from .joined_items import split_items
+from .key_conditions import where
 from .task_rows import HEADER, TASK, header_of
 from .totals import count_tasks
 from .transaction import LockTasks, Statement, Transaction

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....errors import StoredDamaged, TaskNotFoundError
 from ....task_states import LIVE, STOPPED
-from ....types import TaskHeader
+from ....types.stored_tasks import TaskHeader
 from ..ports import Status
 from .transaction import LockName, LockTasks, Transaction, Write
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from ....types import TaskEvent
+from ....types.stored_events import TaskEvent
 
 T = TypeVar('T')
 

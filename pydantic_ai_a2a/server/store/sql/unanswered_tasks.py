@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 from pydantic_core import from_json, to_json
 
-from ....types import TaskEvent, TaskHeader
+from ....types.stored_events import TaskEvent
+from ....types.stored_tasks import TaskHeader
 from ....wire.protocol import new_ids, stored
 from ..ports import OnExpired, Status
 

@@ -23,9 +23,10 @@ from ..sql import peers
 from ..sql.transaction import ContextKey, Transaction, done_of
 from ..thread_future import ThreadFuture
 from .connect import NOTE_CLOCK
-from .connection_thread import ConnectionThread, QueuedTransaction, Work, commit, read
+from .connection_thread import ConnectionThread, Work
 from .execution import perform
 from .free_pages import give_back
+from .group_commit import QueuedTransaction, commit, read
 from .library_version import check_version
 from .opened_file import OpenedFile
 from .settings import SqliteFile

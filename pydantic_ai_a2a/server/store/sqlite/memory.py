@@ -16,7 +16,7 @@ from weakref import finalize
 
 from ....clock import SYSTEM, Clock
 from ....errors import OverloadedError
-from ....types import TaskEvent
+from ....types.stored_events import TaskEvent
 from ..event_bus import EventBus
 from ..model_messages import prepare
 from ..ports import Swept

@@ -14,7 +14,8 @@ from threading import Lock
 from ....clock import SYSTEM, Clock
 from ....errors import StoreUnavailable
 from .connect import connect
-from .connection_thread import QueuedTransaction, Work
+from .connection_thread import Work
+from .group_commit import QueuedTransaction
 from .settings import SqliteFile
 
 logger = logging.getLogger('pydantic_ai_a2a')

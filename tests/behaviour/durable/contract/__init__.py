@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from copy import copy, deepcopy
+from copy import deepcopy
 from itertools import groupby
 from typing import Any, TypeAlias, cast
 
@@ -21,23 +21,20 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
-    ModelResponse,
-    ModelResponsePart,
-    TextPart,
     ToolCallPart,
     ToolReturnPart,
 )
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo
 from pydantic_ai.run import AgentRunResult
 
 from pydantic_ai_a2a import RunFailure, Workers
 from pydantic_ai_a2a.wire.extensions.own_extensions import RUN_METADATA_URI
 
 from ....app_client import Client
-from ....engines import Plain
-from ...stage import serving
+from ....engines import NoEngine
+from ....serving import serving
 
-Scenario: TypeAlias = 'Callable[[Play], Awaitable[None]]'
+Scenario: TypeAlias = 'Callable[[ScenarioRun], Awaitable[None]]'
 SCENARIOS: dict[str, Scenario] = {}
 """All scenarios, by the words of their names."""
 
@@ -63,7 +60,7 @@ def add(name: str, play: Scenario) -> None:
     SCENARIOS[name] = play
 
 
-def add_table(name: str, cases: Mapping[str, Any], play: Callable[[Play, Any], Awaitable[None]]) -> None:
+def add_table(name: str, cases: Mapping[str, Any], play: Callable[[ScenarioRun, Any], Awaitable[None]]) -> None:
     """Add a scenario for each case of a table. Most of them belong to the slow suite.
 
     Args:
@@ -77,14 +74,14 @@ def add_table(name: str, cases: Mapping[str, Any], play: Callable[[Play, Any], A
             SLOW.add(f'{name} {end}')
 
 
-def _with(play: Callable[[Play, Any], Awaitable[None]], case: Any) -> Scenario:
+def _with(play: Callable[[ScenarioRun, Any], Awaitable[None]], case: Any) -> Scenario:
     return lambda playing: play(playing, case)
 
 
-class Play:
+class ScenarioRun:
     """A scenario at one place: without an engine, or at one."""
 
-    def __init__(self, kit: Plain) -> None:
+    def __init__(self, kit: NoEngine) -> None:
         self.kit = kit
         self.seen: dict[str, list[Any]] = {}
         """What clients, hooks, tools and the store have, without ids and times."""
@@ -98,14 +95,14 @@ class Play:
         return self.kit.agent(model, **arguments)
 
     @asynccontextmanager
-    async def serving(self, agent: Agent[Any, Any], **options: Any) -> AsyncGenerator[Watching]:
+    async def serving(self, agent: Agent[Any, Any], **options: Any) -> AsyncGenerator[RecordingClient]:
         """A client of an app with the agent. Afterwards, `seen` has all that clients, hooks and the store have."""
         for name, hear in (('on_complete', self._complete), ('on_cancel', self._cancel), ('on_failure', self._fail)):
             options.setdefault(name, hear)
-        if type(self.kit) is Plain:  # the engine tries requests again, or nobody
+        if type(self.kit) is NoEngine:  # the engine tries requests again, or nobody
             options.setdefault('workers', Workers(retries=0))
         async with serving(agent, **options, **self.kit.options()) as client:
-            watching = Watching(client, self)
+            watching = RecordingClient(client, self)
             yield watching
             for task_id, context_id in watching.tasks.items():
                 self.note('task', await client.call('GetTask', {'id': task_id}, **_EXTENSIONS))
@@ -126,10 +123,10 @@ class Play:
 _EXTENSIONS = {'A2A_Extensions': RUN_METADATA_URI}
 
 
-class Watching(Client):
+class RecordingClient(Client):
     """A client that has its play note what it gets."""
 
-    def __init__(self, client: Client, play: Play) -> None:
+    def __init__(self, client: Client, play: ScenarioRun) -> None:
         super().__init__(client.app)
         self._play = play
         self.tasks: dict[str, str] = {}
@@ -198,31 +195,6 @@ def _dumped(messages: Sequence[ModelMessage]) -> Any:
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
-
-Said: TypeAlias = 'str | ModelResponsePart | Sequence[ModelResponsePart] | Exception | Callable[..., Any]'
-
-
-def says(*said: Said, stream: Any = None, **options: Any) -> FunctionModel:
-    """A model that says one thing after another, and then repeats the last.
-
-    Args:
-        said: A text, parts of a response, an exception, or a function of the messages and the `AgentInfo`.
-        stream: Streams the same.
-        options: Arguments of the `FunctionModel`.
-    """
-
-    def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        turn = sum(isinstance(each, ModelResponse) for each in messages)
-        given: Any = said[min(turn, len(said) - 1)]
-        if callable(given):
-            given = given(messages, info)
-        if isinstance(given, Exception):
-            raise copy(given)  # a raised one keeps its traceback
-        if isinstance(given, str):
-            given = TextPart(given)
-        return ModelResponse(parts=cast('list[Any]', given) if isinstance(given, list) else [given])
-
-    return FunctionModel(respond, stream_function=stream, **options)
 
 
 def call(tool: str, call_id: str = '', **arguments: Any) -> ToolCallPart:

@@ -12,9 +12,20 @@ from pydantic_ai.toolsets import FunctionToolset
 
 from pydantic_ai_a2a import AuthRequired
 
+from ....agents import scripted_model
 from ....app_client import message
-from ...asking import ALLOWED, Tools, answers, approve, asked, declaring, obey, result, tool
-from . import Play, add_table, call, echo, says, scenario
+from ...pending_calls import (
+    WITH_CLIENT_TOOLS,
+    ApprovalAgent,
+    answer_message,
+    approve,
+    call_named_tools,
+    client_tool,
+    message_with_tools,
+    pending_calls,
+    result_answer,
+)
+from . import ScenarioRun, add_table, call, echo, scenario
 
 
 class Payment(BaseModel):
@@ -47,17 +58,17 @@ ANSWERS: dict[str, tuple[str, list[list[dict[str, Any]]]]] = {
 }
 
 
-async def answer_calls(play: Play, case: tuple[str, list[list[dict[str, Any]]]]) -> None:
+async def answer_calls(play: ScenarioRun, case: tuple[str, list[list[dict[str, Any]]]]) -> None:
     sent, rounds = case
-    tools = Tools()
+    tools = ApprovalAgent()
     delete = Tool(tools.delete, requires_approval=True)
     async with play.serving(
         play.agent(tools.agent.model, tools=[delete, tools.look, tools.ask, tools.fetch])
     ) as client:
         task = await client.send(sent)
         for items in rounds:
-            ids = {each['toolCallId']: each['id'] for each in asked(task)}
-            task = await client.send(answers(task, *({**item, 'id': ids[item['id']]} for item in items)))
+            ids = {each['toolCallId']: each['id'] for each in pending_calls(task)}
+            task = await client.send(answer_message(task, *({**item, 'id': ids[item['id']]} for item in items)))
     play.note('deleted', tools.deleted)
 
 
@@ -71,83 +82,87 @@ def pay(ctx: RunContext[Any], payment: Payment) -> str:
 
 
 @scenario
-async def several_pauses_in_a_row_are_answered(play: Play) -> None:
-    model = says(*(call('pay', f'c{n}', payment={'cents': 10 + n}) for n in range(3)), echo)
+async def several_pauses_in_a_row_are_answered(play: ScenarioRun) -> None:
+    model = scripted_model(*(call('pay', f'c{n}', payment={'cents': 10 + n}) for n in range(3)), echo)
     async with play.serving(play.agent(model, tools=[pay])) as client:
         task = await client.send('hello')
         for _ in range(3):
-            task = await client.send(answers(task, approve(asked(task)[0]['id'])))
+            task = await client.send(answer_message(task, approve(pending_calls(task)[0]['id'])))
 
 
 @scenario
-async def a_tool_asks_for_approval_only_where_it_must(play: Play) -> None:
+async def a_tool_asks_for_approval_only_where_it_must(play: ScenarioRun) -> None:
     calls = [call('pay', 'c1', payment={'cents': 1}), call('pay', 'c2', payment={'cents': 9})]
-    async with play.serving(play.agent(says(calls, echo), tools=[pay])) as client:
+    async with play.serving(play.agent(scripted_model(calls, echo), tools=[pay])) as client:
         task = await client.send('hello')
-        edited = approve(asked(task)[0]['id'], args={'cents': 7, 'to': 'bob'})
-        await client.send(answers(task, edited))
+        edited = approve(pending_calls(task)[0]['id'], args={'cents': 7, 'to': 'bob'})
+        await client.send(answer_message(task, edited))
 
 
 @scenario
-async def an_answer_in_words_denies_a_call(play: Play) -> None:
-    async with play.serving(play.agent(says(call('pay', payment={'cents': 9}), echo), tools=[pay])) as client:
+async def an_answer_in_words_denies_a_call(play: ScenarioRun) -> None:
+    async with play.serving(play.agent(scripted_model(call('pay', payment={'cents': 9}), echo), tools=[pay])) as client:
         task = await client.send('hello')
         await client.send(message('Rather not.', taskId=task['id']))
 
 
 @scenario
-async def an_agent_declares_that_it_defers_calls(play: Play) -> None:
+async def an_agent_declares_that_it_defers_calls(play: ScenarioRun) -> None:
     async def fetch(url: str) -> str:
         raise CallDeferred({'by': 'courier'})
 
-    agent = play.agent(says(call('fetch', url='u'), echo), tools=[fetch], output_type=[str, DeferredToolRequests])
+    agent = play.agent(
+        scripted_model(call('fetch', url='u'), echo), tools=[fetch], output_type=[str, DeferredToolRequests]
+    )
     async with play.serving(agent) as client:
         task = await client.send('hello')
-        await client.send(answers(task, {'id': asked(task)[0]['id'], 'decision': 'result', 'result': 'page'}))
+        await client.send(
+            answer_message(task, {'id': pending_calls(task)[0]['id'], 'decision': 'result', 'result': 'page'})
+        )
 
 
 @scenario
-async def a_whole_toolset_needs_approval(play: Play) -> None:
+async def a_whole_toolset_needs_approval(play: ScenarioRun) -> None:
     toolset = FunctionToolset[Any](id='own')
 
     @toolset.tool_plain
     def work(n: int) -> int:
         return n
 
-    agent = play.agent(says(call('work', n=1), echo), toolsets=[toolset.approval_required()])
+    agent = play.agent(scripted_model(call('work', n=1), echo), toolsets=[toolset.approval_required()])
     async with play.serving(agent) as client:
         task = await client.send('hello')
-        await client.send(answers(task, approve(asked(task)[0]['id'])))
+        await client.send(answer_message(task, approve(pending_calls(task)[0]['id'])))
 
 
 @scenario
-async def a_tool_has_its_client_sign_in(play: Play) -> None:
+async def a_tool_has_its_client_sign_in(play: ScenarioRun) -> None:
     async def read(ctx: RunContext[Any]) -> str:
         if not ctx.tool_call_approved:
             raise AuthRequired('Sign in.', url='https://example.com')
         return 'mail'
 
-    async with play.serving(play.agent(says(call('read'), echo), tools=[read])) as client:
+    async with play.serving(play.agent(scripted_model(call('read'), echo), tools=[read])) as client:
         task = await client.send('hello')
         await client.send(message('Done.', taskId=task['id']))
 
 
 @scenario
-async def a_waiting_task_is_cancelled(play: Play) -> None:
-    async with play.serving(play.agent(says(call('pay', payment={'cents': 9}), echo), tools=[pay])) as client:
+async def a_waiting_task_is_cancelled(play: ScenarioRun) -> None:
+    async with play.serving(play.agent(scripted_model(call('pay', payment={'cents': 9}), echo), tools=[pay])) as client:
         task = await client.send('hello')
         await client.call('CancelTask', {'id': task['id']})
         await client.send(message('and now?', contextId=task['contextId']))
 
 
 @scenario
-async def a_client_answers_calls_of_its_own_tools(play: Play) -> None:
+async def a_client_answers_calls_of_its_own_tools(play: ScenarioRun) -> None:
     from pydantic_ai.models.function import FunctionModel
 
     def look(q: str) -> str:
         return f'seen {q}'
 
-    agent = play.agent(FunctionModel(obey), tools=[look])
-    async with play.serving(agent, messages=ALLOWED) as client:
-        task = await client.send(declaring('search:cats look:dogs', tool(), tool('fetch')))
-        await client.send(answers(task, result(asked(task)[0], {'found': 3})))
+    agent = play.agent(FunctionModel(call_named_tools), tools=[look])
+    async with play.serving(agent, messages=WITH_CLIENT_TOOLS) as client:
+        task = await client.send(message_with_tools('search:cats look:dogs', client_tool(), client_tool('fetch')))
+        await client.send(answer_message(task, result_answer(pending_calls(task)[0], {'found': 3})))

@@ -24,30 +24,34 @@ from pydantic_ai.usage import RequestUsage, UsageLimits
 
 from pydantic_ai_a2a import Budget, CallContext, Limits, Quotas, Rejected
 
+from ....agents import scripted_model
 from ....app_client import LIMIT, RpcError, message
-from ....fixed import fixed
-from ...limits.test_budgets import used
-from . import Play, add_table, call, echo, says, scenario, slow
+from ....constants import with_constants
+from ...limits.test_budgets import usage_of
+from . import ScenarioRun, add_table, call, echo, scenario, slow
 
 SECRET = 'secret'
 """A text of an exception, which no client sees."""
 MODELS: dict[str, tuple[Callable[[], Any], str]] = {
     # The model, and the kind of failure.
-    'is busy': (lambda: says(ModelHTTPError(503, 'test')), 'provider-busy'),
-    'refuses the request': (lambda: says(ModelHTTPError(400, 'test')), 'provider-error'),
-    'has no rate left': (lambda: says(ModelRateLimitError('test', SECRET)), 'provider-busy'),
+    'is busy': (lambda: scripted_model(ModelHTTPError(503, 'test')), 'provider-busy'),
+    'refuses the request': (lambda: scripted_model(ModelHTTPError(400, 'test')), 'provider-error'),
+    'has no rate left': (lambda: scripted_model(ModelRateLimitError('test', SECRET)), 'provider-busy'),
     'and the model in its place fail': (
-        lambda: FallbackModel(says(ModelHTTPError(400, 'test')), says(ModelHTTPError(503, 'test'))),
+        lambda: FallbackModel(scripted_model(ModelHTTPError(400, 'test')), scripted_model(ModelHTTPError(503, 'test'))),
         'provider-busy',
     ),
-    'fails, and another one answers': (lambda: FallbackModel(says(ModelHTTPError(503, 'test')), says('Hi.')), ''),
-    'filters the content': (lambda: says(ContentFilterError(SECRET)), 'refused-content'),
-    'says nothing that fits': (lambda: says(UnexpectedModelBehavior(SECRET)), 'bad-output'),
-    'says nothing': (lambda: says([]), 'bad-output'),
-    'is beyond a limit': (lambda: says(UsageLimitExceeded(SECRET)), 'usage-limit'),
-    'is used wrongly': (lambda: says(UserError(SECRET)), 'internal'),
-    'breaks': (lambda: says(ValueError(SECRET)), 'internal'),
-    'fails after a tool': (lambda: says(call('work'), ModelHTTPError(503, 'test')), 'provider-busy'),
+    'fails, and another one answers': (
+        lambda: FallbackModel(scripted_model(ModelHTTPError(503, 'test')), scripted_model('Hi.')),
+        '',
+    ),
+    'filters the content': (lambda: scripted_model(ContentFilterError(SECRET)), 'refused-content'),
+    'says nothing that fits': (lambda: scripted_model(UnexpectedModelBehavior(SECRET)), 'bad-output'),
+    'says nothing': (lambda: scripted_model([]), 'bad-output'),
+    'is beyond a limit': (lambda: scripted_model(UsageLimitExceeded(SECRET)), 'usage-limit'),
+    'is used wrongly': (lambda: scripted_model(UserError(SECRET)), 'internal'),
+    'breaks': (lambda: scripted_model(ValueError(SECRET)), 'internal'),
+    'fails after a tool': (lambda: scripted_model(call('work'), ModelHTTPError(503, 'test')), 'provider-busy'),
 }
 
 
@@ -60,7 +64,7 @@ def work() -> str:
     return 'worked'
 
 
-async def ask_model(play: Play, case: tuple[Callable[[], Any], str]) -> None:
+async def ask_model(play: ScenarioRun, case: tuple[Callable[[], Any], str]) -> None:
     model, kind = case
     async with play.serving(play.agent(model(), tools=[work])) as client:
         task = await client.send('hello')
@@ -77,13 +81,13 @@ TOOLS: dict[str, tuple[Exception, str]] = {
 }
 
 
-async def call_tool(play: Play, case: tuple[Exception, str]) -> None:
+async def call_tool(play: ScenarioRun, case: tuple[Exception, str]) -> None:
     error, kind = case
 
     async def work() -> None:
         raise copy(error)
 
-    async with play.serving(play.agent(says(call('work')), tools=[work])) as client:
+    async with play.serving(play.agent(scripted_model(call('work')), tools=[work])) as client:
         assert failure(await client.send('hello')) == kind
 
 
@@ -98,8 +102,8 @@ REFUSALS: dict[str, Exception] = {
 }
 
 
-async def send_file(play: Play, error: Exception) -> None:
-    async with play.serving(play.agent(says(error))) as client:
+async def send_file(play: ScenarioRun, error: Exception) -> None:
+    async with play.serving(play.agent(scripted_model(error))) as client:
         assert failure(await client.send(message(parts=[{'text': 'hear'}, AUDIO]))) == 'refused-file'
 
 
@@ -107,11 +111,11 @@ add_table('a file is refused by', REFUSALS, send_file)
 
 
 @scenario
-async def a_tool_that_breaks_refuses_no_file(play: Play) -> None:
+async def a_tool_that_breaks_refuses_no_file(play: ScenarioRun) -> None:
     async def work() -> None:
         raise NotImplementedError(SECRET)
 
-    async with play.serving(play.agent(says(call('work')), tools=[work])) as client:
+    async with play.serving(play.agent(scripted_model(call('work')), tools=[work])) as client:
         await client.send(message(parts=[AUDIO]))
 
 
@@ -122,8 +126,8 @@ LIMITS = {
 }
 
 
-async def use_too_much(play: Play, limits: UsageLimits) -> None:
-    agent = play.agent(says([call('work', 'c1'), call('work', 'c2')], call('work'), echo), tools=[work])
+async def use_too_much(play: ScenarioRun, limits: UsageLimits) -> None:
+    agent = play.agent(scripted_model([call('work', 'c1'), call('work', 'c2')], call('work'), echo), tools=[work])
     async with play.serving(agent, usage_limits=limits) as client:
         task = await client.send('hello')
         await client.send(message('again', contextId=task['contextId']))
@@ -133,27 +137,27 @@ add_table('a run has too many', LIMITS, use_too_much)
 
 
 @scenario
-async def a_model_answers_nothing_that_fits_the_output_type(play: Play) -> None:
-    async with play.serving(play.agent(says('no number'), output_type=int)) as client:
+async def a_model_answers_nothing_that_fits_the_output_type(play: ScenarioRun) -> None:
+    async with play.serving(play.agent(scripted_model('no number'), output_type=int)) as client:
         await client.send('hello')
 
 
 @slow
-async def a_run_takes_too_long(play: Play) -> None:
+async def a_run_takes_too_long(play: ScenarioRun) -> None:
     async def wait() -> None:
         await asyncio.Event().wait()
 
     # Enough for the tool to begin, also on a busy machine: a run that ends before has used nothing.
-    async with play.serving(play.agent(says(call('wait')), tools=[wait]), timeout=6.0) as client:
+    async with play.serving(play.agent(scripted_model(call('wait')), tools=[wait]), timeout=6.0) as client:
         await client.send('hello')
 
 
 @scenario
-async def dependencies_cannot_be_made(play: Play) -> None:
+async def dependencies_cannot_be_made(play: ScenarioRun) -> None:
     def deps(call: CallContext) -> None:
         raise LookupError(SECRET)
 
-    async with play.serving(play.agent(says('Hi.')), deps_factory=deps) as client:
+    async with play.serving(play.agent(scripted_model('Hi.')), deps_factory=deps) as client:
         await client.send('hello')
 
 
@@ -162,11 +166,10 @@ async def dependencies_cannot_be_made(play: Play) -> None:
 
 def _counted(*said: Any) -> FunctionModel:
     """A model whose provider reports details of its usage."""
-    inner = says(*said)
+    inner: Any = scripted_model(*said).function
 
     async def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        assert inner.function is not None
-        response: Any = inner.function(messages, info)
+        response = await inner(messages, info)
         response.usage = RequestUsage(
             input_tokens=60, output_tokens=40, cache_read_tokens=5, details={'reasoning_tokens': 7}
         )
@@ -186,7 +189,7 @@ BUDGETS: dict[str, tuple[Sequence[Any], Budget]] = {
 }
 
 
-async def charge(play: Play, case: tuple[Sequence[Any], Budget]) -> None:
+async def charge(play: ScenarioRun, case: tuple[Sequence[Any], Budget]) -> None:
     async def reject() -> None:
         raise Rejected('Not today.')
 
@@ -198,25 +201,25 @@ async def charge(play: Play, case: tuple[Sequence[Any], Budget]) -> None:
                 await client.send(text)
             except RpcError as error:
                 play.note('refused', (error.code, error.reason))
-        play.note('used', await used(client))
+        play.note('used', await usage_of(client))
 
 
 add_table('a caller pays for a task that', BUDGETS, charge)
 
 
 @scenario
-async def a_task_that_is_cancelled_is_charged(play: Play) -> None:
+async def a_task_that_is_cancelled_is_charged(play: ScenarioRun) -> None:
     reached = asyncio.Event()
 
     async def wait() -> None:
         reached.set()
         await asyncio.Event().wait()
 
-    limits = fixed(Limits, cancel_grace=LIMIT, quotas=Quotas(budgets=[Budget(window=DAY, requests=9)]))
+    limits = with_constants(Limits, cancel_grace=LIMIT, quotas=Quotas(budgets=[Budget(window=DAY, requests=9)]))
     agent = play.agent(_counted([TextPart('I wait.'), call('wait')], 'Hi.'), tools=[wait])
     async with play.serving(agent, limits=limits) as client:
         task = await client.send('hello', returnImmediately=True)
         await reached.wait()
         await client.call('CancelTask', {'id': task['id']})
-        play.note('used', await used(client))
+        play.note('used', await usage_of(client))
         await client.send(message('again', contextId=task['contextId']))

@@ -17,23 +17,24 @@ from pydantic_ai.run import AgentRunResult
 
 from pydantic_ai_a2a import CallContext, Messages, a2a
 
+from ....agents import scripted_model
 from ....app_client import RpcError, message
-from ...stage import ended
-from . import Play, add_table, call, echo, says, scenario
+from ....serving import wait_until_ended
+from . import ScenarioRun, add_table, call, echo, scenario
 
 PNG = {'raw': b64encode(b'\x89PNG\xff\x00').decode(), 'mediaType': 'image/png', 'filename': 'a.png'}
 
 
 @scenario
-async def a_conversation_goes_on(play: Play) -> None:
-    async with play.serving(play.agent(says(echo))) as client:
+async def a_conversation_goes_on(play: ScenarioRun) -> None:
+    async with play.serving(play.agent(scripted_model(echo))) as client:
         context = (await client.send('Grüße, 世界 🌍'))['contextId']
         for text in ('two', 'x' * 100_000, 'four'):
             await client.send(message(text, contextId=context))
 
 
 @scenario
-async def messages_have_files_and_data(play: Play) -> None:
+async def messages_have_files_and_data(play: ScenarioRun) -> None:
     parts = [
         {'text': 'See:'},
         PNG,
@@ -46,22 +47,22 @@ async def messages_have_files_and_data(play: Play) -> None:
         prompts = [part.content for sent in messages for part in sent.parts if isinstance(part, UserPromptPart)]
         return f'{[type(item).__name__ for content in prompts for item in content]}'
 
-    async with play.serving(play.agent(says(describe)), messages=Messages(force_download=False)) as client:
+    async with play.serving(play.agent(scripted_model(describe)), messages=Messages(force_download=False)) as client:
         task = await client.send(message(parts=parts))
         await client.send(message('again', contextId=task['contextId']))
 
 
 @scenario
-async def a_message_refers_to_another_task(play: Play) -> None:
-    async with play.serving(play.agent(says(echo))) as client:
+async def a_message_refers_to_another_task(play: ScenarioRun) -> None:
+    async with play.serving(play.agent(scripted_model(echo))) as client:
         first = await client.send('one')
         await client.send(message('two', referenceTaskIds=[first['id']]))
 
 
 @scenario
-async def a_message_is_sent_twice(play: Play) -> None:
+async def a_message_is_sent_twice(play: ScenarioRun) -> None:
     sent = message('hello', messageId='m-1')
-    async with play.serving(play.agent(says(echo))) as client:
+    async with play.serving(play.agent(scripted_model(echo))) as client:
         await client.send(sent)
         await client.send(sent)
 
@@ -74,14 +75,14 @@ class Trip(BaseModel):
 
 
 @scenario
-async def input_has_a_type(play: Play) -> None:
+async def input_has_a_type(play: ScenarioRun) -> None:
     def work(ctx: RunContext[Any]) -> str:
         return repr(a2a(ctx).input(Trip))
 
     def complete(result: AgentRunResult[Any]) -> None:
         play.note('hook', a2a(result).input(Trip))
 
-    agent = play.agent(says(call('work'), echo), tools=[work])
+    agent = play.agent(scripted_model(call('work'), echo), tools=[work])
 
     @agent.instructions
     def instruct(ctx: RunContext[Any]) -> str:
@@ -106,11 +107,11 @@ class Shop:
 
 
 @scenario
-async def dependencies_of_the_app_reach_tools(play: Play) -> None:
+async def dependencies_of_the_app_reach_tools(play: ScenarioRun) -> None:
     def work(ctx: RunContext[Shop]) -> str:
         return repr(ctx.deps)
 
-    agent = play.agent(says(call('work'), echo), deps_type=Shop, tools=[work])
+    agent = play.agent(scripted_model(call('work'), echo), deps_type=Shop, tools=[work])
 
     @agent.instructions
     def instruct(ctx: RunContext[Shop]) -> str:
@@ -121,21 +122,21 @@ async def dependencies_of_the_app_reach_tools(play: Play) -> None:
 
 
 @scenario
-async def dependencies_of_each_run_reach_tools(play: Play) -> None:
+async def dependencies_of_each_run_reach_tools(play: ScenarioRun) -> None:
     def work(ctx: RunContext[Shop]) -> str:
         return repr(ctx.deps)
 
     def deps(call: CallContext) -> Shop:
         return Shop(call.caller.id, {'c': len(call.headers)})
 
-    agent = play.agent(says(call('work'), echo), deps_type=Shop, tools=[work])
+    agent = play.agent(scripted_model(call('work'), echo), deps_type=Shop, tools=[work])
     async with play.serving(agent, deps_factory=deps) as client:
         task = await client.send('hello')
         await client.send(message('again', contextId=task['contextId']))
 
 
 @scenario
-async def a_tool_changes_dependencies(play: Play) -> None:
+async def a_tool_changes_dependencies(play: ScenarioRun) -> None:
     def work(ctx: RunContext[Shop]) -> str:
         ctx.deps.prices['b'] = len(ctx.deps.prices)
         return repr(ctx.deps)
@@ -143,7 +144,7 @@ async def a_tool_changes_dependencies(play: Play) -> None:
     def deps(call: CallContext) -> Shop:
         return Shop('a')
 
-    agent = play.agent(says(call('work', 'c1'), call('work', 'c2'), echo), deps_type=Shop, tools=[work])
+    agent = play.agent(scripted_model(call('work', 'c1'), call('work', 'c2'), echo), deps_type=Shop, tools=[work])
     async with play.serving(agent, deps_factory=deps) as client:
         await client.send('hello')
 
@@ -154,7 +155,7 @@ async def a_tool_changes_dependencies(play: Play) -> None:
 TREATMENTS = {'wait for its next run': 'queue', 'enter its run': 'steer', 'are refused': 'reject'}
 
 
-async def send_while_working(play: Play, treatment: Any) -> None:
+async def send_while_working(play: ScenarioRun, treatment: Any) -> None:
     reached, opened = asyncio.Event(), asyncio.Event()
 
     async def wait() -> str:
@@ -162,7 +163,7 @@ async def send_while_working(play: Play, treatment: Any) -> None:
         await opened.wait()
         return 'waited'
 
-    agent = play.agent(says(call('wait'), echo), tools=[wait])
+    agent = play.agent(scripted_model(call('wait'), echo), tools=[wait])
     async with play.serving(agent, messages=Messages(while_working=treatment)) as client:
         task = await client.send('one', returnImmediately=True)
         await reached.wait()
@@ -172,14 +173,14 @@ async def send_while_working(play: Play, treatment: Any) -> None:
             except RpcError as error:
                 play.note('refused', (error.code, error.reason))
         opened.set()
-        await ended(client, task['id'])
+        await wait_until_ended(client, task['id'])
 
 
 add_table('messages to a working task', TREATMENTS, send_while_working)
 
 
 @scenario
-async def a_working_task_is_cancelled(play: Play) -> None:
+async def a_working_task_is_cancelled(play: ScenarioRun) -> None:
     reached = asyncio.Event()
 
     def work() -> str:
@@ -189,7 +190,7 @@ async def a_working_task_is_cancelled(play: Play) -> None:
         reached.set()
         await asyncio.Event().wait()
 
-    agent = play.agent(says(call('work'), call('wait'), echo), tools=[work, wait])
+    agent = play.agent(scripted_model(call('work'), call('wait'), echo), tools=[work, wait])
     async with play.serving(agent) as client:
         task = await client.send('hello', returnImmediately=True)
         await reached.wait()
@@ -198,8 +199,8 @@ async def a_working_task_is_cancelled(play: Play) -> None:
 
 
 @scenario
-async def a_message_is_answered_without_a_task(play: Play) -> None:
-    async with play.serving(play.agent(says(echo)), messages=Messages(reply='message')) as client:
+async def a_message_is_answered_without_a_task(play: ScenarioRun) -> None:
+    async with play.serving(play.agent(scripted_model(echo)), messages=Messages(reply='message')) as client:
         answer = await client.call('SendMessage', {'message': message('hello')})
         play.note('reply', answer)
         play.note('conversation', len(await client.messages_of(answer['message']['contextId'])))

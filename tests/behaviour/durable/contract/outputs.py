@@ -20,8 +20,9 @@ from typing_extensions import TypedDict
 from pydantic_ai_a2a import Artifacts, InputRequired, Rejected, Results, a2a
 from pydantic_ai_a2a.wire.extensions.client_schema import CLIENT_SCHEMA_URI
 
+from ....agents import scripted_model
 from ....app_client import message
-from . import Play, add_table, call, echo, says, scenario
+from . import ScenarioRun, add_table, call, echo, scenario
 
 
 class Approved(BaseModel):
@@ -174,10 +175,10 @@ def answering(answer: dict[str, Any] | str, tool: str) -> FunctionModel:
         [name] = [each.name for each in info.output_tools if tool in ('', each.name) or each.name.endswith(tool)]
         return ToolCallPart(name, answer, 'c1')
 
-    return says(say, profile={'supports_json_schema_output': True})
+    return scripted_model(say, profile={'supports_json_schema_output': True})
 
 
-async def give_output(play: Play, case: tuple[Any, dict[str, Any] | str, str]) -> None:
+async def give_output(play: ScenarioRun, case: tuple[Any, dict[str, Any] | str, str]) -> None:
     output_type, answer, tool = case
     async with play.serving(play.agent(answering(answer, tool), output_type=output_type)) as client:
         await client.send('hello')
@@ -187,7 +188,7 @@ add_table('the output is', OUTPUTS, give_output)
 
 
 @scenario
-async def an_output_function_asks_the_model_again_and_adds_an_artifact(play: Play) -> None:
+async def an_output_function_asks_the_model_again_and_adds_an_artifact(play: ScenarioRun) -> None:
     async def approve(ctx: RunContext[Any], cents: int) -> Approved:
         if cents > 5:
             raise ModelRetry('Too much.')
@@ -195,14 +196,14 @@ async def an_output_function_asks_the_model_again_and_adds_an_artifact(play: Pla
         await a2a(ctx).artifact({'cents': cents}, name='receipt')
         return Approved(cents=cents)
 
-    model = says(call('final_result', 'c1', cents=9), call('final_result', 'c2', cents=5))
+    model = scripted_model(call('final_result', 'c1', cents=9), call('final_result', 'c2', cents=5))
     async with play.serving(play.agent(model, output_type=approve)) as client:
         await client.send('hello')
 
 
 @scenario
-async def an_output_validator_asks_the_model_again(play: Play) -> None:
-    agent = play.agent(says('too long', 'short'))
+async def an_output_validator_asks_the_model_again(play: ScenarioRun) -> None:
+    agent = play.agent(scripted_model('too long', 'short'))
 
     @agent.output_validator
     def shorten(ctx: RunContext[Any], text: str) -> str:
@@ -215,25 +216,25 @@ async def an_output_validator_asks_the_model_again(play: Play) -> None:
 
 
 @scenario
-async def an_output_that_does_not_validate_is_asked_for_again(play: Play) -> None:
-    model = says(call('final_result', 'c1', cents='many'), call('final_result', 'c2', cents=5))
+async def an_output_that_does_not_validate_is_asked_for_again(play: ScenarioRun) -> None:
+    model = scripted_model(call('final_result', 'c1', cents='many'), call('final_result', 'c2', cents=5))
     async with play.serving(play.agent(model, output_type=Approved)) as client:
         await client.send('hello')
 
 
 @scenario
-async def an_output_with_infinity_is_asked_for_again(play: Play) -> None:
-    model = says(call('final_result', 'c1', response=float('inf')), call('final_result', 'c2', response=1.5))
+async def an_output_with_infinity_is_asked_for_again(play: ScenarioRun) -> None:
+    model = scripted_model(call('final_result', 'c1', response=float('inf')), call('final_result', 'c2', response=1.5))
     async with play.serving(play.agent(model, output_type=float)) as client:
         await client.send('hello')
 
 
-async def end_beside_tools(play: Play, strategy: Any) -> None:
+async def end_beside_tools(play: ScenarioRun, strategy: Any) -> None:
     def look() -> str:
         return 'looked'
 
     outputs = [call('final_result', f'c{n}', cents=n) for n in (1, 2)]
-    model = says([TextPart('See:'), call('look'), *outputs], echo)
+    model = scripted_model([TextPart('See:'), call('look'), *outputs], echo)
     agent = play.agent(model, output_type=[Approved, str], tools=[look], end_strategy=strategy)
     async with play.serving(agent) as client:
         await client.send('hello')
@@ -245,42 +246,42 @@ add_table(
 
 
 @scenario
-async def an_output_chooses_the_state_of_its_task(play: Play) -> None:
+async def an_output_chooses_the_state_of_its_task(play: ScenarioRun) -> None:
     def ask(city: str) -> InputRequired:
         return InputRequired(f'Which {city}?', schema={'type': 'string'})
 
     async with play.serving(
-        play.agent(says(call('final_result', city='Rome'), echo), output_type=[ask, str])
+        play.agent(scripted_model(call('final_result', city='Rome'), echo), output_type=[ask, str])
     ) as client:
         task = await client.send('hello')
         await client.send(message('The old one.', taskId=task['id']))
 
 
 @scenario
-async def an_output_type_of_states_is_chosen_by_the_model(play: Play) -> None:
+async def an_output_type_of_states_is_chosen_by_the_model(play: ScenarioRun) -> None:
     def pick(messages: list[ModelMessage], info: AgentInfo) -> Any:
         [name] = [tool.name for tool in info.output_tools if 'Rejected' in tool.name]
         return call(name, 'c1', reason='Not today.')
 
-    async with play.serving(play.agent(says(pick), output_type=[Approved, Rejected])) as client:
+    async with play.serving(play.agent(scripted_model(pick), output_type=[Approved, Rejected])) as client:
         await client.send('hello')
 
 
 @scenario
-async def a_client_gets_only_the_output_modes_that_it_accepts(play: Play) -> None:
+async def a_client_gets_only_the_output_modes_that_it_accepts(play: ScenarioRun) -> None:
     model = answering({'cents': 5}, '')
     async with play.serving(play.agent(model, output_type=Approved)) as client:
         await client.send('hello', acceptedOutputModes=['text/plain'])
 
 
 @scenario
-async def a_client_gives_the_schema_of_the_answer(play: Play) -> None:
+async def a_client_gives_the_schema_of_the_answer(play: ScenarioRun) -> None:
     schema = {'type': 'object', 'properties': {'n': {'type': 'integer'}}, 'required': ['n']}
 
     def fill(messages: list[ModelMessage], info: AgentInfo) -> Any:
         return call(info.output_tools[0].name, 'c1', n=3)
 
-    agent = play.agent(says(fill))
+    agent = play.agent(scripted_model(fill))
     async with play.serving(agent, results=Results(client_schemas=True)) as client:
         await client.send(
             message('hello', metadata={CLIENT_SCHEMA_URI: {'schema': schema}}, extensions=[CLIENT_SCHEMA_URI])

@@ -15,16 +15,17 @@ from pydantic_ai.toolsets import DynamicToolset
 
 from pydantic_ai_a2a import A2A, A2AClient, A2AToolset, to_a2a
 
+from ....agents import scripted_model, user_prompts
 from ....app_client import lifespan
-from ...asking import Tools, answers, approve, asked
-from ...stage import prompts
-from . import Play, add_table, call, echo, says, scenario, slow
+from ....bounds import LIMIT
+from ...pending_calls import ApprovalAgent, answer_message, approve, pending_calls
+from . import ScenarioRun, add_table, call, echo, scenario, slow
 
 
 @asynccontextmanager
 async def remote_app() -> AsyncGenerator[Any]:
     """An app that deletes a path, once somebody approves it."""
-    app = to_a2a(Tools(name='remote').agent)
+    app = to_a2a(ApprovalAgent(name='remote').agent)
     async with lifespan(app):
         yield app
 
@@ -32,7 +33,7 @@ async def remote_app() -> AsyncGenerator[Any]:
 def passes(messages: list[ModelMessage], info: AgentInfo) -> Any:
     """Pass the prompt on to the only tool."""
     [tool] = [tool.name for tool in info.function_tools]
-    return call(tool, message=prompts(messages)[-1])
+    return call(tool, message=user_prompts(messages)[-1])
 
 
 def dynamic(app: Any) -> DynamicToolset[Any]:
@@ -49,30 +50,30 @@ FORMS: dict[str, Callable[[Any], dict[str, Any]]] = {
 }
 
 
-async def ask_and_answer(play: Play, form: Callable[[Any], dict[str, Any]]) -> None:
-    async with remote_app() as app, play.serving(play.agent(says(passes, echo), **form(app))) as client:
+async def ask_and_answer(play: ScenarioRun, form: Callable[[Any], dict[str, Any]]) -> None:
+    async with remote_app() as app, play.serving(play.agent(scripted_model(passes, echo), **form(app))) as client:
         await client.send('hello')
         task = await client.send('delete')
-        await client.send(answers(task, approve(asked(task)[0]['id'])))
+        await client.send(answer_message(task, approve(pending_calls(task)[0]['id'])))
 
 
 add_table('a remote agent', FORMS, ask_and_answer)
 
 
 @scenario
-async def a_function_tool_calls_a_remote_agent(play: Play) -> None:
+async def a_function_tool_calls_a_remote_agent(play: ScenarioRun) -> None:
     async with remote_app() as app:
 
         async def ask(message: str) -> str:
             async with A2AClient(app) as client:
                 return (await client.send(message)).text or ''
 
-        async with play.serving(play.agent(says(passes, echo), tools=[ask])) as client:
+        async with play.serving(play.agent(scripted_model(passes, echo), tools=[ask])) as client:
             await client.send('hello')
 
 
 @slow
-async def an_mcp_server_gives_its_tools(play: Play) -> None:
+async def an_mcp_server_gives_its_tools(play: ScenarioRun) -> None:
     from fastmcp.client.transports import StdioTransport  # which takes seconds to import
     from pydantic_ai.mcp import MCPToolset
 
@@ -80,6 +81,7 @@ async def an_mcp_server_gives_its_tools(play: Play) -> None:
         return re.sub(r'\d{2,}', 'pid', echo(messages, info))  # each place has a process of its own
 
     server = StdioTransport(sys.executable, ['-m', 'tests.e2e.mcp_servers'])
-    model = says(call('pid', 'c1'), call('pid', 'c2', fails=True), call('pid', 'c3', waits='no bool'), told)
-    async with play.serving(play.agent(model, toolsets=[MCPToolset(server, id='mcp')]), on_complete=None) as client:
+    model = scripted_model(call('pid', 'c1'), call('pid', 'c2', fails=True), call('pid', 'c3', waits='no bool'), told)
+    toolset = MCPToolset(server, id='mcp', init_timeout=LIMIT)
+    async with play.serving(play.agent(model, toolsets=[toolset]), on_complete=None) as client:
         await client.send('hello')

@@ -14,9 +14,10 @@ from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolC
 
 from pydantic_ai_a2a import Progress, Results, a2a
 
+from ....agents import scripted_model
 from ....app_client import message
-from ...asking import answers, approve, asked
-from . import Play, add_table, call, says, scenario, slow
+from ...pending_calls import answer_message, approve, pending_calls
+from . import ScenarioRun, add_table, call, scenario, slow
 
 Pieces = Sequence[Any]
 
@@ -31,7 +32,7 @@ def streams(*responses: Pieces) -> FunctionModel:
                 raise copy(piece)
             yield piece
 
-    return says(*(_whole(pieces) for pieces in responses), stream=stream)
+    return scripted_model(*(_whole(pieces) for pieces in responses), stream_function=stream)
 
 
 def _whole(pieces: Pieces) -> Any:
@@ -82,7 +83,7 @@ CASES: dict[str, tuple[list[Pieces], Results]] = {
 }
 
 
-async def watch(play: Play, case: tuple[list[Pieces], Results]) -> None:
+async def watch(play: ScenarioRun, case: tuple[list[Pieces], Results]) -> None:
     responses, results = case
     agent = play.agent(streams(*responses), streams=True, tools=[work, Tool(look, sequential=True)])
     async with play.serving(agent, results=results) as client:
@@ -94,7 +95,7 @@ add_table('a stream has', CASES, watch)
 
 
 @slow
-async def a_stream_has_a_large_text(play: Play) -> None:
+async def a_stream_has_a_large_text(play: ScenarioRun) -> None:
     await watch(play, ([['x' * 40_000] * 60], Results(stream='mark', interval=0)))
 
 
@@ -103,7 +104,7 @@ class City(BaseModel):
     people: list[int] = []
 
 
-async def watch_output(play: Play, results: Results) -> None:
+async def watch_output(play: ScenarioRun, results: Results) -> None:
     pieces = [{0: DeltaToolCall('final_result', None, tool_call_id='c1')}]
     pieces += [{0: DeltaToolCall(None, piece)} for piece in ('{"name": "Ro', 'me", "people"', ': [1, 2]}')]
     async with play.serving(play.agent(streams(pieces), streams=True, output_type=City), results=results) as client:
@@ -111,23 +112,23 @@ async def watch_output(play: Play, results: Results) -> None:
 
 
 @scenario
-async def a_stream_has_structured_output(play: Play) -> None:
+async def a_stream_has_structured_output(play: ScenarioRun) -> None:
     await watch_output(play, Results(stream='mark', interval=0, progress=ALL))
 
 
 @scenario
-async def a_stream_has_partial_outputs(play: Play) -> None:
+async def a_stream_has_partial_outputs(play: ScenarioRun) -> None:
     await watch_output(play, Results(interval=0, progress=Progress(partial_data=True)))
 
 
 @scenario
-async def a_stream_has_the_whole_answer_of_a_model_that_does_not_stream(play: Play) -> None:
-    async with play.serving(play.agent(says(call('work'), 'Done.'), tools=[work])) as client:
+async def a_stream_has_the_whole_answer_of_a_model_that_does_not_stream(play: ScenarioRun) -> None:
+    async with play.serving(play.agent(scripted_model(call('work'), 'Done.'), tools=[work])) as client:
         await client.watch()
 
 
 @scenario
-async def an_approval_in_a_stream(play: Play) -> None:
+async def an_approval_in_a_stream(play: ScenarioRun) -> None:
     model = streams(['I pay.', calls('pay', '{"cents": 5}')], ['Paid.'])
 
     def pay(ctx: RunContext[Any], cents: int) -> str:
@@ -137,11 +138,11 @@ async def an_approval_in_a_stream(play: Play) -> None:
     agent.tool(requires_approval=True)(pay)
     async with play.serving(agent, results=Results(stream='mark', interval=0, progress=ALL)) as client:
         task = await client.watch()
-        await client.watch(answers(task, approve(asked(task)[0]['id'])))
+        await client.watch(answer_message(task, approve(pending_calls(task)[0]['id'])))
 
 
 @scenario
-async def events_in_a_capability(play: Play) -> None:
+async def events_in_a_capability(play: ScenarioRun) -> None:
     seen = list[str]()
 
     async def process(ctx: RunContext[Any], events: Any) -> None:

@@ -15,23 +15,23 @@ from pydantic_ai_a2a.server.store.postgres import pool
 from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
 
 from ....suites import READER_LAG
-from ....suites.values import LIMIT
+from ....suites.values import WAIT_LIMIT
 
 Open = Callable[..., PostgresBackend]
 
 
 @pytest.fixture
 def three_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a call with the `acquire_timeout` of `LIMIT` try three times while its database is away.
+    """Let a call with the `acquire_timeout` of `WAIT_LIMIT` try three times while its database is away.
 
     The time of an attempt does not depend on the machine.
     """
-    times = count(0.0, LIMIT / 2)
+    times = count(0.0, WAIT_LIMIT / 2)
     monkeypatch.setattr(pool, 'time', SimpleNamespace(monotonic=lambda: next(times)))
 
 
 @pytest.fixture
-def another(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+def open_backend(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     """Opens the database once more, as another process would."""
     monkeypatch.setattr(postgres_backend, 'shared_pool', pool.SharedPool)
     backends: list[PostgresBackend] = []

@@ -18,30 +18,30 @@ from pydantic_ai_a2a.errors import BackendUnusable, InvalidParamsError, StoreUna
 from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.server.store.sql.transaction import LockTasks, Transaction
 
-from ....postgres import GUARDED, postgres_server
+from ....postgres import PASSWORD_USER, postgres_server
 from ....postgres import Postgres as Server
 from ....suites import READER_LAG
 from ....suites.values import (
     LEASE,
-    LIMIT,
     OWNER,
-    chunk,
-    claim,
-    claim_one,
-    ending,
+    WAIT_LIMIT,
+    artifact_chunk,
+    claim_all,
+    claim_and_finish,
+    claim_task,
+    finish_of,
+    ignore,
     message,
-    nothing,
-    run,
     state_of,
     submit,
 )
-from ..gates import database
+from ..blocking_session import database
 from .conftest import Open
 
 
-async def test_connection_is_opened_on_first_use(another: Open) -> None:
+async def test_connection_is_opened_on_first_use(open_backend: Open) -> None:
     before = {*threading.enumerate()}
-    backend = another()
+    backend = open_backend()
     assert {*threading.enumerate()} - before == set()
     await submit(backend, message(new='t'))
     [thread] = {*threading.enumerate()} - before
@@ -51,7 +51,7 @@ async def test_connection_is_opened_on_first_use(another: Open) -> None:
 
 @pytest.mark.parametrize('used', [True, False])
 async def test_connection_thread_uses_uvloop_if_loaded(
-    another: Open, monkeypatch: pytest.MonkeyPatch, used: bool
+    open_backend: Open, monkeypatch: pytest.MonkeyPatch, used: bool
 ) -> None:
     loops: list[asyncio.AbstractEventLoop] = []
 
@@ -60,7 +60,7 @@ async def test_connection_thread_uses_uvloop_if_loaded(
         return loops[-1]
 
     monkeypatch.setitem(sys.modules, 'uvloop', SimpleNamespace(new_event_loop=new_event_loop) if used else None)
-    await submit(another(), message(new='t'))
+    await submit(open_backend(), message(new='t'))
     assert len(loops) == used
 
 
@@ -71,54 +71,54 @@ async def test_unreferenced_backend_closes_connections(postgres: Server, postgre
     assert postgres.run(connected) == ['1']
     del backend
     gc.collect()
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(WAIT_LIMIT):
         while await asyncio.to_thread(postgres.run, connected) != ['0']:  # its server may be about to end it
             pass
 
 
 @pytest.mark.parametrize('options', [{'listen': False}, {'statement_cache_size': 0}], ids=['deaf', 'pooled'])
-async def test_processes_share_queued_tasks_and_events(another: Open, options: dict[str, Any]) -> None:
-    here, there = another(**options), another(**options)
+async def test_processes_share_queued_tasks_and_events(open_backend: Open, options: dict[str, Any]) -> None:
+    here, there = open_backend(**options), open_backend(**options)
     ready: asyncio.Queue[str | None] = asyncio.Queue()
-    stop = here.listen(ready.put_nowait, nothing)
-    async with asyncio.timeout(LIMIT):
+    stop = here.listen(ready.put_nowait, ignore)
+    async with asyncio.timeout(WAIT_LIMIT):
         await submit(there, message(new='t'))
         assert await ready.get() is None
-        reader = here.events.subscribe('t', nothing)
+        reader = here.events.subscribe('t', ignore)
         reader.start(0)
-        while not (claims := await claim(there)):
+        while not (claims := await claim_all(there)):
             pass
         assert [event.n for event in await reader.next()] == [1]
         [claimed] = claims
-        await there.queue.emit(claimed, [chunk(2, 'a'), chunk(3, 'b')])
+        await there.queue.emit(claimed, [artifact_chunk(2, 'a'), artifact_chunk(3, 'b')])
         assert [event.n for event in await reader.next()] == [2, 3]
     reader.close()
     stop()
 
 
-async def test_subscriber_gets_events_after_lost_listen_connection(another: Open, postgres: Server) -> None:
-    here, there = another(), another()
+async def test_subscriber_gets_events_after_lost_listen_connection(open_backend: Open, postgres: Server) -> None:
+    here, there = open_backend(), open_backend()
     await submit(there, message(new='t'))
-    claimed = await claim_one(there, 't')
-    reader = here.events.subscribe('t', nothing)
+    claimed = await claim_task(there, 't')
+    reader = here.events.subscribe('t', ignore)
     reader.start(0)
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(WAIT_LIMIT):
         assert [event.n for event in await reader.next()] == [1]
         for n in range(2, 6):
             postgres.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
-            await there.queue.emit(claimed, [chunk(n, 'a')])
+            await there.queue.emit(claimed, [artifact_chunk(n, 'a')])
             assert [event.n for event in await reader.next()] == [n]
     reader.close()
 
 
 async def test_backend_without_notifications_polls_and_logs_once(
-    another: Open, caplog: pytest.LogCaptureFixture
+    open_backend: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
-    here, there = another(listen_dsn='postgresql://nobody@localhost:1/away'), another()
+    here, there = open_backend(listen_dsn='postgresql://nobody@localhost:1/away'), open_backend()
     ready: asyncio.Queue[str | None] = asyncio.Queue()
-    stop = here.listen(ready.put_nowait, nothing)
+    stop = here.listen(ready.put_nowait, ignore)
     await submit(there, message(new='t'))
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(WAIT_LIMIT):
         for _ in range(3):
             assert await ready.get() is None
     stop()
@@ -130,28 +130,28 @@ async def test_pending_writes_complete_after_database_restart(end: Any) -> None:
     with postgres_server() as server:
         backend = PostgresBackend(Postgres(server.url()), 'agent', reader_lag=READER_LAG)
         await submit(backend, message(new='t'))
-        claimed = await claim_one(backend, 't')
-        reader = backend.events.subscribe('t', nothing)
+        claimed = await claim_task(backend, 't')
+        reader = backend.events.subscribe('t', ignore)
         reader.start(0)
         assert [event.n for event in await reader.next()] == [1]
         server.kill() if end == 'kill' else server.stop(end)
-        emitted = asyncio.ensure_future(backend.queue.emit(claimed, [chunk(2, 'a')]))
+        emitted = asyncio.ensure_future(backend.queue.emit(claimed, [artifact_chunk(2, 'a')]))
         renewed = asyncio.ensure_future(backend.queue.renew('holder', ['t'], lease=LEASE))
         await asyncio.to_thread(server.start)
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(WAIT_LIMIT):
             await emitted
             assert (await renewed).lost == []
             assert [event.n for event in await reader.next()] == [2]
-            await backend.queue.finish(claimed, ending(claimed, after=2))
+            await backend.queue.finish(claimed, finish_of(claimed, after=2))
         reader.close()
         assert await state_of(backend, 't') == 'completed'
         backend.close()
 
 
 @pytest.mark.usefixtures('three_attempts')
-async def test_unreachable_database_raises_store_unavailable(another: Open) -> None:
+async def test_unreachable_database_raises_store_unavailable(open_backend: Open) -> None:
     with postgres_server() as server:
-        backend = another(server.url(), acquire_timeout=LIMIT)
+        backend = open_backend(server.url(), acquire_timeout=WAIT_LIMIT)
         await submit(backend, message(new='t'))
         server.stop()
         for _ in range(2):
@@ -163,18 +163,18 @@ async def test_unreachable_database_raises_store_unavailable(another: Open) -> N
         assert await state_of(backend, 't') == 'submitted'
 
 
-async def test_statement_timeout_raises_store_unavailable(another: Open) -> None:
-    backend, other = another(statement_timeout=2), another()
+async def test_statement_timeout_raises_store_unavailable(open_backend: Open) -> None:
+    backend, other = open_backend(statement_timeout=2), open_backend()
     await submit(backend, message(new='t'))
     held, tried = threading.Event(), threading.Event()
 
     def hold() -> Transaction[None]:
         yield LockTasks('agent', ['t'])
         held.set()
-        tried.wait(LIMIT)
+        tried.wait(WAIT_LIMIT)
 
     holding = asyncio.ensure_future(other.write(hold))
-    await asyncio.to_thread(held.wait, LIMIT)
+    await asyncio.to_thread(held.wait, WAIT_LIMIT)
     with pytest.raises(StoreUnavailable) as cancelled:
         await backend.queue.cancel('t', OWNER, at=0)
     assert cancelled.value.busy
@@ -190,58 +190,60 @@ async def test_statement_timeout_raises_store_unavailable(another: Open) -> None
         ('database', 'database "missing" does not exist'),
     ],
 )
-async def test_database_error_does_not_reveal_password(another: Open, postgres: Server, url: str, why: str) -> None:
-    postgres.run(f"DROP ROLE IF EXISTS {GUARDED}; CREATE ROLE {GUARDED} LOGIN PASSWORD '{GUARDED}'")
-    wrong = postgres.url(user=GUARDED, password='hunter2') if url == 'user' else postgres.url('missing')
+async def test_database_error_does_not_reveal_password(
+    open_backend: Open, postgres: Server, url: str, why: str
+) -> None:
+    postgres.run(f"DROP ROLE IF EXISTS {PASSWORD_USER}; CREATE ROLE {PASSWORD_USER} LOGIN PASSWORD '{PASSWORD_USER}'")
+    wrong = postgres.url(user=PASSWORD_USER, password='hunter2') if url == 'user' else postgres.url('missing')
     with pytest.raises(BackendUnusable, match=why) as raised:
-        await submit(another(wrong), message(new='t'))
+        await submit(open_backend(wrong), message(new='t'))
     assert 'hunter2' not in str(raised.value) + repr(Postgres(wrong))
 
 
 async def test_user_without_schema_right_can_use_existing_schema(
-    another: Open, postgres: Server, postgres_url: str
+    open_backend: Open, postgres: Server, postgres_url: str
 ) -> None:
     name = database(postgres_url)
-    postgres.run(f"DROP ROLE IF EXISTS {GUARDED}; CREATE ROLE {GUARDED} LOGIN PASSWORD '{GUARDED}'")
-    guarded = postgres.url(name, GUARDED, GUARDED)
+    postgres.run(f"DROP ROLE IF EXISTS {PASSWORD_USER}; CREATE ROLE {PASSWORD_USER} LOGIN PASSWORD '{PASSWORD_USER}'")
+    guarded = postgres.url(name, PASSWORD_USER, PASSWORD_USER)
     with pytest.raises(BackendUnusable, match='permission denied'):
-        await submit(another(guarded), message(new='t'))
-    await submit(another(), message(new='t'))
+        await submit(open_backend(guarded), message(new='t'))
+    await submit(open_backend(), message(new='t'))
     postgres.run(
-        f'GRANT USAGE ON SCHEMA a2a TO {GUARDED};'
-        f'GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA a2a TO {GUARDED}',
+        f'GRANT USAGE ON SCHEMA a2a TO {PASSWORD_USER};'
+        f'GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA a2a TO {PASSWORD_USER}',
         name,
     )
-    backend = another(guarded)
-    await run(backend, 't')
+    backend = open_backend(guarded)
+    await claim_and_finish(backend, 't')
     assert await state_of(backend, 't') == 'completed'
-    postgres.run(f'DROP OWNED BY {GUARDED}', name)
+    postgres.run(f'DROP OWNED BY {PASSWORD_USER}', name)
 
 
-async def test_newer_schema_is_refused(another: Open, postgres: Server, postgres_url: str) -> None:
-    await submit(another(), message(new='t'))
+async def test_newer_schema_is_refused(open_backend: Open, postgres: Server, postgres_url: str) -> None:
+    await submit(open_backend(), message(new='t'))
     postgres.run('INSERT INTO a2a.a2a_schema VALUES (999, 999)', database(postgres_url))
     with pytest.raises(BackendUnusable, match=r'written by a newer version .* \(schema 999,'):
-        await submit(another(), message(new='u'))
+        await submit(open_backend(), message(new='u'))
 
 
-async def test_concurrent_processes_create_tables_once(another: Open) -> None:
-    await asyncio.gather(*(submit(another(), message(new=f't{n}')) for n in range(5)))
-    assert await state_of(another(), 't4') == 'submitted'
+async def test_concurrent_processes_create_tables_once(open_backend: Open) -> None:
+    await asyncio.gather(*(submit(open_backend(), message(new=f't{n}')) for n in range(5)))
+    assert await state_of(open_backend(), 't4') == 'submitted'
 
 
-async def test_context_id_with_null_character_is_refused(another: Open) -> None:
-    backend = another()
+async def test_context_id_with_null_character_is_refused(open_backend: Open) -> None:
+    backend = open_backend()
     with pytest.raises(InvalidParamsError):
         await submit(backend, message(new='t', context='c\0'))
     await submit(backend, message(new='t', context='c'))
 
 
-async def test_second_app_with_same_namespace_is_refused(another: Open) -> None:
-    one, two, schema = another(), another(namespace='other'), another(schema='elsewhere')
-    stops = [each.listen(nothing, nothing) for each in (one, two, schema)]
+async def test_second_app_with_same_namespace_is_refused(open_backend: Open) -> None:
+    one, two, schema = open_backend(), open_backend(namespace='other'), open_backend(schema='elsewhere')
+    stops = [each.listen(ignore, ignore) for each in (one, two, schema)]
     with pytest.raises(BackendUnusable, match=r"namespace 'agent' of the PostgreSQL database .* or database\."):
-        another()
+        open_backend()
     for stop in stops:
         stop()
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequ
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import asyncpg
@@ -35,7 +36,7 @@ from pydantic_ai_a2a.server.store.ports import (
 from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.server.store.postgres.execution import perform
 from pydantic_ai_a2a.server.store.postgres.sql_translation import begin, lock
-from pydantic_ai_a2a.server.store.sql import canceling, claims, filing, finishing
+from pydantic_ai_a2a.server.store.sql import canceling, claims, filing, finishing, task_queue
 from pydantic_ai_a2a.server.store.sql import submitting as accept
 from pydantic_ai_a2a.server.store.sql.transaction import ContextKey, LockName, Transaction
 from pydantic_ai_a2a.types import TaskEvent
@@ -43,29 +44,29 @@ from pydantic_ai_a2a.types import TaskEvent
 from ....postgres import Postgres as Server
 from ....postgres_proxy import proxied
 from ....suites import READER_LAG
-from ....suites.credentials import bodies, with_sealed
+from ....suites.credentials import stored_credentials, with_sealed
 from ....suites.values import (
-    AT,
+    EXPIRED,
     LEASE,
-    LIMIT,
-    OVER,
     OWNER,
     QUEUE_LIMIT,
+    START,
+    WAIT_LIMIT,
     WINDOW,
-    chunk,
-    claim,
-    claim_one,
-    ending,
+    artifact_chunk,
+    claim_all,
+    claim_task,
+    finish_of,
     message,
+    model_turn,
     status_event,
     submit,
-    turn,
 )
-from ..gates import Gate, database, gate
+from ..blocking_session import BlockingSession, blocking_session, database
 
 SLOT = Slot('holder', LEASE)
 LONG = 'an id that nobody guesses'
-FIRST, SECOND = turn('one', '1'), turn('two', '2')
+FIRST, SECOND = model_turn('one', '1'), model_turn('two', '2')
 """Turns of a conversation: all schemas get the same messages with the same times."""
 ARTIFACTS = [('a', b'{"artifactId":"a"}'), ('b', b'{"artifactId":"b"}')]
 USED = RunUsage(requests=1, input_tokens=2)
@@ -74,7 +75,13 @@ CHECKPOINT = Checkpoint(run='r', messages=FIRST, usage=USED)
 CONTEXT = 'agent', OWNER, 'c'
 
 
-class Stage:
+@pytest.fixture(autouse=True)
+def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no schema count its queue again, which a process does after a second or more."""
+    monkeypatch.setattr(task_queue, 'time', SimpleNamespace(monotonic=lambda: 0.0))
+
+
+class ScheduleRun:
     """A backend over one schema, and the results of a schedule."""
 
     def __init__(self, url: str, *, calls: bool) -> None:
@@ -135,22 +142,24 @@ class Stage:
         return await self.note(self.backend.queue.finish(claimed, end))
 
     @asynccontextmanager
-    async def meeting(self, transaction: Transaction[Any], context: ContextKey | None = None) -> AsyncGenerator[Gate]:
+    async def meeting(
+        self, transaction: Transaction[Any], context: ContextKey | None = None
+    ) -> AsyncGenerator[BlockingSession]:
         """Another session in the middle of a transaction, which has all locks and has done all writes."""
         connection = await asyncpg.connect(self.settings.url)
         try:
             await connection.execute(begin(self.settings, context=context))
             await perform(connection, transaction)
-            yield Gate(connection)
+            yield BlockingSession(connection)
         finally:
             await connection.close()
 
-    async def after(self, other: Gate, action: Awaitable[Any]) -> Any:
+    async def after(self, other: BlockingSession, action: Awaitable[Any]) -> Any:
         """Do an action that waits for the other session, whose transaction is then committed."""
         waiting = asyncio.ensure_future(self.note(action))
         await other.reached()
         await other.commit()
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(WAIT_LIMIT):
             return await waiting
 
     async def name_deliveries(self) -> None:
@@ -173,25 +182,25 @@ class Stage:
         return rows
 
 
-Schedule = Callable[[Stage], Awaitable[Any]]
+Schedule = Callable[[ScheduleRun], Awaitable[Any]]
 
 
 def done(claimed: Claim, **options: Any) -> Finish:
     """Return the end of a run that says something."""
-    return ending(claimed, messages=FIRST, usage=USED, artifacts=ARTIFACTS, **options)
+    return finish_of(claimed, messages=FIRST, usage=USED, artifacts=ARTIFACTS, **options)
 
 
 # --- schedules of one session -----------------------------------------------------------------------------------------
 
 
-async def a_task_of_all_fields(stage: Stage) -> None:
+async def a_task_of_all_fields(stage: ScheduleRun) -> None:
     submission = replace(message(new='t', context='c'), request=b'{}', traceparent='00-1-2-01', dialect='0.3')
     claimed = await stage.claimed(replace(submission, logged=True))
     end = done(claimed, after=2, metadata=b'{}', history=[('m', b'{}')], status_message=b'{"messageId":"s"}')
-    await stage.end(claimed, replace(end, events=[chunk(2, 'a')]))
+    await stage.end(claimed, replace(end, events=[artifact_chunk(2, 'a')]))
 
 
-async def a_conversation(stage: Stage) -> None:
+async def a_conversation(stage: ScheduleRun) -> None:
     await stage.end(*both(await stage.started('t')))
     await stage.end(*both(await stage.started('u')))
 
@@ -200,71 +209,71 @@ def both(claimed: Claim) -> tuple[Claim, Finish]:
     return claimed, done(claimed)
 
 
-async def a_message_that_is_sent_again(stage: Stage) -> None:
+async def a_message_that_is_sent_again(stage: ScheduleRun) -> None:
     for name, text in (('t', 'hello'), ('u', 'hello'), ('v', 'other')):
         await stage.start(message(text, new=name, message_id='m', context='c'))
     await submit(stage.backend, message(to='t', message_id='n'))
     await stage.start(message(new='w', message_id='n'))
 
 
-async def an_anonymous_message_that_is_sent_again(stage: Stage) -> None:
+async def an_anonymous_message_that_is_sent_again(stage: ScheduleRun) -> None:
     first = message(new='t', context='c', owner='/', message_id=LONG)
-    for name, at in (('t', AT), ('u', AT), ('v', AT + WINDOW + 1)):
+    for name, at in (('t', START), ('u', START), ('v', START + WINDOW + 1)):
         await stage.start(replace(first, task_id=name, at=at))
     await stage.start(message(new='w', owner='/', message_id='short'))
 
 
-async def a_busy_context(stage: Stage) -> None:
+async def a_busy_context(stage: ScheduleRun) -> None:
     for name in ('t', 'u'):
         await stage.start(message(new=name, context='c'))
 
 
-async def a_full_queue(stage: Stage) -> None:
+async def a_full_queue(stage: ScheduleRun) -> None:
     await a_busy_context(stage)
     await stage.start(message(new='v'), queue_limit=1)
     await stage.start(message(new='w'), queue_limit=2)
 
 
-async def another_task_that_waits_for_a_slot(stage: Stage) -> None:
+async def another_task_that_waits_for_a_slot(stage: ScheduleRun) -> None:
     await submit(stage.backend, message(new='t', owner='/bob'))
     await stage.start(message(new='u'))
 
 
-async def no_slot(stage: Stage) -> None:
+async def no_slot(stage: ScheduleRun) -> None:
     await stage.note(submit(stage.backend, message(new='t')))
 
 
-async def tasks_that_wait_in_rounds_and_behind_each_other(stage: Stage) -> None:
+async def tasks_that_wait_in_rounds_and_behind_each_other(stage: ScheduleRun) -> None:
     await stage.start(message(new='runs', context='busy'))
     for n in range(3):
         await stage.note(submit(stage.backend, message(new=f'busy {n}', context='busy'), slot=SLOT if n else None))
         for owner in ('/ada', '/bob')[: 1 + n % 2]:
             await stage.note(submit(stage.backend, message(new=f'{owner} {n}', owner=owner)))
-    await stage.note(claim(stage.backend, limit=2))
+    await stage.note(claim_all(stage.backend, limit=2))
     await stage.note(submit(stage.backend, message(new='late', owner='/eve')))
-    stage.results += [task.header.id for task in await claim(stage.backend)]
+    stage.results += [task.header.id for task in await claim_all(stage.backend)]
 
 
-async def a_message_that_waits_and_is_sent_again(stage: Stage) -> None:
+async def a_message_that_waits_and_is_sent_again(stage: ScheduleRun) -> None:
     for name, text in (('t', 'hello'), ('t', 'hello'), ('u', 'hello'), ('v', 'other')):
         await stage.note(submit(stage.backend, message(text, new=name, message_id='m', context='c')))
     await submit(stage.backend, message('more', to='t', message_id='n'))
     await stage.note(submit(stage.backend, message('more', new='w', message_id='n')))
 
 
-async def a_message_to_a_context_that_is_erased(stage: Stage) -> None:
-    await stage.backend.housekeeping.set_erasing(OWNER, 'c', until=AT + 1)
+async def a_message_to_a_context_that_is_erased(stage: ScheduleRun) -> None:
+    await stage.backend.housekeeping.set_erasing(OWNER, 'c', until=START + 1)
     for name, context in (('t', 'c'), ('u', 'd')):
         await stage.note(submit(stage.backend, message(new=name, context=context)))
 
 
-async def tasks_that_wait_with_credentials(stage: Stage) -> None:
+async def tasks_that_wait_with_credentials(stage: ScheduleRun) -> None:
     for name in ('t', 'u'):
         await stage.note(submit(stage.backend, with_sealed(message(new=name, context='c', message_id='m'))))
-    await stage.note(bodies(stage.backend, 'c'))
+    await stage.note(stored_credentials(stage.backend, 'c'))
 
 
-async def submissions_that_are_not_common(stage: Stage) -> None:
+async def submissions_that_are_not_common(stage: ScheduleRun) -> None:
     await stage.start(replace(message(new='t'), refusal=UnsupportedOperationError('No.')))
     for name in ('u', 'v'):
         await stage.start(replace(message(new=name), task_limit=1))
@@ -273,120 +282,120 @@ async def submissions_that_are_not_common(stage: Stage) -> None:
     await stage.name_deliveries()
 
 
-async def a_message_in_mid_run(stage: Stage) -> None:
+async def a_message_in_mid_run(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     await submit(stage.backend, message('more', to='t'))
     following = await stage.end(claimed, done(claimed))
     assert following is not None
-    await stage.end(following, ending(following, messages=SECOND, artifacts=ARTIFACTS))
+    await stage.end(following, finish_of(following, messages=SECOND, artifacts=ARTIFACTS))
 
 
-async def a_message_that_the_run_has_read(stage: Stage) -> None:
+async def a_message_that_the_run_has_read(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     await submit(stage.backend, message('more', to='t'))
     await stage.end(claimed, done(claimed, taken=2))
 
 
-async def a_last_run(stage: Stage) -> None:
+async def a_last_run(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     await submit(stage.backend, message('more', to='t'))
     await stage.end(claimed, done(claimed, last=True))
 
 
-async def a_task_behind(stage: Stage) -> None:
+async def a_task_behind(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     await stage.start(message(new='u', context='c'))
     await stage.end(claimed, done(claimed))
 
 
-async def a_request_to_cancel(stage: Stage) -> None:
+async def a_request_to_cancel(stage: ScheduleRun) -> None:
     claimed = await stage.started()
-    await stage.note(stage.backend.queue.cancel('t', OWNER, at=AT))
+    await stage.note(stage.backend.queue.cancel('t', OWNER, at=START))
     await stage.end(claimed, done(claimed))
 
 
-async def a_lost_lease(stage: Stage) -> None:
+async def a_lost_lease(stage: ScheduleRun) -> None:
     claimed = await stage.started()
-    await stage.backend.queue.renew('holder', ['t'], lease=OVER)
-    taken = await claim_one(stage.backend, 't', 'other')
+    await stage.backend.queue.renew('holder', ['t'], lease=EXPIRED)
+    taken = await claim_task(stage.backend, 't', 'other')
     await stage.end(claimed, done(claimed))
     await stage.end(taken, done(taken))
 
 
-async def an_end_that_is_sent_again(stage: Stage) -> None:
+async def an_end_that_is_sent_again(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     for _ in range(2):
         await stage.end(claimed, done(claimed))
 
 
-async def ends_that_are_not_common(stage: Stage) -> None:
+async def ends_that_are_not_common(stage: ScheduleRun) -> None:
     for state in ('failed', 'input-required', 'canceled'):
         claimed = await stage.started(state, state)
-        await stage.end(claimed, ending(claimed, state, messages=FIRST))
+        await stage.end(claimed, finish_of(claimed, state, messages=FIRST))
     claimed = await stage.started('streamed', 'd')
-    await stage.end(claimed, ending(claimed, messages=FIRST))
+    await stage.end(claimed, finish_of(claimed, messages=FIRST))
     claimed = await stage.started('paid', 'e')
-    await stage.end(claimed, done(claimed, charges=[Charge('/ada', 1000, AT + 1000, 1, 2, 3)]))
+    await stage.end(claimed, done(claimed, charges=[Charge('/ada', 1000, START + 1000, 1, 2, 3)]))
 
 
-async def an_end_after_a_checkpoint(stage: Stage) -> None:
+async def an_end_after_a_checkpoint(stage: ScheduleRun) -> None:
     claimed = await stage.started()
-    await stage.backend.queue.emit(claimed, [chunk(2, 'a')], None, CHECKPOINT)
+    await stage.backend.queue.emit(claimed, [artifact_chunk(2, 'a')], None, CHECKPOINT)
     await stage.end(claimed, done(claimed, after=2))
 
 
-async def checkpoints_of_a_run(stage: Stage) -> None:
+async def checkpoints_of_a_run(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     await stage.save(claimed, FIRST)
     await stage.save(claimed, SECOND, first=2, taken=1)
-    await stage.save(claimed, FIRST[:1], chunk(2, 'a'), status_event(3, 'working'), first=1)
+    await stage.save(claimed, FIRST[:1], artifact_chunk(2, 'a'), status_event(3, 'working'), first=1)
     await stage.save(claimed, [], first=1)
     await stage.end(claimed, done(claimed, after=3))
 
 
-async def a_checkpoint_that_is_sent_again(stage: Stage) -> None:
+async def a_checkpoint_that_is_sent_again(stage: ScheduleRun) -> None:
     claimed = await stage.started()
-    for events in ((), (chunk(2, 'a'), chunk(3, 'b'))):
+    for events in ((), (artifact_chunk(2, 'a'), artifact_chunk(3, 'b'))):
         for _ in range(2):
             await stage.save(claimed, FIRST, *events)
 
 
-async def a_checkpoint_with_a_status(stage: Stage) -> None:
+async def a_checkpoint_with_a_status(stage: ScheduleRun) -> None:
     claimed = await stage.started()
-    status = Status('working', AT, b'{"messageId":"s"}')
+    status = Status('working', START, b'{"messageId":"s"}')
     await stage.note(stage.backend.queue.emit(claimed, [], status, CHECKPOINT))
 
 
-async def a_checkpoint_of_a_lost_lease(stage: Stage) -> None:
+async def a_checkpoint_of_a_lost_lease(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     await stage.save(claimed, FIRST)
-    await stage.backend.queue.renew('holder', ['t'], lease=OVER)
-    await claim_one(stage.backend, 't', 'other')
+    await stage.backend.queue.renew('holder', ['t'], lease=EXPIRED)
+    await claim_task(stage.backend, 't', 'other')
     await stage.save(claimed, SECOND, first=2)
 
 
-async def a_checkpoint_after_a_webhook_in_mid_run(stage: Stage) -> None:
+async def a_checkpoint_after_a_webhook_in_mid_run(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     assert stage.backend.push_configs is not None
     await stage.backend.push_configs.create('t', OWNER, WEBHOOK, limit=1)
-    await stage.save(claimed, FIRST, chunk(2, 'a'))
+    await stage.save(claimed, FIRST, artifact_chunk(2, 'a'))
     await stage.save(replace(claimed, push=True), SECOND, status_event(3, 'working'), first=2)
     await stage.name_deliveries()
 
 
-async def tasks_that_are_filed(stage: Stage) -> None:
+async def tasks_that_are_filed(stage: ScheduleRun) -> None:
     await stage.file()
     for name, context in (('t', 'c'), ('u', 'c'), ('v', 'd')):
         await stage.end(*both(await stage.started(name, context)))
         await stage.file()
     for state in ('input-required', 'failed'):
         claimed = await stage.started(state, state)
-        await stage.end(claimed, ending(claimed, state, messages=FIRST))
+        await stage.end(claimed, finish_of(claimed, state, messages=FIRST))
     await stage.started('y', 'f')
     await stage.file()
 
 
-async def tasks_that_are_filed_in_two_batches(stage: Stage) -> None:
+async def tasks_that_are_filed_in_two_batches(stage: ScheduleRun) -> None:
     for name in ('t', 'u', 'v'):
         await stage.end(*both(await stage.started(name, name)))
     with pytest.MonkeyPatch.context() as patch:
@@ -396,7 +405,7 @@ async def tasks_that_are_filed_in_two_batches(stage: Stage) -> None:
     assert stage.results[-3:] == [1, 0, 0]
 
 
-async def a_task_in_an_unknown_state_is_not_filed(stage: Stage) -> None:
+async def a_task_in_an_unknown_state_is_not_filed(stage: ScheduleRun) -> None:
     for name in ('t', 'u'):
         await stage.end(*both(await stage.started(name, name)))
     await stage.execute("UPDATE {}.task SET state = 'dreaming' WHERE id = 't'")
@@ -405,13 +414,13 @@ async def a_task_in_an_unknown_state_is_not_filed(stage: Stage) -> None:
     assert filed == {'t': 0, 'u': 1}
 
 
-async def an_end_after_a_status_with_a_message(stage: Stage) -> None:
+async def an_end_after_a_status_with_a_message(stage: ScheduleRun) -> None:
     claimed = await stage.started()
-    await stage.backend.queue.emit(claimed, [chunk(2, 'a')], Status('working', AT, b'{"messageId":"s"}'))
+    await stage.backend.queue.emit(claimed, [artifact_chunk(2, 'a')], Status('working', START, b'{"messageId":"s"}'))
     await stage.end(claimed, done(claimed, after=2))
 
 
-async def a_webhook_in_mid_run(stage: Stage) -> None:
+async def a_webhook_in_mid_run(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     assert stage.backend.push_configs is not None
     await stage.backend.push_configs.create('t', OWNER, WEBHOOK, limit=1)
@@ -419,40 +428,40 @@ async def a_webhook_in_mid_run(stage: Stage) -> None:
     await stage.name_deliveries()
 
 
-async def events_of_a_run(stage: Stage) -> None:
+async def events_of_a_run(stage: ScheduleRun) -> None:
     claimed = await stage.started()
-    await stage.emit(claimed, chunk(2, 'a'))
-    await stage.emit(claimed, *(chunk(n, 'b') for n in range(3, 303)), status_event(303, 'working'))
+    await stage.emit(claimed, artifact_chunk(2, 'a'))
+    await stage.emit(claimed, *(artifact_chunk(n, 'b') for n in range(3, 303)), status_event(303, 'working'))
     await stage.end(claimed, done(claimed, after=303))
 
 
-async def events_that_are_sent_again(stage: Stage) -> None:
+async def events_that_are_sent_again(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     for _ in range(2):
-        await stage.emit(claimed, chunk(2, 'a'), chunk(3, 'b'))
+        await stage.emit(claimed, artifact_chunk(2, 'a'), artifact_chunk(3, 'b'))
 
 
-async def no_events(stage: Stage) -> None:
+async def no_events(stage: ScheduleRun) -> None:
     await stage.emit(await stage.started())
 
 
-async def events_of_a_lost_lease(stage: Stage) -> None:
+async def events_of_a_lost_lease(stage: ScheduleRun) -> None:
     claimed = await stage.started()
-    await stage.backend.queue.renew('holder', ['t'], lease=OVER)
-    await claim_one(stage.backend, 't', 'other')
-    await stage.emit(claimed, chunk(2, 'a'))
+    await stage.backend.queue.renew('holder', ['t'], lease=EXPIRED)
+    await claim_task(stage.backend, 't', 'other')
+    await stage.emit(claimed, artifact_chunk(2, 'a'))
 
 
-async def events_after_a_webhook_in_mid_run(stage: Stage) -> None:
+async def events_after_a_webhook_in_mid_run(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     assert stage.backend.push_configs is not None
     await stage.backend.push_configs.create('t', OWNER, WEBHOOK, limit=1)
-    await stage.emit(claimed, chunk(2, 'a'))
+    await stage.emit(claimed, artifact_chunk(2, 'a'))
     await stage.emit(replace(claimed, push=True), status_event(3, 'working'))
     await stage.name_deliveries()
 
 
-async def a_conversation_that_another_has_begun(stage: Stage) -> None:
+async def a_conversation_that_another_has_begun(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     record = ConversationRecord(
         conversation_id='c', scope=OWNER, head_id=None, revision='r', updated_at=datetime.fromtimestamp(0, UTC)
@@ -461,28 +470,28 @@ async def a_conversation_that_another_has_begun(stage: Stage) -> None:
     await stage.end(claimed, done(claimed))
 
 
-async def a_conversation_that_is_erased_in_mid_run(stage: Stage) -> None:
+async def a_conversation_that_is_erased_in_mid_run(stage: ScheduleRun) -> None:
     await stage.end(*both(await stage.started('t')))
     claimed = await stage.started('u')
     await stage.backend.conversations(OWNER).delete_record('c', expected_revision='t.1')
     await stage.end(claimed, done(claimed))
 
 
-async def tasks_with_credentials(stage: Stage) -> None:
+async def tasks_with_credentials(stage: ScheduleRun) -> None:
     claims = [await stage.claimed(with_sealed(message(new=name, context=name))) for name in ('t', 'u', 'v')]
     await stage.start(with_sealed(message('more', to='v'), 'd'))
-    await stage.note(bodies(stage.backend, 'c'))
+    await stage.note(stored_credentials(stage.backend, 'c'))
     for claimed, state in zip(claims, ('completed', 'input-required', 'completed'), strict=True):
-        await stage.end(claimed, ending(claimed, state, messages=FIRST, artifacts=ARTIFACTS))
+        await stage.end(claimed, finish_of(claimed, state, messages=FIRST, artifacts=ARTIFACTS))
 
 
-async def two_messages_with_the_same_credential(stage: Stage) -> None:
+async def two_messages_with_the_same_credential(stage: ScheduleRun) -> None:
     for name in ('t', 'u'):
         await stage.start(with_sealed(message(new=name, context='c', message_id='m')))
-    await stage.note(bodies(stage.backend, 'c'))
+    await stage.note(stored_credentials(stage.backend, 'c'))
 
 
-async def a_busy_context_with_credentials(stage: Stage) -> None:
+async def a_busy_context_with_credentials(stage: ScheduleRun) -> None:
     for name in ('t', 'u'):
         await stage.start(with_sealed(message(new=name, context='c')))
 
@@ -494,27 +503,27 @@ def submitting(submission: Submission, slot: Slot | None = None) -> Transaction[
     return accept.submit('agent', submission, queue_limit=QUEUE_LIMIT, idempotency_window=WINDOW, slot=slot)
 
 
-async def a_start_behind_another_task(stage: Stage) -> None:
+async def a_start_behind_another_task(stage: ScheduleRun) -> None:
     await stage.backend.queued()
     other = message(new='t', context='c')
     async with stage.meeting(submitting(other), CONTEXT) as gate:
         await stage.after(gate, submit(stage.backend, message(new='u', context='c'), slot=SLOT))
 
 
-async def a_start_after_the_end_before(stage: Stage) -> None:
+async def a_start_after_the_end_before(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     async with stage.meeting(finishing.finish('agent', claimed, done(claimed)), CONTEXT) as gate:
         accepted = await stage.after(gate, submit(stage.backend, message(new='u', context='c'), slot=SLOT))
-    await stage.end(accepted.claim, ending(accepted.claim, messages=SECOND, artifacts=ARTIFACTS))
+    await stage.end(accepted.claim, finish_of(accepted.claim, messages=SECOND, artifacts=ARTIFACTS))
 
 
-async def a_task_that_waits_after_another_of_the_owner(stage: Stage) -> None:
+async def a_task_that_waits_after_another_of_the_owner(stage: ScheduleRun) -> None:
     await stage.backend.queued()
     async with stage.meeting(submitting(message(new='t'))) as gate:
         await stage.after(gate, submit(stage.backend, message(new='u')))
 
 
-async def two_starts_with_one_message(stage: Stage) -> None:
+async def two_starts_with_one_message(stage: ScheduleRun) -> None:
     await stage.backend.queued()
     other = message(new='t', context='c', message_id='m')
     async with stage.meeting(submitting(other, slot=SLOT), CONTEXT) as gate:
@@ -522,31 +531,31 @@ async def two_starts_with_one_message(stage: Stage) -> None:
         await stage.after(gate, submit(stage.backend, again, slot=SLOT))
 
 
-async def an_end_with_an_unread_message(stage: Stage) -> None:
+async def an_end_with_an_unread_message(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     async with stage.meeting(submitting(message('more', to='t'))) as gate:
         assert await stage.after(gate, stage.backend.queue.finish(claimed, done(claimed))) is not None
 
 
-async def an_end_with_an_unread_credential(stage: Stage) -> None:
+async def an_end_with_an_unread_credential(stage: ScheduleRun) -> None:
     claimed = await stage.claimed(with_sealed(message(new='t', context='c')))
     further = with_sealed(message('more', to='t'), 'd')
     async with stage.meeting(submitting(further)) as gate:
         assert await stage.after(gate, stage.backend.queue.finish(claimed, done(claimed))) is not None
-    assert await bodies(stage.backend, 'c', 'd') == [b'c', b'd']
+    assert await stored_credentials(stage.backend, 'c', 'd') == [b'c', b'd']
 
 
-async def tasks_whose_conversation_another_changes_are_filed(stage: Stage) -> None:
+async def tasks_whose_conversation_another_changes_are_filed(stage: ScheduleRun) -> None:
     await stage.end(*both(await stage.started('t')))
     claimed = await stage.started('u')
-    end = ending(claimed, messages=SECOND, artifacts=ARTIFACTS)
+    end = finish_of(claimed, messages=SECOND, artifacts=ARTIFACTS)
     async with stage.meeting(finishing.finish('agent', claimed, end), CONTEXT) as gate:
         await stage.file()
         await gate.commit()
     await stage.file()
 
 
-async def tasks_that_another_files(stage: Stage) -> None:
+async def tasks_that_another_files(stage: ScheduleRun) -> None:
     await stage.end(*both(await stage.started()))
     async with stage.meeting(filing.file('agent')) as gate:
         await stage.end(*both(await stage.started('u', 'd')))
@@ -554,7 +563,7 @@ async def tasks_that_another_files(stage: Stage) -> None:
         await gate.commit()
 
 
-async def an_end_before_another_task(stage: Stage) -> None:
+async def an_end_before_another_task(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     other = message(new='u', context='c')
     async with stage.meeting(submitting(other), CONTEXT) as gate:
@@ -619,7 +628,7 @@ SCHEDULES: Sequence[Schedule] = (
 async def check(schedule: Schedule, postgres: Server) -> None:
     """Check that calls and generators have the same results and rows."""
     with postgres.database('called', 'stepped') as url:
-        stages = [Stage(url, calls=calls) for calls in (True, False)]
+        stages = [ScheduleRun(url, calls=calls) for calls in (True, False)]
         for stage in stages:
             await schedule(stage)
         called, stepped = stages
@@ -634,25 +643,25 @@ async def test_function_and_generator_have_same_results_and_rows(schedule: Sched
     await check(schedule, postgres)
 
 
-WRITES: dict[str, Callable[[Stage, Claim], Awaitable[Any]]] = {
+WRITES: dict[str, Callable[[ScheduleRun, Claim], Awaitable[Any]]] = {
     'an end': lambda stage, claimed: stage.backend.queue.finish(claimed, done(claimed)),
-    'events': lambda stage, claimed: stage.backend.queue.emit(claimed, [chunk(2, 'a')]),
+    'events': lambda stage, claimed: stage.backend.queue.emit(claimed, [artifact_chunk(2, 'a')]),
     'a checkpoint': lambda stage, claimed: stage.backend.queue.emit(claimed, [], checkpoint=CHECKPOINT),
 }
 OTHERS: dict[str, Callable[[], Transaction[Any]]] = {
-    'a request to cancel': lambda: canceling.cancel('agent', 't', OWNER, at=AT, force=False),
-    'a forced cancel': lambda: canceling.cancel('agent', 't', OWNER, at=AT, force=True),
-    'the claim of another': lambda: claims.claim('agent', Slot('other', LEASE), at=AT, limit=1, task_id='t'),
+    'a request to cancel': lambda: canceling.cancel('agent', 't', OWNER, at=START, force=False),
+    'a forced cancel': lambda: canceling.cancel('agent', 't', OWNER, at=START, force=True),
+    'the claim of another': lambda: claims.claim('agent', Slot('other', LEASE), at=START, limit=1, task_id='t'),
 }
 
 
 @pytest.mark.parametrize('other', OTHERS)
 @pytest.mark.parametrize('write', WRITES)
 async def test_function_and_generator_agree_after_concurrent_write(write: str, other: str, postgres: Server) -> None:
-    async def schedule(stage: Stage) -> None:
+    async def schedule(stage: ScheduleRun) -> None:
         claimed = await stage.started()
         if other == 'the claim of another':
-            await stage.backend.queue.renew('holder', ['t'], lease=OVER)
+            await stage.backend.queue.renew('holder', ['t'], lease=EXPIRED)
         async with stage.meeting(OTHERS[other]()) as gate:  # has the lock of the row alone
             await stage.after(gate, WRITES[write](stage, claimed))
 
@@ -678,7 +687,7 @@ def counted() -> Generator[list[str]]:
 
 
 async def test_task_start_and_end_take_single_round_trip_each(postgres_url: str) -> None:
-    stage = Stage(postgres_url, calls=True)
+    stage = ScheduleRun(postgres_url, calls=True)
     await stage.end(*both(await stage.started()))
     with counted() as queries:
         await stage.end(*both(await stage.started('u', context='d')))
@@ -688,7 +697,7 @@ async def test_task_start_and_end_take_single_round_trip_each(postgres_url: str)
 
 
 async def test_batch_of_tasks_is_filed_in_single_round_trip(postgres_url: str) -> None:
-    stage = Stage(postgres_url, calls=True)
+    stage = ScheduleRun(postgres_url, calls=True)
     await stage.end(*both(await stage.started()))
     with counted() as queries:
         await stage.file()
@@ -701,9 +710,9 @@ async def test_batch_of_tasks_is_filed_in_single_round_trip(postgres_url: str) -
 @pytest.mark.parametrize('default', ["isolation = 'repeatable read'", 'read_only = on'])
 async def test_task_runs_with_unusual_transaction_defaults(default: str, postgres: Server, postgres_url: str) -> None:
     postgres.run(f'ALTER DATABASE "{database(postgres_url)}" SET default_transaction_{default}')
-    stage = Stage(postgres_url, calls=True)
+    stage = ScheduleRun(postgres_url, calls=True)
     claimed = await stage.started()
-    await stage.emit(claimed, chunk(2, 'a'))
+    await stage.emit(claimed, artifact_chunk(2, 'a'))
     await stage.end(claimed, done(claimed, after=2))
     assert stage.results[1:] == [None, None]
     await asyncio.to_thread(stage.backend.close)
@@ -714,31 +723,31 @@ async def test_task_runs_with_unusual_transaction_defaults(default: str, postgre
 
 async def test_task_start_with_lost_answer_starts_once(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
-        stage = Stage(proxy.url, calls=True)
+        stage = ScheduleRun(proxy.url, calls=True)
         await stage.started('first', 'd')
         proxy.when(b'message hello for t', 'lose the answer')
         claimed = await stage.started()
         assert (claimed.fence, claimed.header.last_event) == (1, 1)
-        assert await claim(stage.backend, 'other') == []
+        assert await claim_all(stage.backend, 'other') == []
         await asyncio.to_thread(stage.backend.close)
 
 
 async def test_submission_with_lost_answer_is_queued_once(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
-        stage = Stage(proxy.url, calls=True)
+        stage = ScheduleRun(proxy.url, calls=True)
         await stage.note(submit(stage.backend, message(new='first')))
         for slot in (None, SLOT):
             proxy.when(b'message hello for t', 'lose the answer')
             accepted = await submit(stage.backend, message(new=f't {slot}'), slot=slot)
             assert (accepted.claim, accepted.replayed, accepted.header.queued) == (None, False, True)
-        assert [task.header.id for task in await claim(stage.backend)] == ['first', 't None', f't {SLOT}']
+        assert [task.header.id for task in await claim_all(stage.backend)] == ['first', 't None', f't {SLOT}']
         assert not await stage.backend.queued()
         await asyncio.to_thread(stage.backend.close)
 
 
 async def test_task_end_with_lost_answer_is_stored_once(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
-        stage = Stage(proxy.url, calls=True)
+        stage = ScheduleRun(proxy.url, calls=True)
         claimed = await stage.started()
         await stage.end(*both(await stage.started('u', 'd')))
         proxy.when(b't.1.0', 'lose the answer')
@@ -749,11 +758,11 @@ async def test_task_end_with_lost_answer_is_stored_once(postgres_url: str) -> No
 
 async def test_events_with_lost_answer_are_stored_once(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
-        stage = Stage(proxy.url, calls=True)
+        stage = ScheduleRun(proxy.url, calls=True)
         claimed = await stage.started()
-        await stage.emit(claimed, chunk(2, 'a'))
+        await stage.emit(claimed, artifact_chunk(2, 'a'))
         proxy.when(b'the lost piece', 'lose the answer')
-        await stage.emit(claimed, chunk(3, 'the lost piece'), chunk(4, 'b'))
+        await stage.emit(claimed, artifact_chunk(3, 'the lost piece'), artifact_chunk(4, 'b'))
         await stage.end(claimed, done(claimed, after=4))
         assert stage.results[1:] == [None] * 3
         assert len((await stage.rows())['event']) == 5
@@ -763,7 +772,7 @@ async def test_events_with_lost_answer_are_stored_once(postgres_url: str) -> Non
 @pytest.mark.usefixtures('three_attempts')
 async def test_task_start_with_lost_answer_is_released_after_outage(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
-        backend = PostgresBackend(Postgres(proxy.url, acquire_timeout=LIMIT), 'agent', reader_lag=READER_LAG)
+        backend = PostgresBackend(Postgres(proxy.url, acquire_timeout=WAIT_LIMIT), 'agent', reader_lag=READER_LAG)
         await submit(backend, message(new='first'), slot=SLOT)
         proxy.when(b'message hello for t', 'lose the answer')
         waiting = asyncio.create_task(submit(backend, message(new='t'), slot=SLOT))
@@ -771,8 +780,8 @@ async def test_task_start_with_lost_answer_is_released_after_outage(postgres_url
         with pytest.raises(StoreUnavailable):
             await waiting
         proxy.refuses = False
-        async with asyncio.timeout(LIMIT):
-            while not (claims := await claim(backend, 'other')):
+        async with asyncio.timeout(WAIT_LIMIT):
+            while not (claims := await claim_all(backend, 'other')):
                 pass
         assert [(each.header.id, each.fence) for each in claims] == [('t', 2)]
         await asyncio.to_thread(backend.close)
@@ -790,7 +799,7 @@ async def test_task_start_without_connection_raises_store_unavailable(postgres_u
 async def test_function_call_waits_for_lock_up_to_statement_timeout(postgres_url: str) -> None:
     backend = PostgresBackend(Postgres(postgres_url, statement_timeout=2), 'agent', reader_lag=READER_LAG)
     await backend.queued()
-    async with gate(postgres_url, lock(LockName(CONTEXT))):
+    async with blocking_session(postgres_url, lock(LockName(CONTEXT))):
         with pytest.raises(StoreUnavailable) as refused:
             await submit(backend, message(new='t', context='c'), slot=SLOT)
     assert 'lock timeout' in str(refused.value.__cause__)
@@ -798,7 +807,7 @@ async def test_function_call_waits_for_lock_up_to_statement_timeout(postgres_url
 
 
 async def test_missing_database_function_raises_store_unavailable(postgres: Server, postgres_url: str) -> None:
-    stage = Stage(postgres_url, calls=True)
+    stage = ScheduleRun(postgres_url, calls=True)
     await stage.backend.queued()
     postgres.run('DROP FUNCTION called.a2a_submit', database(postgres_url))
     with pytest.raises(StoreUnavailable) as refused:

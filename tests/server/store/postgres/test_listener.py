@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 
+import asyncpg
 import pytest
 
 from pydantic_ai_a2a import Postgres
@@ -14,36 +16,49 @@ from pydantic_ai_a2a.server.store.postgres import listener as listener_module
 from pydantic_ai_a2a.server.store.postgres import pool
 from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.server.store.postgres.database_clock import DatabaseClock
-from pydantic_ai_a2a.server.store.sql.peers import Peers
+from pydantic_ai_a2a.server.store.sql.peers import Noticed, Peers
 from pydantic_ai_a2a.types import TaskEvent
 
 from ....postgres_proxy import proxied
 from ....suites import READER_LAG
-from ....suites.values import LEASE, LIMIT, OWNER, claim, ending, message, nothing, run, state_of, submit
+from ....suites.values import (
+    LEASE,
+    OWNER,
+    WAIT_LIMIT,
+    artifact_chunk,
+    claim_all,
+    claim_and_finish,
+    claim_task,
+    finish_of,
+    ignore,
+    message,
+    state_of,
+    submit,
+)
 from .conftest import Open
 
 
 async def test_silent_listen_connection_is_reopened(
-    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    open_backend: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener_module, 'POLL', 0.1)
     async with proxied(postgres_url) as proxy:
-        backend = another(listen_dsn=proxy.url)
+        backend = open_backend(listen_dsn=proxy.url)
         proxy.when(b'clock_timestamp', 'say nothing more')
-        stop = backend.listen(nothing, nothing)
-        async with asyncio.timeout(LIMIT):
+        stop = backend.listen(ignore, ignore)
+        async with asyncio.timeout(WAIT_LIMIT):
             for _ in range(2):
                 await proxy.connected.get()
         stop()
         await asyncio.to_thread(backend.close)
 
 
-async def test_connection_lost_during_listen_is_reopened(another: Open, postgres_url: str) -> None:
+async def test_connection_lost_during_listen_is_reopened(open_backend: Open, postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
-        backend = another(listen_dsn=proxy.url)
+        backend = open_backend(listen_dsn=proxy.url)
         proxy.when(b'LISTEN', 'lose the answer')
-        stop = backend.listen(nothing, nothing)
-        async with asyncio.timeout(LIMIT):
+        stop = backend.listen(ignore, ignore)
+        async with asyncio.timeout(WAIT_LIMIT):
             for _ in range(2):
                 await proxy.connected.get()
         stop()
@@ -51,13 +66,13 @@ async def test_connection_lost_during_listen_is_reopened(another: Open, postgres
 
 
 async def test_unreachable_database_is_logged_once_by_listener(
-    another: Open, postgres_url: str, caplog: pytest.LogCaptureFixture
+    open_backend: Open, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with proxied(postgres_url) as proxy:
         proxy.refuses = True
-        backend = another(proxy.url, acquire_timeout=0.01)
-        stop = backend.listen(nothing, nothing)
-        async with asyncio.timeout(LIMIT):
+        backend = open_backend(proxy.url, acquire_timeout=0.01)
+        stop = backend.listen(ignore, ignore)
+        async with asyncio.timeout(WAIT_LIMIT):
             for _ in range(10):
                 await proxy.connected.get()
         stop()
@@ -65,20 +80,60 @@ async def test_unreachable_database_is_logged_once_by_listener(
     assert [record.getMessage()[:36] for record in caplog.records] == ['PostgreSQL sends no notifications, s']
 
 
-async def test_backend_hears_of_queued_tasks_after_reopening(another: Open) -> None:
-    here, there = another(), another()
+async def test_backend_hears_of_queued_tasks_after_reopening(open_backend: Open) -> None:
+    here, there = open_backend(), open_backend()
     ready: asyncio.Queue[str | None] = asyncio.Queue()
     for life in range(2):
-        stop = here.listen(ready.put_nowait, nothing)
+        stop = here.listen(ready.put_nowait, ignore)
         here.set_idle('holder', idle=True)
         for n in range(3):
-            async with asyncio.timeout(LIMIT):
+            async with asyncio.timeout(WAIT_LIMIT):
                 await submit(there, message(new=f't{life}{n}'))
                 assert await ready.get() is None
-                await run(there, f't{life}{n}')
+                await claim_and_finish(there, f't{life}{n}')
             while not ready.empty():
                 ready.get_nowait()
         stop()
+        await asyncio.to_thread(here.close)
+
+
+async def test_new_listening_connection_reads_missed_events(
+    open_backend: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener_module, 'POLL', 0.5)
+    settled, looks, loop = asyncio.Event(), count(1), asyncio.get_running_loop()
+    async with proxied(postgres_url) as proxy, asyncio.timeout(WAIT_LIMIT):
+        here, there = open_backend(listen_dsn=proxy.url), open_backend()
+        tell = here.process.peers.tell
+
+        def last(noticed: Noticed) -> bool:
+            if next(looks) == 3:  # a regular look: the rows of the process are written
+                monkeypatch.setattr(listener_module, 'POLL', WAIT_LIMIT)
+                loop.call_soon_threadsafe(settled.set)
+            return tell(noticed)
+
+        monkeypatch.setattr(here.process.peers, 'tell', last)
+        await submit(there, message(new='t'))
+        claimed = await claim_task(there, 't')
+        reader = here.events.subscribe('t', ignore)
+        reader.start(0)
+        assert [event.n for event in await reader.next()] == [1]
+        await settled.wait()
+        while not proxy.connected.empty():
+            proxy.connected.get_nowait()
+        waiting = asyncio.ensure_future(reader.next())
+        proxy.admits.clear()
+        connection = await asyncpg.connect(postgres_url)
+        await connection.execute(
+            'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()'
+            " AND pid <> pg_backend_pid() AND (query LIKE 'LISTEN%' OR query LIKE '%clock_timestamp%')"
+        )
+        await connection.close()
+        await proxy.connected.get()
+        await there.queue.emit(claimed, [artifact_chunk(2, 'a')])
+        proxy.admits.set()
+        assert [event.n for event in await waiting] == [2]
+        reader.close()
         await asyncio.to_thread(here.close)
 
 
@@ -99,7 +154,7 @@ async def test_listener_ends_although_woken_during_cancel() -> None:
         await asyncio.sleep(0)
     listener.wake()
     running.cancel()
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(WAIT_LIMIT):
         await asyncio.wait([running])
     assert running.cancelled()
     connections.loop.call_soon_threadsafe(connections.ending.set)
@@ -108,20 +163,20 @@ async def test_listener_ends_although_woken_during_cancel() -> None:
 
 @pytest.mark.parametrize('sends', [False, True])
 async def test_process_of_task_learns_at_once_of_remote_subscriber(
-    another: Open, monkeypatch: pytest.MonkeyPatch, sends: bool
+    open_backend: Open, monkeypatch: pytest.MonkeyPatch, sends: bool
 ) -> None:
-    monkeypatch.setattr(listener_module, 'POLL', 10 * LIMIT)
-    here, there = another(), another()
-    stop = here.listen(nothing, nothing)
-    await heard(here, there)
+    monkeypatch.setattr(listener_module, 'POLL', 10 * WAIT_LIMIT)
+    here, there = open_backend(), open_backend()
+    stop = here.listen(ignore, ignore)
+    await wait_until_notified(here, there)
     await submit(here, message('hi', new='t'), slot=Slot('holder', LEASE))
     assert here.process.peers.private('t')
-    reader = there.events.subscribe('t', nothing)
+    reader = there.events.subscribe('t', ignore)
     if sends:
         await submit(there, message('more', to='t'))
     else:
         await there.reader.watch('t', OWNER)
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(WAIT_LIMIT):
         while not here.events.watched('t'):
             await state_of(here, 't')
     assert not here.process.peers.private('t')
@@ -131,11 +186,13 @@ async def test_process_of_task_learns_at_once_of_remote_subscriber(
         await asyncio.to_thread(backend.close)
 
 
-async def test_process_looks_for_events_after_message_is_stored(another: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_process_looks_for_events_after_message_is_stored(
+    open_backend: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A look before leaves the task alone."""
-    here = another()
+    here = open_backend()
     await submit(here, message('hi', new='t'))
-    reader = here.events.subscribe('t', nothing)
+    reader = here.events.subscribe('t', ignore)
     storing: list[bool] = []
     monkeypatch.setattr(here.process, 'wake', lambda: storing.append('t' in here.process.peers.storing))
     await submit(here, message('more', to='t'))
@@ -143,33 +200,35 @@ async def test_process_looks_for_events_after_message_is_stored(another: Open, m
     reader.close()
 
 
-async def test_process_of_task_learns_at_once_of_waiting_sender(another: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener_module, 'POLL', 10 * LIMIT)
-    here, there = another(), another()
-    stop = here.listen(nothing, nothing)
-    await heard(here, there)
+async def test_process_of_task_learns_at_once_of_waiting_sender(
+    open_backend: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener_module, 'POLL', 10 * WAIT_LIMIT)
+    here, there = open_backend(), open_backend()
+    stop = here.listen(ignore, ignore)
+    await wait_until_notified(here, there)
     accepted = await submit(here, message('hi', new='t', message_id='m'), slot=Slot('holder', LEASE))
     assert accepted.claim is not None
     assert (await submit(there, message('hi', new='u', message_id='m'))).replayed
     waiting = asyncio.ensure_future(there.events.wait('t', 0))
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(WAIT_LIMIT):
         while here.process.peers.private('t'):
             await state_of(here, 't')
         assert not here.events.watched('t')  # who waits for the end needs no other event
-        await here.queue.finish(accepted.claim, ending(accepted.claim))
+        await here.queue.finish(accepted.claim, finish_of(accepted.claim))
         await waiting
     stop()
     for backend in (here, there):
         await asyncio.to_thread(backend.close)
 
 
-async def heard(here: PostgresBackend, there: PostgresBackend) -> None:
+async def wait_until_notified(here: PostgresBackend, there: PostgresBackend) -> None:
     """Wait until one backend hears the other one."""
     await submit(here, message(new='before'))
-    reader = here.events.subscribe('before', nothing)
+    reader = here.events.subscribe('before', ignore)
     reader.start(0)
-    while not await claim(there):
+    while not await claim_all(there):
         pass
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(WAIT_LIMIT):
         assert await reader.next()
     reader.close()

@@ -19,13 +19,13 @@ from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.server.store.sql import queue_order
 from pydantic_ai_a2a.server.store.sql.transaction import Transaction
 
+from ....agents import echo_prompts
 from ....app_client import Client, lifespan, texts
-from ....behaviour.stage import heard
 from ....bounds import LIMIT
 from ....postgres import Postgres as Server
 from ....suites import READER_LAG
 from ....suites.values import message, submit
-from ..gates import Gate, database, gate
+from ..blocking_session import BlockingSession, blocking_session, database
 
 WAITING = "SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND locktype = 'advisory'"
 Make = Callable[..., PostgresBackend]
@@ -57,7 +57,7 @@ def threads() -> set[threading.Thread]:
 
 async def test_four_busy_agents_share_at_most_twelve_connections(postgres: Server, postgres_url: str) -> None:
     before = threads()  # one of an earlier test may end meanwhile
-    agents = [Agent(FunctionModel(heard), name=name) for name in ('ann', 'bob', 'cat', 'dan')]
+    agents = [Agent(FunctionModel(echo_prompts), name=name) for name in ('ann', 'bob', 'cat', 'dan')]
     apps = [to_a2a(agent, backend=postgres_url) for agent in agents]
     async with AsyncExitStack() as stack, asyncio.timeout(LIMIT):
         for app in apps:
@@ -76,15 +76,15 @@ async def test_four_busy_agents_share_at_most_twelve_connections(postgres: Serve
         assert time.monotonic() < until
 
 
-def waits() -> Transaction[None]:
+def wait_for_lock() -> Transaction[None]:
     yield 'SELECT pg_advisory_xact_lock_shared(1)', ()
 
 
-def answers() -> Transaction[list[Any]]:
+def select_one() -> Transaction[list[Any]]:
     return (yield 'SELECT 1', ())
 
 
-async def waiting(held: Gate, number: int) -> None:
+async def wait_for_lock_waiters(held: BlockingSession, number: int) -> None:
     """Wait until so many statements wait for the lock."""
     async with asyncio.timeout(LIMIT):
         while await held.value(WAITING) != number:
@@ -94,17 +94,17 @@ async def waiting(held: Gate, number: int) -> None:
 async def test_busy_agent_leaves_connections_for_another_agent(backend: Make, postgres_url: str) -> None:
     busy, other = backend('busy', pool_size=4), backend('other', pool_size=4)
     await submit(busy, message(new='t'))  # makes the tables
-    async with gate(postgres_url, 'SELECT pg_advisory_xact_lock(1)') as held, asyncio.timeout(LIMIT):
-        alone = [asyncio.create_task(busy.read(waits)) for _ in range(4)]
-        await waiting(held, 4)
+    async with blocking_session(postgres_url, 'SELECT pg_advisory_xact_lock(1)') as held, asyncio.timeout(LIMIT):
+        alone = [asyncio.create_task(busy.read(wait_for_lock)) for _ in range(4)]
+        await wait_for_lock_waiters(held, 4)
         await held.open()
         await asyncio.gather(*alone)
-    await other.read(answers)
-    async with gate(postgres_url, 'SELECT pg_advisory_xact_lock(1)') as held, asyncio.timeout(LIMIT):
-        beside = [asyncio.create_task(busy.read(waits)) for _ in range(4)]
-        await waiting(held, 2)
+    await other.read(select_one)
+    async with blocking_session(postgres_url, 'SELECT pg_advisory_xact_lock(1)') as held, asyncio.timeout(LIMIT):
+        beside = [asyncio.create_task(busy.read(wait_for_lock)) for _ in range(4)]
+        await wait_for_lock_waiters(held, 2)
         for _ in range(3):
-            await other.read(answers)
+            await other.read(select_one)
         assert await held.value(WAITING) == 2
         await held.open()
         await asyncio.gather(*beside)

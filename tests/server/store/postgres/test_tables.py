@@ -13,32 +13,33 @@ from pydantic_ai_a2a.server.store.postgres import connect, execution, migration
 from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.server.store.postgres.connect import once
 from pydantic_ai_a2a.server.store.postgres.migration import migrate
-from pydantic_ai_a2a.server.store.postgres.sql_translation import lock, script_of
+from pydantic_ai_a2a.server.store.postgres.migration_steps import script_of
+from pydantic_ai_a2a.server.store.postgres.sql_translation import lock
 from pydantic_ai_a2a.server.store.sql.migrations import MIGRATIONS, newest
 from pydantic_ai_a2a.server.store.sql.transaction import LockName
 
-from ....behaviour.stage import told_in_log
 from ....bounds import LIMIT
-from ....postgres import GUARDED
+from ....logs import log_event
+from ....postgres import PASSWORD_USER
 from ....postgres import Postgres as Server
 from ....postgres_proxy import proxied
-from ....suites.values import message, run, state_of, submit
-from ..gates import database, gate
+from ....suites.values import claim_and_finish, message, state_of, submit
+from ..blocking_session import blocking_session, database
 from .conftest import Open
 
 
-async def test_unsupported_server_version_is_refused(another: Open, postgres: Server, postgres_url: str) -> None:
+async def test_unsupported_server_version_is_refused(open_backend: Open, postgres: Server, postgres_url: str) -> None:
     [version] = postgres.run('SHOW server_version')
     async with proxied(postgres_url) as proxy:
         proxy.version = version.encode(), re.sub(r'\d+', '13', version, count=1).encode()
-        backend = another(proxy.url)
+        backend = open_backend(proxy.url)
         with pytest.raises(BackendUnusable, match='its server is PostgreSQL 13, and 14 or later is needed'):
             await submit(backend, message(new='t'))
         await asyncio.to_thread(backend.close)
 
 
 async def test_table_creation_may_exceed_statement_timeout(
-    another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    open_backend: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (connect, execution, migration):
         monkeypatch.setattr(module, 'LATE', 0.1)
@@ -49,22 +50,22 @@ async def test_table_creation_may_exceed_statement_timeout(
         """,
         database(postgres_url),
     )
-    await submit(another(statement_timeout=2), message(new='t'))
+    await submit(open_backend(statement_timeout=2), message(new='t'))
 
 
 async def test_waiting_for_table_creation_may_exceed_statement_timeout(
-    another: Open, postgres: Server, postgres_url: str
+    open_backend: Open, postgres: Server, postgres_url: str
 ) -> None:
-    async with gate(postgres_url, lock(LockName(('schema', 'a2a')))) as held:
-        submitting = asyncio.ensure_future(submit(another(statement_timeout=2), message(new='t')))
+    async with blocking_session(postgres_url, lock(LockName(('schema', 'a2a')))) as held:
+        submitting = asyncio.ensure_future(submit(open_backend(statement_timeout=2), message(new='t')))
         await asyncio.to_thread(postgres.run, 'SELECT pg_sleep(2.5)')
         assert not submitting.done()
         await held.open()
         await submitting
 
 
-async def test_concurrent_first_calls_create_tables_once(another: Open) -> None:
-    backend = another()
+async def test_concurrent_first_calls_create_tables_once(open_backend: Open) -> None:
+    backend = open_backend()
     await asyncio.gather(*(submit(backend, message(new=f't{n}')) for n in range(5)))
     assert await state_of(backend, 't4') == 'submitted'
 
@@ -81,9 +82,9 @@ OID = "SELECT oid FROM pg_class WHERE relname = 'task_noted'"
 
 
 @pytest.fixture
-async def old(another: Open, monkeypatch: pytest.MonkeyPatch) -> PostgresBackend:
+async def old_backend(open_backend: Open, monkeypatch: pytest.MonkeyPatch) -> PostgresBackend:
     """A process of the older version, which has made the tables. Later processes are newer."""
-    backend = another()
+    backend = open_backend()
     await submit(backend, message(new='t'))
     monkeypatch.setattr(migration, 'MIGRATIONS', LATER)
     return backend
@@ -95,7 +96,7 @@ async def upgrade(url: str) -> None:
 
 
 async def test_concurrent_upgrades_create_indexes_once(
-    old: PostgresBackend, postgres: Server, postgres_url: str
+    old_backend: PostgresBackend, postgres: Server, postgres_url: str
 ) -> None:
     await asyncio.gather(*(upgrade(postgres_url) for _ in range(3)))
     assert postgres.run(VALID, database(postgres_url)) == ['task_noted|t', 'task_number|t']
@@ -103,14 +104,16 @@ async def test_concurrent_upgrades_create_indexes_once(
     assert sorted(map(int, versions))[-2:] == [newest(LATER) - 1, newest(LATER)]
 
 
-async def test_indexes_are_created_during_open_write(old: PostgresBackend, postgres: Server, postgres_url: str) -> None:
+async def test_indexes_are_created_during_open_write(
+    old_backend: PostgresBackend, postgres: Server, postgres_url: str
+) -> None:
     """CREATE INDEX would wait for the open write, and all later writes for CREATE INDEX."""
     await upgrade_column(postgres_url)
-    async with gate(postgres_url, "UPDATE a2a.task SET noted = 0 WHERE id = 't'") as write:
+    async with blocking_session(postgres_url, "UPDATE a2a.task SET noted = 0 WHERE id = 't'") as write:
         upgrading = asyncio.create_task(upgrade(postgres_url))
         await write.reached()
         async with asyncio.timeout(LIMIT):
-            await submit(old, message(new='u'))
+            await submit(old_backend, message(new='u'))
         assert not upgrading.done()
         await write.commit()
         await upgrading
@@ -123,23 +126,26 @@ async def upgrade_column(url: str) -> None:
         await upgrade(url)
 
 
-async def test_table_in_use_delays_upgrade_but_no_write(old: PostgresBackend, postgres_url: str) -> None:
+async def test_table_in_use_delays_upgrade_but_no_write(old_backend: PostgresBackend, postgres_url: str) -> None:
     """A backup reads the table for a long time. The lock that the step waits for would block all writes behind it."""
-    async with gate(postgres_url, 'LOCK TABLE a2a.task IN ACCESS SHARE MODE') as backup, asyncio.timeout(LIMIT):
-        with told_in_log('cannot be upgraded yet, because a table is in use') as told:
+    async with (
+        blocking_session(postgres_url, 'LOCK TABLE a2a.task IN ACCESS SHARE MODE') as backup,
+        asyncio.timeout(LIMIT),
+    ):
+        with log_event('cannot be upgraded yet, because a table is in use') as told:
             upgrading = asyncio.create_task(upgrade(postgres_url))
             assert await asyncio.to_thread(told.wait, LIMIT)
-        await run(old, 't')
+        await claim_and_finish(old_backend, 't')
         assert not upgrading.done()
         await backup.open()
         await upgrading
-    assert await state_of(old, 't') == 'completed'
+    assert await state_of(old_backend, 't') == 'completed'
 
 
 async def test_invalid_indexes_are_rebuilt_by_next_upgrade(
-    old: PostgresBackend, postgres: Server, postgres_url: str
+    old_backend: PostgresBackend, postgres: Server, postgres_url: str
 ) -> None:
-    await submit(old, message(new='u'))
+    await submit(old_backend, message(new='u'))
     postgres.run('UPDATE a2a.task SET queue_seq = 1', database(postgres_url))
     with pytest.raises(BackendUnusable, match='could not create unique index'):
         await once(Postgres(postgres_url), migrate)
@@ -152,19 +158,22 @@ async def test_invalid_indexes_are_rebuilt_by_next_upgrade(
 
 
 async def test_upgrade_without_permission_is_refused(
-    old: PostgresBackend, another: Open, postgres: Server, postgres_url: str
+    old_backend: PostgresBackend, open_backend: Open, postgres: Server, postgres_url: str
 ) -> None:
     name = database(postgres_url)
-    postgres.run(f"DROP ROLE IF EXISTS {GUARDED}; CREATE ROLE {GUARDED} LOGIN PASSWORD '{GUARDED}'")
-    postgres.run(f'GRANT USAGE ON SCHEMA a2a TO {GUARDED}; GRANT SELECT ON ALL TABLES IN SCHEMA a2a TO {GUARDED}', name)
-    backend = another(postgres.url(name, GUARDED, GUARDED))
+    postgres.run(f"DROP ROLE IF EXISTS {PASSWORD_USER}; CREATE ROLE {PASSWORD_USER} LOGIN PASSWORD '{PASSWORD_USER}'")
+    postgres.run(
+        f'GRANT USAGE ON SCHEMA a2a TO {PASSWORD_USER}; GRANT SELECT ON ALL TABLES IN SCHEMA a2a TO {PASSWORD_USER}',
+        name,
+    )
+    backend = open_backend(postgres.url(name, PASSWORD_USER, PASSWORD_USER))
     with pytest.raises(BackendUnusable, match=r'cannot be used: (permission denied for schema a2a|must be owner)'):
         await submit(backend, message(new='u'))
-    postgres.run(f'DROP OWNED BY {GUARDED}', name)
+    postgres.run(f'DROP OWNED BY {PASSWORD_USER}', name)
 
 
 async def test_printed_upgrade_creates_indexes_concurrently(
-    old: PostgresBackend, another: Open, postgres: Server, postgres_url: str
+    old_backend: PostgresBackend, open_backend: Open, postgres: Server, postgres_url: str
 ) -> None:
     printed = script_of(Postgres(postgres_url), LATER, newest(MIGRATIONS))
     assert printed == (
@@ -191,4 +200,4 @@ async def test_printed_upgrade_creates_indexes_concurrently(
     )
     postgres.run_file(printed, database(postgres_url))
     assert postgres.run(VALID, database(postgres_url)) == ['task_noted|t', 'task_number|t']
-    await run(another(), 't')
+    await claim_and_finish(open_backend(), 't')

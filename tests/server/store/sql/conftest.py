@@ -16,7 +16,7 @@ from pydantic_ai_a2a.server.store.sqlite.execution import perform, tell_time
 
 
 @contextmanager
-def empty() -> Generator[sqlite3.Connection]:
+def empty_database() -> Generator[sqlite3.Connection]:
     """A database without tasks."""
     with closing(sqlite3.connect(':memory:', isolation_level=None)) as connection:
         tell_time(connection, SYSTEM)
@@ -26,11 +26,11 @@ def empty() -> Generator[sqlite3.Connection]:
 
 @pytest.fixture
 def connection() -> Iterator[sqlite3.Connection]:
-    with empty() as connection:
+    with empty_database() as connection:
         yield connection
 
 
-def steps(connection: sqlite3.Connection, transaction: Transaction[Any], without: str | None = None) -> int:
+def count_steps(connection: sqlite3.Connection, transaction: Transaction[Any], without: str | None = None) -> int:
     """Count the steps of a transaction, except those of statements that begin with some text."""
     taken = 0
 

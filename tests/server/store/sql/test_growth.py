@@ -31,16 +31,16 @@ from pydantic_ai_a2a.server.store.sqlite.execution import perform
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.types import TaskQuery
 
-from ....long import size
 from ....postgres import Postgres as Server
-from ....suites.values import AT, OWNER, READER_LAG
-from ..gates import database
-from .conftest import empty, steps
+from ....sizes import short_or_long
+from ....suites.values import OWNER, READER_LAG, START
+from ..blocking_session import database
+from .conftest import count_steps, empty_database
 
-FEW, MANY = 1000, size(20_000, 50_000)
-STORED = size(5_000, 50_000)
+FEW, MANY = 1000, short_or_long(20_000, 50_000)
+STORED = short_or_long(5_000, 50_000)
 """Tasks in PostgreSQL."""
-STEADY = size(20_000, 100_000)
+STEADY = short_or_long(20_000, 100_000)
 PAGE = 10
 KEEP = Retention(events=timedelta(days=1), max_tasks=2 * STEADY)
 TASKS = """
@@ -53,7 +53,7 @@ TASKS = """
 RUNNING = f"""
     INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, dialect, digest, accepted_at, message,
         holder, lease_until)
-    SELECT 'agent', 't' || n, '{OWNER}', 'c' || n, 'working', {AT}, n, '1.0', '', {AT}, '{{}}', 'another',
+    SELECT 'agent', 't' || n, '{OWNER}', 'c' || n, 'working', {START}, n, '1.0', '', {START}, '{{}}', 'another',
         a2a_clock() + 3600000
     FROM generate_series(1, {FEW}) AS numbers (n)
 """
@@ -88,7 +88,7 @@ QUERIES = {
     'context and state': {'context_id': 'c3', 'state': 'failed'},
     'context': {'context_id': 'c3'},
     'all': {},
-    'since': {'since': AT - 500},
+    'since': {'since': START - 500},
 }
 
 
@@ -97,93 +97,84 @@ def inserts(first: int, last: int) -> list[str]:
     numbers = f'CREATE TEMPORARY TABLE numbers AS {NUMBERS.format(first=first, last=last)}'
     return [
         numbers,
-        *(each.format(owner=OWNER, at=AT, record=RECORD) for each in (TASKS, CONVERSATIONS)),
+        *(each.format(owner=OWNER, at=START, record=RECORD) for each in (TASKS, CONVERSATIONS)),
         'DROP TABLE numbers',
     ]
 
 
 @pytest.fixture(scope='module')
-def sizes() -> Iterator[list[sqlite3.Connection]]:
+def small_and_large_database() -> Iterator[list[sqlite3.Connection]]:
     """A database with few tasks, and one with many. Tests do not change them."""
-    with empty() as few, empty() as many:
-        grow(few, 1, FEW)
+    with empty_database() as few, empty_database() as many:
+        add_tasks(few, 1, FEW)
         for first, last in ((1, FEW), (FEW + 1, MANY)):
-            grow(many, first, last)
+            add_tasks(many, first, last)
         yield [few, many]
 
 
-def grow(connection: sqlite3.Connection, first: int, last: int) -> None:
+def add_tasks(connection: sqlite3.Connection, first: int, last: int) -> None:
     """Store tasks and conversations, and let sweeps add them to the totals."""
     for statement in inserts(first, last):
         connection.execute(statement.replace("'{}'", "CAST('{}' AS BLOB)"))
-    while perform(connection, sweep.sweep('agent', KEEP, AT, MANY)).value[:2] != (Swept(), []):
+    while perform(connection, sweep.sweep('agent', KEEP, START, MANY)).value[:2] != (Swept(), []):
         pass
 
 
 @pytest.mark.long
 def test_housekeeping_writes_stay_short_with_many_tasks(connection: sqlite3.Connection) -> None:
-    grow(connection, 1, STEADY)
+    add_tasks(connection, 1, STEADY)
     connection.executescript(ENTRIES)
     half = Retention(events=timedelta(days=1), max_tasks=STEADY // 2)
     writes: dict[str, Callable[[], Transaction[Any]]] = {
         'filing': lambda: filing.file('agent'),
-        'sweep': lambda: sweep.sweep('agent', half, AT, MANY),
-        'erasure of a context': lambda: erasing.erase('agent', OWNER, 'c3', AT),
-        'erasure of an owner': lambda: erasing.erase('agent', OWNER, None, AT),
+        'sweep': lambda: sweep.sweep('agent', half, START, MANY),
+        'erasure of a context': lambda: erasing.erase('agent', OWNER, 'c3', START),
+        'erasure of an owner': lambda: erasing.erase('agent', OWNER, None, START),
     }
-    longest = {name: max(steps(connection, make()) for _ in range(30)) for name, make in writes.items()}
+    longest = {name: max(count_steps(connection, make()) for _ in range(30)) for name, make in writes.items()}
     assert max(longest.values()) < LONG_WRITE, longest
 
 
 def query(name: str) -> TaskQuery:
     values: dict[str, Any] = QUERIES[name]
-    return TaskQuery(owner=OWNER, page_size=PAGE, before=(AT, 't'), **values)
+    return TaskQuery(owner=OWNER, page_size=PAGE, before=(START, 't'), **values)
+
+
+WORK: dict[str, tuple[Callable[[], Transaction[Any]], int]] = {
+    'sweep without work': (lambda: sweep.sweep('agent', KEEP, START, MANY), 100),
+    'first batch of an export': (lambda: export.filed_ids('agent', OWNER, None, None), 100),
+    'later batch of an export': (
+        lambda: export.filed_ids('agent', OWNER, None, ('completed', START - 900, 't900')),
+        100,
+    ),
+    'erasure of another owner': (lambda: erasing.erase('agent', '/bob', None, START), 100),
+    'erasure of a context of another owner': (lambda: erasing.erase('agent', '/bob', 'c3', START), 100),
+    'claim': (lambda: claims.claim('agent', Slot('holder', 1000), at=START, limit=10, task_id=None), 1),
+}
+"""Transactions, each with a bound for the steps that it takes more among many tasks."""
 
 
 @pytest.mark.long
-def test_sweep_without_work_costs_same_for_many_tasks(sizes: list[sqlite3.Connection]) -> None:
-    taken = [steps(connection, sweep.sweep('agent', KEEP, AT, MANY)) for connection in sizes]
-    assert abs(taken[0] - taken[1]) < 100
-
-
-@pytest.mark.long
-def test_export_batch_costs_same_for_many_tasks(sizes: list[sqlite3.Connection]) -> None:
-    for after in (None, ('completed', AT - 900, 't900')):
-        taken = [steps(connection, export.filed_ids('agent', OWNER, None, after)) for connection in sizes]
-        assert abs(taken[0] - taken[1]) < 100
-
-
-@pytest.mark.long
-def test_claim_costs_same_for_many_tasks(sizes: list[sqlite3.Connection]) -> None:
-    few, many = (
-        steps(connection, claims.claim('agent', Slot('holder', 1000), at=AT, limit=10, task_id=None))
-        for connection in sizes
-    )
-    assert few == many
-
-
-@pytest.mark.long
-@pytest.mark.parametrize('context', [None, 'c3'])
-def test_erasure_costs_same_for_many_tasks_of_another_owner(
-    sizes: list[sqlite3.Connection], context: str | None
-) -> None:
-    taken = [steps(connection, erasing.erase('agent', '/bob', context, AT)) for connection in sizes]
-    assert abs(taken[0] - taken[1]) < 100
+@pytest.mark.parametrize('name', WORK)
+def test_work_costs_same_for_many_tasks(small_and_large_database: list[sqlite3.Connection], name: str) -> None:
+    work, bound = WORK[name]
+    few, many = (count_steps(connection, work()) for connection in small_and_large_database)
+    assert abs(few - many) < bound
 
 
 def test_conversation_with_damaged_record_is_swept(connection: sqlite3.Connection) -> None:
-    grow(connection, 1, 10)
+    add_tasks(connection, 1, 10)
     connection.execute("UPDATE conversation SET record = 'oops' WHERE id = 'idle 10'")
-    perform(connection, sweep.sweep('agent', Retention(events=timedelta(days=1), max_tasks=8), AT, MANY))
+    perform(connection, sweep.sweep('agent', Retention(events=timedelta(days=1), max_tasks=8), START, MANY))
     rows = connection.execute('SELECT id FROM conversation ORDER BY updated_at DESC').fetchall()
     assert [row[0] for row in rows] == [f'idle {n}' for n in range(1, 9)]
 
 
 def test_conversation_is_swept_by_time_of_newest_turn(connection: sqlite3.Connection) -> None:
-    grow(connection, 1, 10)
+    add_tasks(connection, 1, 10)
     connection.execute("UPDATE conversation SET updated_at = updated_at + 100 WHERE id = 'idle 10'")
     small = Retention(events=timedelta(days=1), max_tasks=8)
-    while perform(connection, sweep.sweep('agent', small, AT, MANY)).value[:2] != (Swept(), []):
+    while perform(connection, sweep.sweep('agent', small, START, MANY)).value[:2] != (Swept(), []):
         pass
     rows = connection.execute('SELECT id FROM conversation ORDER BY updated_at DESC').fetchall()
     assert [row[0] for row in rows] == ['idle 10', *(f'idle {n}' for n in range(1, 8))]
@@ -194,9 +185,11 @@ def total(connection: sqlite3.Connection, *kinds: str) -> int:
     return connection.execute(statement, values).fetchone()[0]
 
 
-def test_total_of_all_owners_costs_same_for_many_tasks(sizes: list[sqlite3.Connection]) -> None:
-    assert [total(connection) for connection in sizes] == [FEW, MANY]
-    taken = [steps(connection, read(totals.count_tasks('agent', None))) for connection in sizes]
+def test_total_of_all_owners_costs_same_for_many_tasks(small_and_large_database: list[sqlite3.Connection]) -> None:
+    assert [total(connection) for connection in small_and_large_database] == [FEW, MANY]
+    taken = [
+        count_steps(connection, read(totals.count_tasks('agent', None))) for connection in small_and_large_database
+    ]
     assert abs(taken[0] - taken[1]) < 100
 
 
@@ -205,11 +198,11 @@ def read(statement: Statement) -> Transaction[Any]:
 
 
 def test_sweep_keeps_maximum_of_tasks_and_conversations(connection: sqlite3.Connection) -> None:
-    grow(connection, 1, FEW)
+    add_tasks(connection, 1, FEW)
     connection.execute("DELETE FROM task WHERE id = 't1'")
     connection.execute("DELETE FROM conversation WHERE id = 'idle 1'")
     small = Retention(events=timedelta(days=1), max_tasks=800)
-    while perform(connection, sweep.sweep('agent', small, AT, MANY)).value[:2] != (Swept(), []):
+    while perform(connection, sweep.sweep('agent', small, START, MANY)).value[:2] != (Swept(), []):
         pass
     assert (total(connection, 'completed', 'failed'), total(connection, totals.CONVERSATIONS)) == (800, 800)
     assert connection.execute('SELECT COUNT(*) FROM conversation').fetchone() == (800,)
@@ -223,7 +216,7 @@ def test_sweep_adds_changes_to_totals_in_batches(
         connection.execute(statement)
     swept: list[tuple[Swept, int, int]] = []
     for _ in range(3):
-        rest, *_ = perform(connection, sweep.sweep('agent', KEEP, AT, MANY)).value
+        rest, *_ = perform(connection, sweep.sweep('agent', KEEP, START, MANY)).value
         [(changes,)] = connection.execute('SELECT COUNT(*) FROM total_change').fetchall()
         swept.append((rest, changes, total(connection)))
     assert swept == [
@@ -234,8 +227,8 @@ def test_sweep_adds_changes_to_totals_in_batches(
 
 
 def test_erased_owner_has_no_totals(connection: sqlite3.Connection) -> None:
-    grow(connection, 1, 10)
-    while perform(connection, erasing.erase('agent', OWNER, None, AT)).value:
+    add_tasks(connection, 1, 10)
+    while perform(connection, erasing.erase('agent', OWNER, None, START)).value:
         pass
     assert connection.execute('SELECT * FROM total').fetchall() == []
     assert connection.execute('SELECT * FROM total_change').fetchall() == []
@@ -243,8 +236,11 @@ def test_erased_owner_has_no_totals(connection: sqlite3.Connection) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize('name', QUERIES)
-def test_list_page_costs_same_for_many_tasks(sizes: list[sqlite3.Connection], name: str) -> None:
-    taken = [steps(connection, task_reads.page('agent', query(name)), without='SELECT COUNT') for connection in sizes]
+def test_list_page_costs_same_for_many_tasks(small_and_large_database: list[sqlite3.Connection], name: str) -> None:
+    taken = [
+        count_steps(connection, task_reads.page('agent', query(name)), without='SELECT COUNT')
+        for connection in small_and_large_database
+    ]
     assert abs(taken[0] - taken[1]) < 100
 
 
@@ -269,7 +265,7 @@ def statements_of(connection: sqlite3.Connection, wanted: TaskQuery) -> list[Sta
     return statements
 
 
-def recorded(transaction: Transaction[Any], statements: list[Statement]) -> Transaction[Any]:
+def recording(transaction: Transaction[Any], statements: list[Statement]) -> Transaction[Any]:
     """The transaction; its statements are added to a list."""
     rows: Any = None
     try:
@@ -283,11 +279,11 @@ def recorded(transaction: Transaction[Any], statements: list[Statement]) -> Tran
 
 
 def recorded_page(wanted: TaskQuery, statements: list[Statement]) -> Transaction[Any]:
-    return recorded(task_reads.page('agent', wanted), statements)
+    return recording(task_reads.page('agent', wanted), statements)
 
 
 def recorded_sweep(statements: list[Statement]) -> Transaction[Any]:
-    return recorded(sweep.sweep('agent', KEEP, AT, MANY), statements)
+    return recording(sweep.sweep('agent', KEEP, START, MANY), statements)
 
 
 @pytest.mark.long
@@ -296,17 +292,17 @@ async def test_postgres_list_and_sweep_use_indexes(postgres: Server, postgres_ur
     connection = await asyncpg.connect(postgres_url, server_settings={'search_path': 'a2a'})
     counts: list[list[int]] = []
     try:
-        await backend.housekeeping.sweep(KEEP, at=AT)
+        await backend.housekeeping.sweep(KEEP, at=START)
         # Autovacuum may hold a snapshot while the test vacuums, and dead rows then stay in the indexes.
         for table in await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'a2a'"):
             await connection.execute(f'ALTER TABLE {table["tablename"]} SET (autovacuum_enabled = off)')
         for first, last in ((1, FEW), (FEW + 1, STORED)):
             postgres.run(';'.join(['SET search_path TO a2a', *inserts(first, last)]), database(postgres_url))
-            while await backend.housekeeping.sweep(KEEP, at=AT):
+            while await backend.housekeeping.sweep(KEEP, at=START):
                 pass
             postgres.run('VACUUM ANALYZE', database(postgres_url))
             pages, sweeping = await pages_and_sweep(backend)
-            counts.append([await touched(connection, *statement) for statement in (*pages, *sweeping)])
+            counts.append([await touched_pages(connection, *statement) for statement in (*pages, *sweeping)])
         for statement, values in pages:
             plan = await plan_of(connection, statement, values)
             assert 'Seq Scan on task' not in plan, plan
@@ -334,7 +330,7 @@ async def pages_and_sweep(backend: PostgresBackend) -> tuple[list[Statement], li
     return pages, sweeping
 
 
-async def touched(connection: Any, statement: str, values: tuple[Any, ...]) -> int:
+async def touched_pages(connection: Any, statement: str, values: tuple[Any, ...]) -> int:
     """Return how many pages of tables and indexes PostgreSQL touches for a statement that changes nothing."""
     explain = f'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {translated(statement)}'
     plan = json.loads(await connection.fetchval(explain, *values))[0]['Plan']
@@ -348,8 +344,8 @@ async def plan_of(connection: Any, statement: str, values: tuple[Any, ...]) -> s
 
 async def test_postgres_claim_reads_no_running_task(postgres: Server, postgres_url: str) -> None:
     def claim() -> Transaction[Any]:
-        return recorded(
-            claims.claim('agent', Slot('holder', 1000), at=AT, limit=9, task_id=None, lost=False), statements
+        return recording(
+            claims.claim('agent', Slot('holder', 1000), at=START, limit=9, task_id=None, lost=False), statements
         )
 
     statements: list[Statement] = []

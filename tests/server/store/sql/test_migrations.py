@@ -16,7 +16,7 @@ from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.server.store.ports import Backend
 from pydantic_ai_a2a.server.store.postgres import migration
 from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.server.store.postgres.sql_translation import migrations_of, script_of
+from pydantic_ai_a2a.server.store.postgres.migration_steps import migrations_of, script_of
 from pydantic_ai_a2a.server.store.sql import task_reads, totals
 from pydantic_ai_a2a.server.store.sql.migrations import FIRST, MIGRATIONS, newest, script, steps
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
@@ -28,16 +28,16 @@ from ....postgres import Postgres as Server
 from ....suites.values import (
     OWNER,
     READER_LAG,
-    conversation,
-    history,
+    claim_and_finish,
+    conversation_texts,
+    history_texts,
     message,
-    run,
+    model_turn,
     state_of,
     submit,
-    text_of,
-    turn,
+    text_of_body,
 )
-from ..gates import database
+from ..blocking_session import database
 
 STEP = (
     """
@@ -64,7 +64,7 @@ NOTED = 'SELECT id, noted FROM task ORDER BY id'
 async def fill(backend: Backend) -> None:
     """Store a completed task and a queued one of the same context."""
     await submit(backend, message(new='done', context='c', text='hi'))
-    await run(backend, 'done', messages=turn('hi', 'hello'))
+    await claim_and_finish(backend, 'done', messages=model_turn('hi', 'hello'))
     await submit(backend, message(new='queued', context='c', text='more'))
 
 
@@ -92,7 +92,7 @@ async def test_sqlite_file_is_migrated_once_and_keeps_tasks(tmp_path: Path) -> N
             loading = task_reads.load('agent', 'done', OWNER, history_length=None, artifacts=True)
             task = perform(connection, loading)
             assert task is not None
-            assert [text_of(body) for body in task.history or ()] == ['hi']
+            assert [text_of_body(body) for body in task.history or ()] == ['hi']
             statement, values = totals.count_tasks('agent', None)
             assert connection.execute(statement, values).fetchall() == [(2,)]
             connection.execute('UPDATE task SET noted = noted')
@@ -132,9 +132,9 @@ async def test_postgres_database_is_migrated_once_and_keeps_tasks(
     ]
     assert in_schema(postgres, postgres_url, NOTED) == ['done|1', 'queued|0']
     backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
-    await run(backend, 'queued', messages=turn('more', 'bye'))
-    assert await history(backend, 'done') == ['hi']
-    assert await conversation(backend, 'c') == ['hi', 'hello', 'more', 'bye']
+    await claim_and_finish(backend, 'queued', messages=model_turn('more', 'bye'))
+    assert await history_texts(backend, 'done') == ['hi']
+    assert await conversation_texts(backend, 'c') == ['hi', 'hello', 'more', 'bye']
     backend.close()
     postgres.run('UPDATE a2a.task SET noted = noted', database(postgres_url))
     assert in_schema(postgres, postgres_url, 'SELECT task_id FROM note ORDER BY task_id') == ['done', 'queued']

@@ -16,17 +16,17 @@ from pydantic_ai_a2a.server.store.sqlite.execution import perform
 from pydantic_ai_a2a.types import TaskEvent
 
 from ....suites.values import LEASE, message
-from .conftest import empty
+from .conftest import empty_database
 
 NOW = 1_000
-NOTHING = Noticed({}, {}, [], ready=False)
+NO_NEWS = Noticed({}, {}, [], ready=False)
 
 
 async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
     raise AssertionError('nobody reads')
 
 
-class Here:
+class ThisProcess:
     """A process with a worker, and a clock that a test sets."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ def claimed(task_id: str, wanted: int | None = None) -> Claim:
 
 
 async def test_only_process_with_worker_remembers_remote_subscribers() -> None:
-    here = Here()
+    here = ThisProcess()
     worker = here.peers.listeners.pop()
     here.peers.is_read('before', 1)
     here.peers.listeners.append(worker)
@@ -60,12 +60,12 @@ async def test_only_process_with_worker_remembers_remote_subscribers() -> None:
     assert [here.peers.watched(task_id) for task_id in ('before', 't', 'awaited')] == [False, True, False]
     here.now += WATCH
     assert not here.peers.watched('t')
-    here.peers.tell(NOTHING)
+    here.peers.tell(NO_NEWS)
     assert not here.peers.watched('t')
 
 
 async def test_live_text_subscriber_is_kept_beside_later_subscribers() -> None:
-    here = Here()
+    here = ThisProcess()
     for wants in (2, 1, 0):
         here.peers.is_read('t', wants)
         assert here.peers.watched('t', live=True)
@@ -75,17 +75,17 @@ async def test_live_text_subscriber_is_kept_beside_later_subscribers() -> None:
 
 
 async def test_subscriber_heard_during_look_is_not_forgotten() -> None:
-    here = Here()
+    here = ThisProcess()
     here.peers.is_read('t', 1)
-    here.peers.tell(NOTHING)
+    here.peers.tell(NO_NEWS)
     assert here.peers.watched('t')
     here.now += WATCH
-    here.peers.tell(NOTHING)
+    here.peers.tell(NO_NEWS)
     assert not here.peers.watched('t')
 
 
 async def test_task_events_are_private_until_another_process_asks() -> None:
-    here = Here()
+    here = ThisProcess()
     here.peers.own(['read', 'canceled', 'over', 'private'])
     here.peers.begin([claimed('read before', wanted=0)])
     here.peers.begin([claimed('claimed')])
@@ -99,7 +99,7 @@ async def test_task_events_are_private_until_another_process_asks() -> None:
 
 
 async def test_process_announces_subscriptions_and_liveness() -> None:
-    here = Here()
+    here = ThisProcess()
     assert here.keep() == (2, {}, [])
     reader, waiter = here.event_bus.subscribe('t', print, live=True), here.event_bus.add_waiter('u')
     here.event_bus.subscribe('own', print)
@@ -116,7 +116,7 @@ async def test_process_announces_subscriptions_and_liveness() -> None:
 
 
 async def test_process_announces_idle_worker() -> None:
-    here = Here()
+    here = ThisProcess()
     assert [here.peers.set_idle('w', idle=idle) for idle in (True, True)] == [True, False]
     assert here.keep() == (3, {}, [])
     here.peers.set_idle('w', idle=False)
@@ -128,7 +128,7 @@ async def test_process_announces_idle_worker() -> None:
 
 async def test_subscriber_row_stays_while_task_is_stored() -> None:
     """A look at that moment saw the row before, and would drop the stored one."""
-    here = Here()
+    here = ThisProcess()
     here.event_bus.subscribe('t', print)
     assert here.keep() == (2, {'t': 1}, [])
     here.peers.storing.add('t')
@@ -139,7 +139,7 @@ async def test_subscriber_row_stays_while_task_is_stored() -> None:
 
 
 async def test_subscriber_row_stays_if_task_is_stored_during_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = Here()
+    here = ThisProcess()
     here.event_bus.subscribe('t', print)
     here.keep()
     here.peers.storing.add('t')
@@ -156,9 +156,9 @@ async def test_subscriber_row_stays_if_task_is_stored_during_look(monkeypatch: p
 
 async def test_process_entering_while_storing_task_keeps_subscriber_row() -> None:
     """Another process that entered before has forgotten the row: nobody was known to read the task."""
-    here, there = Here(), Here()
+    here, there = ThisProcess(), ThisProcess()
     reader = here.event_bus.subscribe('t', print)
-    with empty() as connection:
+    with empty_database() as connection:
         here.peers.storing.add('t')
         kept = here.peers.to_keep(listens=True)
         assert kept is not None
@@ -176,7 +176,7 @@ async def test_process_entering_while_storing_task_keeps_subscriber_row() -> Non
 
 
 async def test_subscriber_row_written_with_task_is_not_repeated() -> None:
-    here = Here()
+    here = ThisProcess()
     here.keep()
     here.event_bus.subscribe('t', print)
     reader = here.peers.reader('t')

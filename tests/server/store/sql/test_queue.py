@@ -15,13 +15,13 @@ from pydantic_ai_a2a.server.store.sql.submitting import submit
 from pydantic_ai_a2a.server.store.sql.transaction import Transaction
 from pydantic_ai_a2a.server.store.sqlite.execution import perform
 
-from ....suites.values import AT, LEASE, QUEUE_LIMIT, WINDOW, ending, message
-from .conftest import steps
+from ....suites.values import LEASE, QUEUE_LIMIT, START, WINDOW, finish_of, message
+from .conftest import count_steps
 
 FEW, MANY = 10, 1000
 
 
-def queue(
+def queue_tasks(
     connection: sqlite3.Connection, context: str | None, first: int, last: int, *, owner: str | None = None
 ) -> None:
     """Queue tasks in one context, or in one each; of one owner, or of one each if that is the empty string."""
@@ -33,32 +33,32 @@ def queue(
 
 
 def claim(limit: int = 2, *, holder: str = 'holder', lost: bool = True) -> Transaction[Any]:
-    return claiming.claim('agent', Slot(holder, LEASE), at=AT, limit=limit, task_id=None, lost=lost)
+    return claiming.claim('agent', Slot(holder, LEASE), at=START, limit=limit, task_id=None, lost=lost)
 
 
 def test_waiting_tasks_of_context_add_no_cost_to_claim(connection: sqlite3.Connection) -> None:
-    queue(connection, 'busy', 0, FEW)
+    queue_tasks(connection, 'busy', 0, FEW)
     [claimed] = perform(connection, claim()).value
     found: list[int] = []
     noticed: list[int] = []
     for waiting in (FEW, MANY):
-        queue(connection, 'busy', FEW, waiting)
-        found.append(steps(connection, claim()))
-        noticed.append(steps(connection, peers.look('agent', 'process')))
+        queue_tasks(connection, 'busy', FEW, waiting)
+        found.append(count_steps(connection, claim()))
+        noticed.append(count_steps(connection, peers.look('agent', 'process')))
     assert found[0] == found[1]
     assert noticed[0] == noticed[1]
-    perform(connection, finish('agent', claimed, ending(claimed)))
-    queue(connection, 'idle', 0, 1)
+    perform(connection, finish('agent', claimed, finish_of(claimed)))
+    queue_tasks(connection, 'idle', 0, 1)
     assert [each.header.id for each in perform(connection, claim()).value] == ['busy 0001', 'idle 0000']
 
 
 def test_running_tasks_add_no_cost_to_claim(connection: sqlite3.Connection) -> None:
     taken: list[list[int]] = []
     for first, last in ((0, FEW), (FEW, MANY)):
-        queue(connection, None, first, last, owner='/flood')
+        queue_tasks(connection, None, first, last, owner='/flood')
         perform(connection, claim(MANY, holder='another'))
-        looking = steps(connection, peers.look('agent', 'process'))
-        taken.append([looking, steps(connection, claim(lost=False))])
+        looking = count_steps(connection, peers.look('agent', 'process'))
+        taken.append([looking, count_steps(connection, claim(lost=False))])
     assert taken[0] == taken[1]
 
 
@@ -67,17 +67,17 @@ def test_queue_length_adds_no_cost_to_claim_and_finish(
 ) -> None:
     taken: list[list[int]] = []
     for first, last in ((0, FEW), (FEW, MANY)):
-        queue(connection, None, first, last, owner='/flood')
-        queue(connection, None, first, last, owner='')
-        queue(connection, 'busy', first, last)
+        queue_tasks(connection, None, first, last, owner='/flood')
+        queue_tasks(connection, None, first, last, owner='')
+        queue_tasks(connection, 'busy', first, last)
         looking = [
-            steps(connection, peers.look('agent', 'process')),
-            steps(connection, queue_order.any_queued('agent')),
+            count_steps(connection, peers.look('agent', 'process')),
+            count_steps(connection, queue_order.any_queued('agent')),
         ]
         claims: list[Any] = []
-        claiming = steps(connection, kept(claim(1), claims))
+        claiming = count_steps(connection, collecting(claim(1), claims))
         [claimed] = claims
-        finishing = steps(connection, finish('agent', claimed, ending(claimed)))
+        finishing = count_steps(connection, finish('agent', claimed, finish_of(claimed)))
         taken.append([*looking, claiming, finishing])
     few, many = taken
     assert few[:3] == many[:3]
@@ -89,9 +89,9 @@ def test_owner_tasks_add_no_cost_to_next_round(
 ) -> None:
     taken: list[int] = []
     for first, last in ((0, FEW), (FEW, MANY)):
-        queue(connection, None, first, last, owner='/flood')
-        queue(connection, None, first, last, owner='')
-        taken.append(steps(connection, round_of('/flood')))
+        queue_tasks(connection, None, first, last, owner='/flood')
+        queue_tasks(connection, None, first, last, owner='')
+        taken.append(count_steps(connection, round_of('/flood')))
     assert taken[0] == taken[1]
 
 
@@ -101,18 +101,20 @@ def test_owner_at_limit_adds_no_cost_to_claims(
     taken: list[int] = []
     slot = Slot('holder', LEASE, owner_limit=1)
     for first, last in ((0, FEW), (FEW, MANY)):
-        queue(connection, None, first, last, owner='/flood')
-        perform(connection, claiming.claim('agent', slot, at=AT, limit=1, task_id=None))
-        queue(connection, None, first, first + 1, owner='/other')
+        queue_tasks(connection, None, first, last, owner='/flood')
+        perform(connection, claiming.claim('agent', slot, at=START, limit=1, task_id=None))
+        queue_tasks(connection, None, first, first + 1, owner='/other')
         claims: list[Any] = []
-        taken.append(steps(connection, kept(claiming.claim('agent', slot, at=AT, limit=1, task_id=None), claims)))
+        taken.append(
+            count_steps(connection, collecting(claiming.claim('agent', slot, at=START, limit=1, task_id=None), claims))
+        )
         [claimed] = claims
         assert claimed.header.owner == '/other'
-        perform(connection, finish('agent', claimed, ending(claimed)))
+        perform(connection, finish('agent', claimed, finish_of(claimed)))
     assert abs(taken[0] - taken[1]) < FEW
 
 
-def kept(transaction: Transaction[Any], results: list[Any]) -> Transaction[None]:
+def collecting(transaction: Transaction[Any], results: list[Any]) -> Transaction[None]:
     """The transaction; its result is added to a list."""
     done = yield from transaction
     results += done.value
@@ -132,23 +134,23 @@ SELECT 'agent', :state || n, '/ann', :state || n, '1.0', :state, :at - 100 * n, 
 """
 
 
-def fill(connection: sqlite3.Connection, state: str, number: int, *, queued: int = 0, filed: int = 1) -> None:
+def add_rows(connection: sqlite3.Connection, state: str, number: int, *, queued: int = 0, filed: int = 1) -> None:
     """Add tasks, of which 10 in a second were accepted and got their state."""
-    values = {'state': state, 'number': number, 'queued': queued, 'filed': filed, 'at': AT}
+    values = {'state': state, 'number': number, 'queued': queued, 'filed': filed, 'at': START}
     connection.execute(FILL, values)
 
 
 def test_counts_of_long_queue_are_estimated(connection: sqlite3.Connection) -> None:
-    fill(connection, 'submitted', 10_500, queued=1, filed=0)
-    fill(connection, 'input-required', 10_500)
-    [few] = perform(connection, counts('agent', at=AT, every=False))
+    add_rows(connection, 'submitted', 10_500, queued=1, filed=0)
+    add_rows(connection, 'input-required', 10_500)
+    [few] = perform(connection, counts('agent', at=START, every=False))
     assert (few.queued, few.submitted, few.waiting) == (10_000, 10_000, 10_000)
-    assert (few.ended, few.oldest) == (0, AT - 199_900)
+    assert (few.ended, few.oldest) == (0, START - 199_900)
     connection.execute("INSERT INTO queue (agent, queued, counted_at) VALUES ('agent', 20000, a2a_clock())")
     connection.execute("INSERT INTO total VALUES ('agent', '', 'input-required', 10500), ('agent', '', 'failed', 7)")
-    [more] = perform(connection, counts('agent', at=AT, every=False))
+    [more] = perform(connection, counts('agent', at=START, every=False))
     assert replace(few, queued=20_000, submitted=20_000, waiting=10_500, accepted=more.accepted) == more
-    fill(connection, 'completed', 5000)
+    add_rows(connection, 'completed', 5000)
     connection.execute('DELETE FROM task WHERE queued = 1 OR state = ?', ['input-required'])
-    [ended] = perform(connection, counts('agent', at=AT, every=False))
+    [ended] = perform(connection, counts('agent', at=START, every=False))
     assert ended.ended == ended.accepted == 3002  # 10 a second, estimated from the newest

@@ -15,7 +15,7 @@ from pydantic_ai_a2a.server.store.sqlite.execution import perform
 
 from ....suites.credentials import with_sealed
 from ....suites.values import LEASE, OWNER, WINDOW, message
-from .conftest import empty
+from .conftest import empty_database
 
 SLOT = Slot('holder', LEASE)
 NOW = 1_000
@@ -26,7 +26,7 @@ FULL = replace(PLAIN, request=b'{}', traceparent='00-1-2-01', dialect='0.3')
 @pytest.fixture
 def connections() -> Iterator[list[sqlite3.Connection]]:
     """Two equal databases. Both have the conversation `c`."""
-    with empty() as one, empty() as other:
+    with empty_database() as one, empty_database() as other:
         for connection in (one, other):
             connection.create_function('a2a_clock', 0, lambda: NOW)
             connection.execute(
@@ -46,7 +46,7 @@ def send(connection: sqlite3.Connection, submission: Submission, queue_limit: in
         return type(error), str(error)
 
 
-def separately(message: Submission, slot: Slot | None) -> bool:
+def use_separate_statements(message: Submission, slot: Slot | None) -> bool:
     """Leave each message to the separate statements."""
     return False
 
@@ -79,6 +79,6 @@ def test_single_statement_starts_task_like_separate_statements(
 ) -> None:
     one, other = connections
     results = [send(one, submission) for submission in submissions]
-    monkeypatch.setattr(submitting, 'begins_alone', separately)
+    monkeypatch.setattr(submitting, 'begins_alone', use_separate_statements)
     assert results == [send(other, submission) for submission in submissions]
     assert rows(one) == rows(other)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pydantic_ai_a2a.errors import BackendUnusable, StoreUnavailable
-from pydantic_ai_a2a.server.store.sql.migrations import FIRST, MIGRATIONS, newest
+from pydantic_ai_a2a.server.store.sql.migrations import MIGRATIONS, newest
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.connect import connect, stored_version
 from pydantic_ai_a2a.server.store.sqlite.opened_file import OpenedFile
@@ -58,17 +58,6 @@ def test_connection_uses_synchronous_setting_of_url(tmp_path: Path, synchronous:
     assert connection.execute('PRAGMA journal_mode').fetchone() == ('wal',)
     assert connection.execute('PRAGMA busy_timeout').fetchone() == (10_000,)
     connection.close()
-
-
-def test_older_file_is_migrated_once(file: SqliteFile) -> None:
-    connect(file).close()
-    later = [*MIGRATIONS, ['CREATE TABLE new (word TEXT)', "INSERT INTO new VALUES ('kept')"]]
-    for _ in range(2):
-        connection = connect(file, later)
-        assert connection.execute('SELECT word FROM new').fetchall() == [('kept',)]
-        taken = connection.execute('SELECT version FROM a2a_schema').fetchall()
-        assert taken == [(n,) for n in range(FIRST, newest(later) + 1)]
-        connection.close()
 
 
 def test_failed_migration_leaves_no_changes(file: SqliteFile) -> None:

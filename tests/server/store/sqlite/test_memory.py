@@ -23,7 +23,7 @@ from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.types import TaskEvent
 from pydantic_ai_a2a.wire.protocol import stored, stored_values
 
-from ....suites.values import AT, OWNER, erase, message, run, state_of, submit, turn
+from ....suites.values import OWNER, START, claim_and_finish, erase, message, model_turn, state_of, submit
 
 
 @pytest.fixture
@@ -54,10 +54,10 @@ async def test_empty_or_erased_store_has_size_zero(text: str) -> None:
     await backend.push_configs.create('t', OWNER, hook, limit=1)
     artifacts = [(name, stored_values.dump_artifact({'artifact_id': name, 'parts': [{'text': text}]})) for name in 'ab']
     events = [TaskEvent(n, None, stored.artifact_update('t', 'c', body)) for n, (_, body) in enumerate(artifacts, 3)]
-    messages = turn('hi', text)
-    await run(backend, 't', after=4, messages=messages, artifacts=artifacts, events=events)
+    messages = model_turn('hi', text)
+    await claim_and_finish(backend, 't', after=4, messages=messages, artifacts=artifacts, events=events)
     assert backend.size > len(text)
-    while await erase(backend, OWNER, at=AT):
+    while await erase(backend, OWNER, at=START):
         pass
     assert backend.size == 0
 
@@ -68,17 +68,17 @@ async def test_sweep_frees_memory_of_erased_task(connections: list[sqlite3.Conne
     [database] = connections
     empty = pages(database)
     await submit(backend, message('x' * 3_000_000, new='t'))
-    await run(backend, 't')
-    assert await backend.housekeeping.erase_task('t', OWNER, at=AT)
+    await claim_and_finish(backend, 't')
+    assert await backend.housekeeping.erase_task('t', OWNER, at=START)
     assert pages(database) > 5 * (empty + PAGES)
-    await backend.housekeeping.sweep(Retention(), at=AT)
+    await backend.housekeeping.sweep(Retention(), at=START)
     assert pages(database) <= empty + 1
 
 
 async def test_long_conversation_is_exported_without_disk() -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     await submit(backend, message(new='t', context='c'))
-    await run(backend, 't', messages=turn('hi', 'x' * 10_000) * 1_000)
+    await claim_and_finish(backend, 't', messages=model_turn('hi', 'x' * 10_000) * 1_000)
     soft, hard = getrlimit(RLIMIT_FSIZE)
     setrlimit(RLIMIT_FSIZE, (0, hard))
     try:
@@ -118,10 +118,10 @@ async def test_message_exceeding_memory_limit_is_refused() -> None:
     with suppress(OverloadedError):
         while stored < limit:
             await submit(backend, message('a' * 3_000, new=f'{stored}'))
-            await run(backend, f'{stored}')
+            await claim_and_finish(backend, f'{stored}')
             stored += 3_000
     assert limit * 0.9 < backend.size < limit
-    while await erase(backend, OWNER, at=AT):
+    while await erase(backend, OWNER, at=START):
         pass
     await submit(backend, message('a' * 3_000, new='t'))
 
@@ -129,28 +129,19 @@ async def test_message_exceeding_memory_limit_is_refused() -> None:
 async def test_full_buckets_and_expired_charges_are_swept_in_batches() -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     for n in range(600):
-        assert await backend.quotas.take(Bucket(f'{n}', 'requests', 1000, 2), at=AT) == 0
-        await backend.quotas.charge([Charge('/ada', 1000, AT + n, 1, 1, 1)])
-    assert await backend.housekeeping.sweep(Retention(), at=AT + 1000) == Swept(rows=1000, full=True)
-    assert await backend.housekeeping.sweep(Retention(), at=AT + 1000) == Swept(rows=200)
-    assert not await backend.housekeeping.sweep(Retention(), at=AT + 1000)
-
-
-async def test_erased_dead_letter_is_no_longer_listed() -> None:
-    backend = MemoryBackend('agent', reader_lag=10**6)
-    for task_id in 'tu':
-        await submit(backend, message(new=task_id))
-        await run(backend, task_id, 'failed', failure='attempts')
-    assert await backend.housekeeping.erase_task('t', OWNER, at=AT)
-    assert [letter.task_id for letter in await backend.housekeeping.dead_letters(OWNER)] == ['u']
+        assert await backend.quotas.take(Bucket(f'{n}', 'requests', 1000, 2), at=START) == 0
+        await backend.quotas.charge([Charge('/ada', 1000, START + n, 1, 1, 1)])
+    assert await backend.housekeeping.sweep(Retention(), at=START + 1000) == Swept(rows=1000, full=True)
+    assert await backend.housekeeping.sweep(Retention(), at=START + 1000) == Swept(rows=200)
+    assert not await backend.housekeeping.sweep(Retention(), at=START + 1000)
 
 
 async def test_erased_anonymous_message_is_not_replayed() -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     await submit(backend, message(new='t', owner='/', message_id='short'))
-    await run(backend, 't')
-    assert await backend.queue.claim(Slot('holder', 1), at=AT, limit=1, task_id='t') == []
-    assert await backend.housekeeping.erase_task('t', '/', at=AT)
+    await claim_and_finish(backend, 't')
+    assert await backend.queue.claim(Slot('holder', 1), at=START, limit=1, task_id='t') == []
+    assert await backend.housekeeping.erase_task('t', '/', at=START)
     assert not (await submit(backend, message(new='t', owner='/', message_id='short'))).replayed
 
 
@@ -158,9 +149,9 @@ async def test_sweep_deletes_long_conversations_in_separate_steps() -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     for context in 'ab':
         await submit(backend, message(new=context, context=context))
-        await run(backend, context, messages=turn('hi', 'hello') * 300)
+        await claim_and_finish(backend, context, messages=model_turn('hi', 'hello') * 300)
     keep = Retention(contexts=timedelta(seconds=1))
-    steps = [(await backend.housekeeping.sweep(keep, at=AT + 2000)).rows for _ in range(4)]
+    steps = [(await backend.housekeeping.sweep(keep, at=START + 2000)).rows for _ in range(4)]
     assert (sum(steps), max(steps)) == (1202, 502)
 
 

@@ -19,10 +19,10 @@ from pydantic_ai_a2a.store import PostgresBackend, SqliteFile, SqliteFileBackend
 
 from ....suites import READER_LAG
 from ....suites.push import config, configs_of
-from ....suites.values import AT, OWNER, conversation, message, run, submit, turn
+from ....suites.values import OWNER, START, claim_and_finish, conversation_texts, message, model_turn, submit
 
 OLD, NEW = range(50), range(50, 60)
-LATER = AT + 10_000
+LATER = START + 10_000
 KEEP = Retention(tasks=timedelta(seconds=5), contexts=timedelta(seconds=5), events=timedelta(seconds=5))
 LARGE = 3_000_000
 """Bytes of a message: several times what one sweep gives back."""
@@ -49,24 +49,24 @@ async def test_postgres_keeps_hundred_times_more_tasks_than_sqlite(
     with closing(PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)) as database:
         for store, most in ((backend, 10_000), (database, 1_000_000)):
             await submit(store, message(new='t', context='c'))
-            await run(store, 't', messages=turn('hi', 'hello'))
+            await claim_and_finish(store, 't', messages=model_turn('hi', 'hello'))
             # The totals count more rows than there are.
             for kind in ('completed', 'conversation'):
                 await store.write(add, 'agent', kind, most - 1)
-            swept = await store.housekeeping.sweep(Retention(), at=AT)
+            swept = await store.housekeeping.sweep(Retention(), at=START)
             assert swept.over == {}
             await submit(store, message(new='u', context='d'))
-            await run(store, 'u', messages=turn('hi', 'hello'))
-            swept = await store.housekeeping.sweep(Retention(), at=AT)
+            await claim_and_finish(store, 'u', messages=model_turn('hi', 'hello'))
+            swept = await store.housekeeping.sweep(Retention(), at=START)
             assert swept.over == {'tasks': 1, 'contexts': 1}
 
 
 async def test_sweep_deletes_batch_with_few_statements(backend: SqliteFileBackend) -> None:
     forks: list[str] = []
     for n in (*OLD, *NEW):
-        at = AT if n in OLD else LATER
+        at = START if n in OLD else LATER
         await submit(backend, message(new=f't{n}', context=f'c{n}', at=at))
-        await run(backend, f't{n}', at=at, messages=turn(f'prompt {n}', f'answer {n}'))
+        await claim_and_finish(backend, f't{n}', at=at, messages=model_turn(f'prompt {n}', f'answer {n}'))
         if n % 10 == 0:
             await configs_of(backend).create(f't{n}', OWNER, config('hook'), limit=1)
             forks.append((await backend.conversations(OWNER).fork(f'c{n}')).conversation_id)
@@ -93,9 +93,9 @@ async def test_sweep_deletes_batch_with_few_statements(backend: SqliteFileBacken
     for n in (*OLD, *NEW):
         stored = await backend.reader.load(f't{n}', None)
         assert (stored is None) == (n in OLD)
-        texts = await conversation(backend, f'c{n}')
+        texts = await conversation_texts(backend, f'c{n}')
         assert texts == ([] if n in OLD else [f'prompt {n}', f'answer {n}'])
-    assert [await conversation(backend, fork) for fork in forks] == [
+    assert [await conversation_texts(backend, fork) for fork in forks] == [
         [f'prompt {n}', f'answer {n}'] for n in (*OLD, *NEW) if n % 10 == 0
     ]
 
@@ -109,18 +109,18 @@ def pages(path: Path) -> tuple[int, int]:
 async def grow(backend: SqliteFileBackend) -> None:
     """Store a large task and erase it."""
     await submit(backend, message('x' * LARGE, new='large'))
-    await run(backend, 'large')
-    await backend.housekeeping.erase_task('large', OWNER, at=AT)
+    await claim_and_finish(backend, 'large')
+    await backend.housekeeping.erase_task('large', OWNER, at=START)
 
 
 async def test_sweeps_free_file_pages_in_small_steps(backend: SqliteFileBackend, path: Path) -> None:
     await grow(backend)
     grown, free = pages(path)
     assert free > 5 * PAGES
-    await backend.housekeeping.sweep(Retention(), at=AT)
+    await backend.housekeeping.sweep(Retention(), at=START)
     assert pages(path) == (grown - PAGES, free - PAGES)
     for _ in range(free // PAGES):
-        await backend.housekeeping.sweep(Retention(), at=AT)
+        await backend.housekeeping.sweep(Retention(), at=START)
     total, free_then = pages(path)
     assert total <= grown - free
     assert free_then == 0
@@ -133,12 +133,12 @@ async def test_file_without_auto_vacuum_frees_pages_after_compact(backend: Sqlit
         connection.execute('CREATE TABLE older (word TEXT)')
     await grow(backend)
     grown, free = pages(path)
-    await backend.housekeeping.sweep(Retention(), at=AT)
+    await backend.housekeeping.sweep(Retention(), at=START)
     assert pages(path) == (grown, free)
     await backend.compact()
     await grow(backend)
     grown, free = pages(path)
-    await backend.housekeeping.sweep(Retention(), at=AT)
+    await backend.housekeeping.sweep(Retention(), at=START)
     assert pages(path) == (grown - PAGES, free - PAGES)
 
 
@@ -146,7 +146,7 @@ async def test_sweep_deletes_large_tasks_in_small_batches(backend: SqliteFileBac
     """SQLite copies the deleted rows into memory until the end of the statement."""
     for n in range(12):
         await submit(backend, message('x' * LARGE, new=f't{n}', context=f'c{n}'))
-        await run(backend, f't{n}')
+        await claim_and_finish(backend, f't{n}')
     swept: list[tuple[bool, int]] = []
     for _ in range(4):
         full = (await backend.housekeeping.sweep(KEEP, at=LATER)).full

@@ -1,0 +1,104 @@
+"""A conversation with a remote agent: each message continues it, or answers the task that waits."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from typing import Any, Protocol, cast
+
+from typing_extensions import TypeVar, Unpack
+
+from ..arguments import checked
+from ..errors import TaskNotFoundError, UnsupportedOperationError
+from ..task_states import INTERRUPTED
+from .message_content import Content
+from .results import RemoteResult, TaskClient
+from .send_options import SendOptions, WaitOptions
+from .text_sender import TextSender
+from .updates import Update
+
+OutputT = TypeVar('OutputT', default=Any)
+OptionsT = TypeVar('OptionsT', SendOptions, WaitOptions)
+AnswerT = TypeVar('AnswerT', RemoteResult[Any], Update)
+
+_ENDED = (UnsupportedOperationError, TaskNotFoundError)
+"""Errors of a message to a task that does not wait any more, such as after `RemoteResult.approve`."""
+
+
+class ConversationClient(TaskClient, Protocol):
+    """The methods of `A2AClient` that a conversation calls."""
+
+    def stream(
+        self, content: Content, *, output_type: type[Any] | None = None, **options: Unpack[SendOptions]
+    ) -> AsyncGenerator[Update, None]:
+        """See `A2AClient.stream`."""
+        ...
+
+    async def get(self, task_id: str, *, history_length: int | None = None) -> RemoteResult:
+        """See `A2AClient.get`."""
+        ...
+
+
+class Conversation(TextSender):
+    """A conversation with a remote agent: each message continues it, or answers the task that waits.
+
+    Args:
+        client: The client of the agent.
+        context_id: Id of a conversation to continue. Default: a new conversation.
+    """
+
+    def __init__(self, client: ConversationClient, context_id: str | None = None) -> None:
+        self._client = client
+        self.context_id = context_id
+        """Id of the conversation; None before the first answer."""
+        self._waiting_task: str | None = None
+
+    @checked
+    async def send(
+        self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]
+    ) -> RemoteResult[OutputT]:
+        """Send the next message of the conversation, and wait for the answer: see `A2AClient.send`."""
+        try:
+            sending = self._client.send(content, output_type=output_type, **self._continued(options))
+            return self._keep(await sending)
+        except _ENDED:
+            if not await self._forgets(options):
+                raise
+        return await self.send(content, output_type=output_type, **options)
+
+    @checked
+    async def stream(
+        self, content: Content, *, output_type: type[Any] | None = None, **options: Unpack[SendOptions]
+    ) -> AsyncGenerator[Update, None]:
+        """Send the next message of the conversation, and yield the events of its task: see `A2AClient.stream`."""
+        updates = self._client.stream(content, output_type=output_type, **self._continued(options))
+        try:
+            async with aclosing(updates):
+                async for update in updates:
+                    yield self._keep(update)  # before the caller may leave
+            return
+        except _ENDED:
+            if not await self._forgets(options):
+                raise
+        async with aclosing(self.stream(content, output_type=output_type, **options)) as updates:
+            async for update in updates:
+                yield update
+
+    def _continued(self, options: OptionsT) -> OptionsT:
+        ids = {'context_id': self.context_id, 'task_id': self._waiting_task}
+        return cast('OptionsT', {**{name: value for name, value in ids.items() if value is not None}, **options})
+
+    def _keep(self, answer: AnswerT) -> AnswerT:
+        self.context_id = answer.context_id or self.context_id
+        self._waiting_task = answer.task_id if answer.state in INTERRUPTED else None
+        return answer
+
+    async def _forgets(self, options: SendOptions) -> bool:
+        """Forget the task that waited, if it has ended otherwise. Return False if it still waits, or was not meant."""
+        if self._waiting_task is None or 'task_id' in options:
+            return False
+        with suppress(TaskNotFoundError):  # the task is gone
+            if (await self._client.get(self._waiting_task, history_length=0)).state in INTERRUPTED:
+                return False
+        self._waiting_task = None
+        return True

@@ -1,0 +1,60 @@
+"""Apps that serve agents in this process, and what tests ask them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fasta2a.schema import Task
+from pydantic_ai.agent import AbstractAgent
+
+from pydantic_ai_a2a import Retention, Workers, to_a2a
+
+from .app_client import Client, RpcError, lifespan, state_of
+from .bounds import LIMIT, LOGS
+
+
+def each_backend(*kinds: str) -> pytest.MarkDecorator:
+    """Run a test with the URL `backend` of an empty store of each kind: `memory`, `sqlite` or `postgres`."""
+    return pytest.mark.parametrize('backend', kinds, indirect=True)
+
+
+@asynccontextmanager
+async def serving(
+    agent: AbstractAgent[Any, Any],
+    *,
+    headers: Mapping[str, str] | None = None,
+    workers: Workers | None = None,
+    **options: Any,
+) -> AsyncGenerator[Client]:
+    """A client of an app that serves the agent. Everything in the block is bounded, and runs left over are ended.
+
+    Args:
+        agent: The agent.
+        headers: Headers of the client's requests.
+        workers: How runs are done; a shutdown never waits long for them.
+        options: More arguments of `to_a2a`.
+    """
+    options.setdefault('retention', Retention(events=LOGS))
+    app = to_a2a(agent, workers=replace(workers or Workers(), drain_grace=1.0), **options)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        yield Client(app, headers=headers)
+
+
+async def list_tasks(client: Client, **query: Any) -> list[Task]:
+    """The tasks of the app, by its method `list_tasks`."""
+    return await client.a2a_app.list_tasks(**query)
+
+
+async def wait_until_ended(client: Client, task_id: str) -> dict[str, Any]:
+    """The task once it has ended."""
+    with suppress(RpcError):  # an ended task has no stream in A2A 1.0
+        async with client.subscribe(task_id) as stream:
+            await stream.rest()
+    task = await client.get_task(task_id)
+    assert state_of(task) in ('COMPLETED', 'FAILED', 'CANCELED', 'REJECTED')
+    return task
