@@ -5,8 +5,8 @@ from __future__ import annotations
 from secrets import token_bytes
 
 from ..ports import OpenApprovals
-from .conditions import where
 from .interrupted_tasks import PAUSE, pause_of
+from .key_conditions import where
 from .task_rows import HEADER, header_of
 from .transaction import Transaction
 
