@@ -14,6 +14,7 @@ import yaml
 
 from .audit import verdict
 from .bounds import LIMIT
+from .conftest import SLOW
 from .package import changelog_faults
 
 ROOT = Path(__file__).parent.parent
@@ -167,3 +168,11 @@ def test_audit_reports_vulnerable_and_unaudited_packages(
     output = '' if dependencies is None else json.dumps({'dependencies': dependencies})
     outcomes = [verdict(output, required=required) for required in (False, True)]
     assert outcomes == [(status, said) for status in statuses]
+
+
+def test_core_and_slow_tests_exist() -> None:
+    lists = 'eval "$(sed -n \'/^core=(/,/^)/p; /^newer=(/p\' .ci/core)"; printf \'%s\\n\' "${core[@]}" "${newer[@]}"'
+    core = subprocess.run(['bash', '-c', lists], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    assert len(core) > 15
+    paths = [*core, *(test.partition('::')[0] for test in SLOW)]
+    assert [path for path in paths if not (ROOT / path).exists()] == []

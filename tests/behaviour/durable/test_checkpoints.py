@@ -128,17 +128,23 @@ async def test_usage_limits_count_all_attempts(url: str) -> None:
     assert 'model 3' not in steps.done
 
 
-async def test_stream_resumes_in_next_process_without_repeats(url: str) -> None:
-    steps = Steps('streamed')
+async def events_until_handover(steps: Steps, url: str) -> list[Event]:
+    """The events of a task whose process ends in the middle of the answer."""
     held = steps.hold('middle 3')
     async with (
         serving_until_handover(steps.agent, backend=url, results=STREAMED) as client,
         client.live.send_streaming('one') as stream,
     ):
         await held.wait()
-        before = [await anext(stream)]
-        while answers(before)[-1:] != ['Read ']:
-            before.append(await anext(stream))
+        events = [await anext(stream)]
+        while answers(events)[-1:] != ['Read ']:
+            events.append(await anext(stream))
+    return events
+
+
+async def test_stream_resumes_in_next_process_without_repeats(url: str) -> None:
+    steps = Steps('streamed')
+    before = await events_until_handover(steps, url)
     async with (
         serving_until_handover(steps.agent, backend=url, results=STREAMED) as client,
         client.live.subscribe(before[0].result['task']['id'], Last_Event_ID=str(before[-1].id)) as stream,
@@ -151,15 +157,7 @@ async def test_stream_resumes_in_next_process_without_repeats(url: str) -> None:
 
 async def test_resumed_stream_leaves_answer_once(url: str) -> None:
     steps = Steps('streamed')
-    held = steps.hold('middle 3')
-    async with (
-        serving_until_handover(steps.agent, backend=url, results=STREAMED) as client,
-        client.live.send_streaming('one') as stream,
-    ):
-        await held.wait()
-        before = [await anext(stream)]
-        while answers(before)[-1:] != ['Read ']:
-            before.append(await anext(stream))
+    before = await events_until_handover(steps, url)
     async with serving_until_handover(steps.agent, backend=url, results=STREAMED) as client:
         task = await wait_until_ended(client, before[0].result['task']['id'])
     assert [artifact['artifactId'] for artifact in task['artifacts']] == [f'{task["id"]}.1.result']
