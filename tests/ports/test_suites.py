@@ -18,6 +18,7 @@ from ..suites import (
     ConversationStoreSuite,
     CredentialSuite,
     DurableSuite,
+    HookCallSuite,
     OpenApprovalsSuite,
     PayloadSuite,
     PushSuite,
@@ -41,6 +42,10 @@ class TestBackend(BackendSuite, CheckpointSuite):
 
 
 class TestOpenApprovals(OpenApprovalsSuite):
+    """Over all of `BACKENDS`, too."""
+
+
+class TestHookCalls(HookCallSuite):
     """Over all of `BACKENDS`, too."""
 
 

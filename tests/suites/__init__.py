@@ -14,6 +14,7 @@ from .durable import DurableSuite
 from .endings import EndingSuite
 from .events import EventLogSuite
 from .export import ExportSuite
+from .hook_calls import HookCallSuite
 from .housekeeping import RetentionSuite
 from .open_approvals import OpenApprovalsSuite
 from .outbox import OutboxSuite, PendingDeliverySuite
@@ -38,6 +39,7 @@ __all__ = (
     'DurableBackendSuite',
     'DurableSuite',
     'EventLogSuite',
+    'HookCallSuite',
     'HousekeepingSuite',
     'OpenApprovalsSuite',
     'PayloadSuite',

@@ -21,6 +21,7 @@ from .checkpoint import Checkpoint
 from .claim import Claim
 from .credentials import CredentialStore, SealedCredential
 from .event_log import Ending, EventLog, Subscription
+from .hook_calls import HookCall, HookCalls
 from .housekeeping import (
     DEAD_LETTER,
     DEAD_LETTERS,
@@ -65,6 +66,8 @@ __all__ = [
     'ExportedConversation',
     'ExportedTask',
     'Finish',
+    'HookCall',
+    'HookCalls',
     'Housekeeping',
     'Leased',
     'Marks',

@@ -446,6 +446,18 @@ CREATE TABLE secret (
     value BLOB NOT NULL, -- 32 bytes
     PRIMARY KEY (agent, name)
 ) WITHOUT ROWID
+
+-- Calls of the hook `on_waiting` that have not returned yet, one for each pause of a task.
+CREATE TABLE hook_call (
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    run BIGINT NOT NULL, -- `task.run` of the run that has paused
+    due_at BIGINT NOT NULL, -- until when the call belongs to a process: clock of leases
+    PRIMARY KEY (agent, task_id, run)
+) WITHOUT ROWID
+
+-- Finds the calls of processes that have died.
+CREATE INDEX hook_call_due ON hook_call (agent, due_at)
 """
 SCHEMA, _ADDED, ENGINES, APPROVALS = (
     tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_UP, _ENGINES, _APPROVALS)
