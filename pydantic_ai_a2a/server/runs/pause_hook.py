@@ -88,10 +88,10 @@ class PauseHook:
             return
         if self._held:
             await self._calls.renew([*self._held], lease=self.lease)
-        if (room := _MOST_TAKEN - len(self._held)) > 0:
-            for call in await self._calls.take(lease=self.lease, limit=room):
-                if call not in self._held:  # else its lease had just expired
-                    self.begin(call)
+        room = max(0, _MOST_TAKEN - len(self._held))
+        taken = await self._calls.take(lease=self.lease, limit=room)
+        for call in {*taken} - self._held:  # not one of its own whose lease has just expired
+            self.begin(call)
 
     async def _run(self, call: HookCall) -> None:
         """Call the hook if the pause lasts, and delete the stored call."""
