@@ -80,6 +80,11 @@ class HookCallSuite(PortSuite):
         assert await calls_of(backend).pause(second) is not None
         assert sorted(await calls_of(backend).take(lease=LEASE, limit=10)) == [first, second]
 
+    async def test_hook_call_has_no_pause_after_a_cancel(self, backend: Backend) -> None:
+        call = await wait(backend, 'a')
+        await backend.queue.cancel('a', OWNER, at=START)
+        assert await calls_of(backend).pause(call) is None
+
     async def test_erased_task_has_no_hook_call(self, backend: Backend) -> None:
         call = await wait(backend, 'a')
         await backend.housekeeping.erase_task('a', None, at=START)

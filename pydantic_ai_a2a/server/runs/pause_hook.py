@@ -7,7 +7,7 @@ lease, and take the calls whose lease has expired.
 | what happens | the stored call |
 |---|---|
 | the hook returns, raises, or takes too long | is deleted |
-| the pause has ended before the call | is deleted, without a call |
+| the pause has ended before the call, or waits only for external results | is deleted, without a call |
 | the process dies, or the worker stops | stays until its lease expires, and another worker takes it |
 | the store is unavailable | the same |
 
@@ -98,8 +98,9 @@ class PauseHook:
         try:
             async with self._places:
                 found = await self._calls.pause(call)
-                if found is not None:
-                    await self._call(pause_of_task(*found, call.run, self._link))
+                pause = None if found is None else pause_of_task(*found, call.run, self._link)
+                if pause is not None and _needs_person(pause):
+                    await self._call(pause)
             if self.lease is not None:
                 await self._calls.done(call)
         except Exception:  # the store may work once the lease has expired
@@ -141,6 +142,11 @@ def pause_of_task(header: TaskHeader, pause: Pause, run: int, link: TaskLink) ->
         caller=sender_of_run(pause) or owner,
         link=link(header.id, owner.tenant),
     )
+
+
+def _needs_person(pause: TaskPause) -> bool:
+    """Return True for a question, an approval or a sign-in: programs send the results of external calls."""
+    return not pause.calls or any(call.kind != 'external' for call in pause.calls)
 
 
 def _open_call(call: PendingCall) -> OpenCall:

@@ -186,6 +186,16 @@ async def test_numbers_of_pauses_of_a_task_grow(backend: Any) -> None:
     assert heard.count == 0
 
 
+async def test_external_calls_alone_do_not_call_on_waiting() -> None:
+    heard = Heard()
+    async with serving(ApprovalAgent().agent, on_waiting=heard) as client:
+        assert state_of(await client.send('fetch')) == 'INPUT_REQUIRED'
+        await client.send('mixed')
+        pause = await heard.next()
+    assert [call.kind for call in pause.calls] == ['external', 'approval', 'question', 'approval']
+    assert heard.count == 0
+
+
 @pytest.mark.parametrize('end', ['completed', 'rejected'])
 async def test_ended_tasks_do_not_call_on_waiting(end: str) -> None:
     heard = Heard()
@@ -266,16 +276,18 @@ async def test_hanging_on_waiting_is_left_after_a_while(
         end.set()
 
 
-async def test_hanging_hooks_leave_the_threads_of_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    release, agent = threading.Event(), ApprovalAgent().agent
+async def test_hanging_hooks_leave_the_threads_of_tools() -> None:
+    began, release = threading.Event(), threading.Event()
 
     def block(pause: TaskPause) -> None:
+        began.set()
         release.wait(LIMIT)
 
     limiter = to_thread.current_default_thread_limiter()
-    async with serving(agent, on_waiting=block) as client:
+    async with serving(ApprovalAgent().agent, on_waiting=block) as client:
         try:
             task = await client.send('delete')
+            assert await asyncio.get_running_loop().run_in_executor(None, began.wait, LIMIT)
             assert limiter.borrowed_tokens == 0
             assert state_of(await client.send(answer_message(task, approve()))) == 'COMPLETED'
         finally:
