@@ -35,7 +35,7 @@ _NAMES = {
     ),
     '.server.agent.current_task': ('CurrentTask', 'a2a'),
     '.server.agent.dependencies': ('CallContext',),
-    '.server.agent.hooks': ('RunFailure', 'ToolCall', 'ToolResult'),
+    '.server.agent.hooks': ('OpenCall', 'RunFailure', 'TaskPause', 'ToolCall', 'ToolResult'),
     '.server.agent.run_options': ('RunOptions',),
     '.server.app.a2a_app': ('A2AApp',),
     '.server.app.catalogue_app': ('catalogue',),
@@ -107,7 +107,9 @@ if TYPE_CHECKING:  # a name that is imported as itself is public for type checke
     from .server.agent.current_task import CurrentTask as CurrentTask
     from .server.agent.current_task import a2a as a2a
     from .server.agent.dependencies import CallContext as CallContext
+    from .server.agent.hooks import OpenCall as OpenCall
     from .server.agent.hooks import RunFailure as RunFailure
+    from .server.agent.hooks import TaskPause as TaskPause
     from .server.agent.hooks import ToolCall as ToolCall
     from .server.agent.hooks import ToolResult as ToolResult
     from .server.agent.run_options import RunOptions as RunOptions

@@ -37,6 +37,7 @@ SLOW = (
             'engine_processes',
             'engine_temporal',
             'leases',
+            'on_waiting',
             'store_outages',
         )
     ),

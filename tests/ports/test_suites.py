@@ -18,6 +18,8 @@ from ..suites import (
     ConversationStoreSuite,
     CredentialSuite,
     DurableSuite,
+    HookCallSuite,
+    OpenApprovalsSuite,
     PayloadSuite,
     PushSuite,
 )
@@ -38,6 +40,14 @@ class TestBackend(BackendSuite, CheckpointSuite):
     @pytest.mark.long
     def test_random_schedule_of_task_queue_matches_model(self, make_backend: MakeBackend) -> None:
         super().test_random_schedule_of_task_queue_matches_model(make_backend)
+
+
+class TestOpenApprovals(OpenApprovalsSuite):
+    """Over all of `BACKENDS`, too."""
+
+
+class TestHookCalls(HookCallSuite):
+    """Over all of `BACKENDS`, too."""
 
 
 class TestPush(PushSuite):

@@ -14,7 +14,9 @@ from .durable import DurableSuite
 from .endings import EndingSuite
 from .events import EventLogSuite
 from .export import ExportSuite
+from .hook_calls import HookCallSuite
 from .housekeeping import RetentionSuite
+from .open_approvals import OpenApprovalsSuite
 from .outbox import OutboxSuite, PendingDeliverySuite
 from .owners import OwnerSuite
 from .push import PushConfigSuite
@@ -37,7 +39,9 @@ __all__ = (
     'DurableBackendSuite',
     'DurableSuite',
     'EventLogSuite',
+    'HookCallSuite',
     'HousekeepingSuite',
+    'OpenApprovalsSuite',
     'PayloadSuite',
     'PushSuite',
     'QuotaSuite',

@@ -1,4 +1,4 @@
-"""The user's hooks: functions to call around tool calls, and after the end of a run is stored.
+"""The user's hooks: functions to call around tool calls, and after the end or the pause of a run is stored.
 
 Errors of a hook are logged and change nothing. A client may have read the end of a task before the hook.
 """
@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from inspect import isasyncgenfunction, isawaitable, iscoroutinefunction
 from typing import Any, TypeAlias
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from pydantic_ai import RunContext
 from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
 
 from ...base_exceptions import ends_task
+from ...types.a2a_objects import TaskState
 from ...types.callers import Caller
 from ...types.frozen_values import frozen
+from ..conversion.pending_calls import Kind
 from .pydantic_ai_internals import wrap_toolset
 from .system_exits import contained, contained_call
 
@@ -71,7 +73,50 @@ class ToolResult(ToolCall):
     """The exception of the tool, such as a `ModelRetry`, or an `ApprovalRequired` of a tool that asks for itself."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCall:
+    """A tool call that waits for an answer."""
+
+    id: str
+    """The id with which clients answer the call."""
+    kind: Kind
+    """`approval`, `question`, `external` for a result of the client, or `authorization` for a sign-in."""
+    tool: str
+    """Name of the tool."""
+    text: str = field(repr=False)
+    """The question for a person. It may have the arguments."""
+    args: dict[str, Any] | None = field(repr=False)
+    """The arguments, like those of a `WaitingTask`: also arguments that `Approvals.hide_arguments` hides from clients.
+    None if the server does not know with which arguments the tool would run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPause:
+    """A task that waits for an answer: the argument of `on_waiting`."""
+
+    task_id: str
+    context_id: str
+    number: int
+    """Grows with each pause of the task. A repeated call has the same task and number."""
+    state: TaskState
+    """`input-required`, or `auth-required` if all calls wait for a sign-in."""
+    question: str | None = field(repr=False)
+    """The question of the agent, or its request for a sign-in. None if tool calls wait instead."""
+    calls: Sequence[OpenCall]
+    """The tool calls that wait."""
+    owner: Caller
+    """Owner of the task, without scopes."""
+    caller: Caller
+    """Sender of the message whose run waits. With `Access.owner`, several callers may be one owner."""
+    link: str | None
+    """URL of the task in the playground. None without `url=`, or without the page of `docs_url=`."""
+
+
 OnFailure: TypeAlias = Callable[[RunFailure], object]
+"""Sync (and then called in a thread) or async."""
+
+
+OnWaiting: TypeAlias = Callable[[TaskPause], object]
 """Sync (and then called in a thread) or async."""
 
 
@@ -85,7 +130,7 @@ OnToolResult: TypeAlias = Callable[[ToolResult], object]
 
 @frozen
 class Hooks:
-    """The hooks for tool calls and for the ends of runs.
+    """The hooks for tool calls, and for the pauses and the ends of runs.
 
     Raises:
         TypeError: A hook is an async generator function, whose items would be lost.
@@ -94,6 +139,7 @@ class Hooks:
     on_complete: OnComplete | None = None
     on_cancel: OnCancel | None = None
     on_failure: OnFailure | None = None
+    on_waiting: OnWaiting | None = None
     on_tool_call: OnToolCall | None = None
     on_tool_result: OnToolResult | None = None
 
@@ -123,6 +169,11 @@ class Hooks:
     async def failed(self, failure: RunFailure) -> None:
         """Call `on_failure` after a task has failed."""
         await _call('on_failure', self.on_failure, failure, failure.task_id)
+
+    async def paused(self, pause: TaskPause) -> None:
+        """Call `on_waiting` after a task has begun to wait."""
+        # A limit of its own: slow calls leave the threads of the app to the tools.
+        await _call('on_waiting', self.on_waiting, pause, pause.task_id, limiter=CapacityLimiter(1))
 
     async def tool_called(self, task_id: str, call: ToolCall) -> None:
         """Call `on_tool_call` before a tool runs."""
@@ -166,12 +217,21 @@ class _ObservedToolset(WrapperToolset[Any]):
         return result
 
 
-async def _call(name: str, hook: Callable[[Any], object] | None, argument: object, task_id: str) -> None:
+async def _call(
+    name: str,
+    hook: Callable[[Any], object] | None,
+    argument: object,
+    task_id: str,
+    *,
+    limiter: CapacityLimiter | None = None,
+) -> None:
     assert hook is not None, 'only a hook that is set is called'
     try:
         if iscoroutinefunction(hook):
             await contained(hook(argument))
-        elif isawaitable(returned := await contained(to_thread.run_sync(contained_call, hook, argument))):
+        elif isawaitable(
+            returned := await contained(to_thread.run_sync(contained_call, hook, argument, limiter=limiter))
+        ):
             await contained(returned)
     except BaseException as error:
         if ends_task(error, asyncio.current_task()):

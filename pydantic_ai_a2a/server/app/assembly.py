@@ -27,6 +27,7 @@ from ..http.request_bodies import request_late
 from ..quotas import Metering
 from ..runs.app_hosting import Hosting
 from ..runs.direct_replies import DirectRuns
+from ..runs.pause_hook import TaskLink
 from ..runs.worker import Worker
 from ..service.dispatch import Dispatcher
 from ..service.extended_card import ExtendedCard
@@ -69,6 +70,7 @@ class Assembly:
         service: str,
         sign_push: SignPush | None,
         configured: ConfiguredAgent,
+        link: TaskLink,
         engine: Engine | None = None,
     ) -> None:
         self._agent = agent
@@ -91,7 +93,7 @@ class Assembly:
                 logger.warning(NO_ENGINE, capability)
             if configured.lacks_deps:
                 logger.warning('%s Tools get None instead.', NO_DEPS)
-            return Worker(backend, make_job(runner=self.at_engine), settings, metering=metering)
+            return Worker(backend, make_job(runner=self.at_engine), settings, metering=metering, link=link)
 
         def entered_engine() -> AbstractAsyncContextManager[None]:
             at = self.at_engine if self.hosting.runs_tasks else None

@@ -181,6 +181,16 @@ def check_run(settings: Settings, deps_factory: DepsFactory | None, hooks: Hooks
     )
 
 
+def check_waiting(hooks: Hooks, store: Backend) -> None:
+    """Check that a store keeps the calls of `on_waiting`.
+
+    Raises:
+        ValueError: The store keeps none.
+    """
+    if hooks.on_waiting is not None and store.hook_calls is None:
+        raise ValueError('on_waiting= needs a backend with hook calls (Backend.hook_calls).')
+
+
 def check_engine(
     engine: object,
     agent: AbstractAgent[Any, Any],

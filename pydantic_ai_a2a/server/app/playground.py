@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from urllib.parse import quote
 
 from starlette.routing import BaseRoute, Match, Mount
 from starlette.types import ASGIApp, Scope
 
-from ...settings.limits import Limits
-from ..card.card_settings import CardSettings
+from ..auth.tenants import Tenants
 from ..http.app_urls import quoted
-from ..http.playground.page import Playground
-from ..http.playground.steps_endpoint import Steps
+from ..runs.pause_hook import TaskLink
 from .a2a_app import A2AApp
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -29,16 +28,30 @@ def check_docs_url(path: str | None) -> None:
         raise ValueError(f'docs_url takes a path that begins with a slash, such as /docs, not {path!r}.')
 
 
-def playground(
-    path: str | None, card: CardSettings, limits: Limits, steps: Steps | None, *, anonymous: bool, durable: bool
-) -> Playground | None:
-    """Return the playground of an app; None without a path, or if the app does not serve what the page calls."""
-    if path is None:
-        return None
-    if '1.0' not in card.versions or not card.http_json:
+def playground_path(path: str | None, versions: Sequence[str], *, http_json: bool) -> str | None:
+    """Return the path of the playground; None without a path, or if the app does not serve what the page calls."""
+    if path is not None and ('1.0' not in versions or not http_json):
         logger.info('There is no playground at %s: the agent does not serve A2A 1.0 over HTTP+JSON.', path)
         return None
-    return Playground(path, limits, steps, anonymous=anonymous, durable=durable)
+    return path
+
+
+def playground_link(url: str | None, path: str | None, tenants: Tenants | None) -> TaskLink:
+    """Return the function that makes the links of tasks.
+
+    Args:
+        url: URL of the app; None if only requests tell.
+        path: Path of the playground; None without one.
+        tenants: The tenants with a page of their own; None without tenants.
+    """
+
+    def link(task_id: str, tenant: str) -> str | None:
+        if url is None or path is None:
+            return None
+        below = f'/{quote(tenant, safe="")}' if tenants is not None and tenants.may_be(tenant) else ''
+        return f'{url.rstrip("/")}{below}{quoted(path)}?task={quote(task_id, safe="")}'
+
+    return link
 
 
 def playground_paths(app: ASGIApp) -> Iterator[str]:

@@ -35,7 +35,7 @@ from ...wire.extensions.own_extensions import RUN_METADATA
 from ...wire.extensions.pending_calls_extension import PENDING_CALLS
 from ...wire.protocol.versions import Versions
 from ..agent.dependencies import DepsFactory, dependencies
-from ..agent.hooks import Hooks, OnCancel, OnComplete, OnFailure, OnToolCall, OnToolResult
+from ..agent.hooks import Hooks, OnCancel, OnComplete, OnFailure, OnToolCall, OnToolResult, OnWaiting
 from ..agent.run_options import RunOptions
 from ..auth.guard import Auth, guard
 from ..card.card_settings import CardSettings
@@ -45,6 +45,7 @@ from ..http import http_json
 from ..http.allowed_hosts import AllowedHosts
 from ..http.card_and_keys import Discovery
 from ..http.cors import cors_middleware
+from ..http.playground.page import Playground
 from ..http.playground.steps_endpoint import Steps
 from ..http.root_and_unknown_paths import Index
 from ..http.router_bypass import ExactPaths
@@ -57,8 +58,8 @@ from .agent_names import check_namespace, inferred_name
 from .assembly import Assembly
 from .backend_choice import choose_backend
 from .configured_agent import ConfiguredAgent
-from .conflicting_options import check_auth, check_backend, check_engine, check_run
-from .playground import check_docs_url, playground
+from .conflicting_options import check_auth, check_backend, check_engine, check_run, check_waiting
+from .playground import check_docs_url, playground_link, playground_path
 from .routes import app_routes, exact_routes, fallback, tenants_of
 from .signatures import signatures
 
@@ -108,6 +109,7 @@ def to_a2a(
     on_complete: OnComplete | None = None,
     on_cancel: OnCancel | None = None,
     on_failure: OnFailure | None = None,
+    on_waiting: OnWaiting | None = None,
     on_tool_call: OnToolCall | None = None,
     on_tool_result: OnToolResult | None = None,
     # Starlette
@@ -183,6 +185,8 @@ def to_a2a(
         on_cancel: Function, like `on_complete`, called with the `RunCancelled` of each run that was cancelled with its
             task.
         on_failure: Function, like `on_complete`, called with a `RunFailure` for each failed run.
+        on_waiting: Function, like `on_complete`, called with a `TaskPause` for each task that begins to wait for an
+            answer: at least once, also after a crash, unless the task goes on before. With `storage`, at most once.
         on_tool_call: Function, sync or async, called with a `ToolCall` before a tool runs. The tool waits for the
             function. Its exceptions are only logged. Default: none.
         on_tool_result: Function, like `on_tool_call`, called with a `ToolResult` after a tool has returned or raised.
@@ -222,6 +226,7 @@ def to_a2a(
         on_complete=on_complete,
         on_cancel=on_cancel,
         on_failure=on_failure,
+        on_waiting=on_waiting,
         on_tool_call=on_tool_call,
         on_tool_result=on_tool_result,
     )
@@ -235,8 +240,13 @@ def to_a2a(
     namespace = retention.namespace or name or agent.name
     store = choose_backend(backend, namespace or 'agent', limits, own)
     check_namespace(namespace, card_name, backend)
+    check_waiting(hooks, store)
     if engine is not None:
         settings = check_engine(engine, agent, settings, hooks, run, durable=store.durable and own is None)
+    versions = Versions(access.versions)
+    has_http_json = http_json.first_taken(routes or ()) is None
+    tenants = tenants_of(access.tenants, routes or (), docs_url)
+    docs_url = playground_path(docs_url, versions.served, http_json=has_http_json)
     parts = Assembly(
         agent,
         store,
@@ -252,9 +262,9 @@ def to_a2a(
             dependencies=dependencies(deps_factory, messages.deps_headers, run, guards.schemes),
             hooks=hooks,
         ),
+        link=playground_link(url, docs_url, tenants),
         engine=engine,
     )
-    versions = Versions(access.versions)
     about = CardSettings(
         name=card_name,
         description=description,
@@ -266,7 +276,7 @@ def to_a2a(
         extended=access.extended_card is not None,
         security_schemes=guards.schemes,
         security_requirements=guards.requirements,
-        http_json=http_json.first_taken(routes or ()) is None,
+        http_json=has_http_json,
         streaming=settings.results.stream != 'off',
         push_notifications=push is not None,
     )
@@ -275,13 +285,14 @@ def to_a2a(
         guards,
         card,
         versions=versions,
-        tenants=tenants_of(access.tenants, routes or (), docs_url),
+        tenants=tenants,
         extended=None if access.extended_card is None else ExtendedCard(card, url, access.extended_card),
     )
     for_developer = own is None and guards.anonymous and _is_of_one_machine(access, url)
     steps = Steps(store, serving.dispatcher.tenants, parts.trace) if for_developer else None
-    page = playground(docs_url, about, limits, steps, anonymous=guards.anonymous, durable=store.durable)
-    docs_url = None if page is None else docs_url
+    page = None
+    if docs_url is not None:
+        page = Playground(docs_url, limits, steps, anonymous=guards.anonymous, durable=store.durable)
     index, discovery = Index(card, url, docs_url), Discovery(card, url, versions)
     exact = exact_routes(serving, discovery, parts.ready, signed.key_set)
     return A2AApp(

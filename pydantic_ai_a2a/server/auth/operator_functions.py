@@ -9,6 +9,18 @@ from typing import Any
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
+_REFUSED = '%s: the caller is refused.'
+
+
+class WrongValue(TypeError):
+    """A function of the operator returned a value of a wrong type. The value itself may be a credential."""
+
+    def __init__(self, option: str, function: object, value: object, wanted: str) -> None:
+        name = getattr(function, '__qualname__', type(function).__qualname__)
+        super().__init__(f'{option} {name} returned {type(value).__name__} instead of {wanted}')
+        if iscoroutine(value):
+            value.close()  # else Python warns that nobody awaited it
+
 
 async def allows(option: str, function: Callable[..., Any], *args: Any) -> bool:
     """Return True if the operator's function, async or not, returns True for the arguments.
@@ -20,17 +32,27 @@ async def allows(option: str, function: Callable[..., Any], *args: Any) -> bool:
         function: The function.
         args: The arguments of the function.
     """
+    try:
+        return await verdict_of(option, function, *args)
+    except WrongValue as error:
+        logger.error(_REFUSED, error)
+        return False
+
+
+async def verdict_of(option: str, function: Callable[..., Any], *args: Any) -> bool:
+    """Return what the operator's function, async or not, returns for the arguments of `allows`.
+
+    Raises:
+        WrongValue: The function returns no bool.
+    """
     allowed = function(*args)
     if isawaitable(allowed):
         allowed = await allowed
-    return allowed if isinstance(allowed, bool) else refuse_value(option, function, allowed, 'True or False')
+    if isinstance(allowed, bool):
+        return allowed
+    raise WrongValue(option, function, allowed, 'True or False')
 
 
-def refuse_value(option: str, function: object, value: object, wanted: str) -> bool:
-    """Log that a function of the operator returned a value that allows nothing, and return False."""
-    name = getattr(function, '__qualname__', type(function).__qualname__)
-    # The value itself may be a credential.
-    logger.error('%s %s returned %s instead of %s: the caller is refused.', option, name, type(value).__name__, wanted)
-    if iscoroutine(value):
-        value.close()  # else Python warns that nobody awaited it
-    return False
+def refuse_value(option: str, function: object, value: object, wanted: str) -> None:
+    """Log that a function of the operator returned a value that allows nothing."""
+    logger.error(_REFUSED, WrongValue(option, function, value, wanted))

@@ -45,7 +45,7 @@ class BrokeredBackend(Backend):
     def __init__(self, inner: MemoryBackend | FastA2ABackend, broker: Broker) -> None:
         self.inner = inner
         self.reader, self.events, self.housekeeping = inner.reader, inner.events, inner.housekeeping
-        self.quotas = inner.quotas
+        self.quotas, self.hook_calls = inner.quotas, inner.hook_calls
         self.durable = inner.durable
         self._broker = broker
         self._shared = inner if isinstance(inner, FastA2ABackend) else None

@@ -97,6 +97,7 @@ class FastA2ABackend(Backend):
         self.events = _StorageEvents(memory)
         self.housekeeping = StorageHousekeeping(self)
         self.quotas = memory.quotas
+        self.hook_calls = memory.hook_calls
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def lock(self, key: str) -> asyncio.Lock:

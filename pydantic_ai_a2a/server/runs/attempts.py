@@ -34,6 +34,7 @@ from .ends_without_result import EndsWithoutResult
 from .exception_outcomes import Outcome, outcome_of
 from .job import CancelToken, Job
 from .observed_run import observed_run
+from .pause_hook import PauseHook
 from .recorder import Recorder
 from .run_ids import run_id
 from .run_state import RunState
@@ -57,6 +58,7 @@ class Attempts:
         ends: Records the ends without a result.
         retries: Repeats writes while the store is unavailable.
         metering: Charges the usage of runs; None for no charges.
+        pause_hook: Calls the hook for pauses; None without the hook.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Attempts:
         ends: EndsWithoutResult,
         retries: StoreRetries,
         metering: Metering | None,
+        pause_hook: PauseHook | None,
     ) -> None:
         self._backend = backend
         self._job = job
@@ -76,6 +79,7 @@ class Attempts:
         self._ends = ends
         self._retries = retries
         self._metering = metering
+        self.pause_hook = pause_hook
 
     async def run(self, claim: Claim, token: CancelToken) -> Claim | None:
         """Run a claimed task once, and record the end. Return the claim of the task's next message, if any.
@@ -140,4 +144,5 @@ class Attempts:
             charges=charges,
             retries=self._retries,
             results=self._results,
+            pause_hook=self.pause_hook,
         )

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 
 from ...json_values import dump_json
 from ...settings.results import Results
+from ...task_states import INTERRUPTED
 from ...telemetry.metrics import metrics
 from ...types.a2a_objects import Artifact, Message, Part, TaskState
 from ...types.run_events import Note, PartialArtifact, Step, TextDelta, ToolArtifact
@@ -30,8 +31,9 @@ from ...types.stored_events import TaskEvent
 from ...wire.extensions import run_metadata
 from ...wire.protocol import new_ids, stored, stored_values, text_artifact
 from ..conversion.failures import Failure
-from ..store.ports import Charge, Checkpoint, Claim, Finish, Status
+from ..store.ports import Charge, Checkpoint, Claim, Finish, HookCall, Status
 from ..store.ports.run_writes import Sink
+from .pause_hook import PauseHook
 from .run_state import RunState
 from .store_outages import StoreRetries
 from .text_flush import EventBody, Flush
@@ -51,6 +53,7 @@ class Recorder:
         charges: Converts the run's usage to charges; None for none.
         retries: Repeats a write while the store is unavailable; None tries each write once.
         results: Seconds of a gathered piece of text, and whether all readers get notes.
+        pause_hook: Calls the hook for the pause of the run; None without the hook.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Recorder:
         charges: Charges | None = None,
         retries: StoreRetries | None = None,
         results: Results = Results(interval=0),
+        pause_hook: PauseHook | None = None,
     ) -> None:
         header = claim.header
         self.state = RunState(claim)
@@ -76,6 +80,7 @@ class Recorder:
         self._text: text_artifact.TextArtifact | None = None
         self._flush_delay = flush_delay
         self._results = results
+        self._pause_hook = pause_hook
         self._flush = self._new_flush() if flush_delay else None
         """In memory, where writes take no time, made for the first piece of a text."""
         self._charges = charges
@@ -327,6 +332,8 @@ class Recorder:
         *before, final = [TaskEvent(n, *event) for n, event in numbered]
         if self._charges is not None and self.state.usage is not None:
             rest['charges'] = self._charges(self._claim.header.owner, self.state.usage)
+        if self._pause_hook is not None and status.state in INTERRUPTED:
+            rest['hook_lease'] = self._pause_hook.lease
         self.unstored = Finish(status=status, events=before, final=final, taken=self.state.taken, **rest)
         following = await self.store(self.store_end)
         self.unstored = None
@@ -343,6 +350,8 @@ class Recorder:
         # With a next message, the task goes on in the state `working`. A run without a task has no fence.
         if metrics.instruments is not None and following is None and self._claim.fence:
             metrics.instruments.enter(self.unstored.status.state, self.unstored.failure)
+        if self._pause_hook is not None and self.unstored.status.state in INTERRUPTED:
+            self._pause_hook.begin(HookCall(self._claim.header.id, self._claim.run))
         return following
 
 

@@ -57,6 +57,7 @@ from .attempts import Attempts
 from .ends_without_result import EndsWithoutResult
 from .heartbeat import Heartbeat
 from .job import CancelToken, Job
+from .pause_hook import PauseHook, TaskLink
 from .slots import RunSlot, Slots
 from .store_outages import Outages, PendingWrites, StoreRetries
 from .sweeper import Sweeper
@@ -95,6 +96,7 @@ class Worker:
         settings: Settings,
         *,
         metering: Metering | None = None,
+        link: TaskLink = lambda task_id, tenant: None,
     ) -> None:
         self.holder = urandom(8).hex()
         """Names this worker on the tasks of its leases."""
@@ -117,7 +119,17 @@ class Worker:
             backend, self._pending_writes, job.hooks, metering=metering, beside=self._beside, run_again=self._run_again
         )
         self._sweeper = Sweeper(backend, settings.retention, self._ends.on_expired)
-        self._attempts = Attempts(backend, job, settings, ends=self._ends, retries=self._retries, metering=metering)
+        self._attempts = Attempts(
+            backend,
+            job,
+            settings,
+            ends=self._ends,
+            retries=self._retries,
+            metering=metering,
+            pause_hook=None
+            if job.hooks.on_waiting is None
+            else PauseHook(job.hooks, backend, self._lease, link=link, beside=self._beside),
+        )
         self._slots = Slots(settings.workers.running, self._on_free)
         self._slot = Slot(self.holder, self._lease, settings.limits.quotas and settings.limits.quotas.running)
         self._offer = Offer(self._slot, self._settle)
@@ -411,6 +423,8 @@ class Worker:
                     for cancel in await self._renew():
                         cancel()
                 await self._pending_writes.settle()
+                if (pause_hook := self._attempts.pause_hook) is not None:
+                    await pause_hook.beat()
                 self._finds_lost = self._checks_waiting = True
                 self._claim_within(0)
                 await self._look_for_pause()

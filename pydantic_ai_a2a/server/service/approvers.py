@@ -17,7 +17,7 @@ from ...types.service_calls import Call
 from ...types.stored_tasks import StoredTask, TaskHeader
 from ...types.waiting_approvals import WaitingCall, WaitingTask
 from ...wire.protocol import stored, stored_values
-from ..auth.operator_functions import allows
+from ..auth.operator_functions import allows, verdict_of
 from ..conversion import answers_in_words, pending_calls, status_parts
 from ..conversion.edited_arguments import as_run
 from ..conversion.pending_calls import Kind, Pending, PendingCall
@@ -29,6 +29,8 @@ Kinds: TypeAlias = Collection[Kind] | None
 Changed: TypeAlias = Mapping[str, dict[str, Any]]
 """Arguments of approvals in place of the model's, by the id of the call."""
 
+RULE = 'Approvals.approvers'
+"""The option with the rule, for the log."""
 _APPROVAL: frozenset[Kind] = frozenset[Kind]({'approval'})
 _OTHERS: frozenset[Kind] = frozenset[Kind]({'question', 'external', 'authorization'})
 
@@ -44,6 +46,9 @@ class ApproverAccess:
 
     def __init__(self, rule: Approvers, reader: TaskReader, approvals: Approvals) -> None:
         self._rule = rule
+        self.by_scope = isinstance(rule, str)
+        """True if the rule is a scope, which names the approvers of all tasks of a tenant."""
+        self.rule_name = rule if isinstance(rule, str) else getattr(rule, '__qualname__', type(rule).__qualname__)
         self._reader = reader
         self._approvals = approvals
 
@@ -65,11 +70,11 @@ class ApproverAccess:
         found = await self.find(call, task_id)
         if found is None:
             raise TaskNotFoundError
-        return self._shown(*found)
+        return self.shown(*found)
 
     async def view_of(self, header: TaskHeader) -> StoredTask:
         """Return the approver's view of a task: the state, and the approvals that wait."""
-        return self._shown(header, await self._pause(header))
+        return self.shown(header, await self._pause(header))
 
     async def kinds(self, call: Call, owner: str, task_id: str, pause: Pause) -> Kinds:
         """Return the kinds of calls that a caller may answer in a waiting task of an owner."""
@@ -87,14 +92,26 @@ class ApproverAccess:
             return False
         if isinstance(self._rule, str):
             return self._rule in caller.scopes
-        waiting = waiting_approvals(pause)
-        calls = [_call(item, changed or {}) for item in waiting.open] if waiting else []
-        sender = sender_of_run(pause) or task_owner
-        task = WaitingTask(id=task_id, owner=task_owner, caller=sender, calls=calls)
-        name = 'Approvals.approvers'
-        return await call.request.ask(name, allows(name, self._rule, caller, task))
+        task = _waiting_task(owner, task_id, pause, changed or {})
+        return await call.request.ask(RULE, allows(RULE, self._rule, caller, task))
 
-    def _shown(self, header: TaskHeader, pause: Pause | None) -> StoredTask:
+    def may_list(self, caller: Caller) -> bool:
+        """Return whether the rule may name the caller for tasks of others."""
+        return not isinstance(self._rule, str) or self._rule in caller.scopes
+
+    async def verdict(self, call: Call, header: TaskHeader, pause: Pause | None) -> bool:
+        """Return the same as `may_approve`, for a task of the caller's tenant in a list of many.
+
+        Raises:
+            Exception: The rule raises, or returns no bool.
+        """
+        if isinstance(self._rule, str):
+            return self._rule in call.caller.scopes
+        task = _waiting_task(header.owner, header.id, pause, {})
+        return await call.request.ask(RULE, verdict_of(RULE, self._rule, call.caller, task))
+
+    def shown(self, header: TaskHeader, pause: Pause | None) -> StoredTask:
+        """Return what an approver sees of a task with its pause: the state, and the approvals that wait."""
         message = None
         if waiting := waiting_approvals(pause):
             assert pause is not None, 'its calls wait'
@@ -110,6 +127,14 @@ class ApproverAccess:
 
     async def _pause(self, header: TaskHeader) -> Pause | None:
         return await self._reader.pause(header.id, header.owner)
+
+
+def _waiting_task(owner: str, task_id: str, pause: Pause | None, changed: Changed) -> WaitingTask:
+    """Return a task as the rule gets it."""
+    waiting = waiting_approvals(pause)
+    calls = [_call(item, changed) for item in waiting.open] if waiting else []
+    task_owner = Caller.of(owner)
+    return WaitingTask(id=task_id, owner=task_owner, caller=sender_of_run(pause) or task_owner, calls=calls)
 
 
 def _call(call: PendingCall, changed: Changed) -> WaitingCall:

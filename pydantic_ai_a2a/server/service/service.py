@@ -35,6 +35,7 @@ from ..quotas import Metering
 from ..store.ports import Accepted, Backend, Submission, Subscription
 from ..store.ports.credentials import with_credential
 from .answers import Inbox
+from .approver_lists import ApproverLists
 from .approvers import ApproverAccess
 from .cancellation import canceled
 from .event_streams import EventStream
@@ -99,6 +100,7 @@ class Service:
         self._form = settings.results.stream
         rule = settings.approvals.approvers
         self._approvers = None if rule is None else ApproverAccess(rule, backend.reader, settings.approvals)
+        self._lists = None if self._approvers is None else ApproverLists(self._approvers, backend.reader)
         self.inbox = Inbox(backend, settings, submissions, approvers=self._approvers, metering=metering, offers=offers)
         """Puts messages into tasks."""
 
@@ -185,7 +187,7 @@ class Service:
         return task
 
     async def list_tasks(self, call: Call, params: ListParams) -> TaskList:
-        """Return one page of the caller's tasks (§3.1.4)."""
+        """Return one page of the caller's tasks, and of tasks that the caller may decide about (§3.1.4)."""
         query = TaskQuery(
             owner=call.caller.owner,
             context_id=params.context_id,
@@ -196,6 +198,9 @@ class Service:
             history_length=params.history_length,
             include_artifacts=params.include_artifacts,
         )
+        if self._lists is not None and self._lists.covers(call, query):
+            page, following = await self._lists.page(call, query, params.page_token)
+            return TaskList(page, params.page_size, following)
         if params.page_token is not None:
             query = replace(query, before=task_before(params.page_token, query))
         page = await self._backend.reader.list(query)

@@ -24,6 +24,7 @@ from .dead_letter import DEAD_LETTER, DEAD_LETTERS, DeadLetter
 from .engine_payloads import PayloadStore
 from .event_log import Ending, EventLog, Subscription
 from .exported_items import ExportedConversation, ExportedTask
+from .hook_calls import HookCall, HookCalls
 from .housekeeping import Erased, Housekeeping, OnExpired, Swept
 from .offered_slot import Slot
 from .outbox import DeadDelivery, Delivery, Leased, Outbox
@@ -35,7 +36,7 @@ from .run_end import Finish
 from .stored_status import Status
 from .submission import Accepted, Submission
 from .task_queue import TaskQueue
-from .task_reader import TaskReader
+from .task_reader import OpenApprovals, TaskReader
 from .wrapped_queue import WrappedQueue
 
 __all__ = [
@@ -58,10 +59,13 @@ __all__ = [
     'ExportedConversation',
     'ExportedTask',
     'Finish',
+    'HookCall',
+    'HookCalls',
     'Housekeeping',
     'Leased',
     'Marks',
     'OnExpired',
+    'OpenApprovals',
     'Outbox',
     'Pause',
     'PayloadStore',

@@ -13,6 +13,7 @@ from .claim import Claim
 from .credentials import CredentialStore
 from .engine_payloads import PayloadStore
 from .event_log import EventLog
+from .hook_calls import HookCalls
 from .housekeeping import Erased, Housekeeping
 from .outbox import Outbox
 from .push_configs import PushConfigs
@@ -34,6 +35,8 @@ class Backend(ABC):
     outbox: Outbox | None = None
     credentials: CredentialStore | None = None
     """Credentials of tasks; None for a backend that stores none."""
+    hook_calls: HookCalls | None = None
+    """Calls of the hook `on_waiting`; None for a backend without the hook."""
     payloads: PayloadStore
     """Data of runs at an engine, for durable backends."""
     clock: Clock = SYSTEM

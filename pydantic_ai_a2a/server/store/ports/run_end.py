@@ -46,5 +46,7 @@ class Finish:
     """The run's usage over all attempts, as charges of the quotas."""
     taken: int = 0
     """Row of the newest client message that entered the running run, now marked as read; 0 if no message did."""
+    hook_lease: int | None = None
+    """Milliseconds for which the call of `on_waiting` for this pause belongs to this process; None to store no call."""
     last: bool = False
     """True to end the task despite unread messages."""

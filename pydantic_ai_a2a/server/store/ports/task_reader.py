@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from ....types.stored_tasks import StoredTask
+from ....errors import UnsupportedOperationError
+from ....types.stored_tasks import StoredTask, TaskHeader
 from ....types.task_queries import Page, TaskQuery
 from .pause import Pause
+
+
+class OpenApprovals(NamedTuple):
+    """Tasks with an open approval."""
+
+    tasks: Sequence[tuple[TaskHeader, Pause]]
+    """Newest status first."""
+    total: int
+    """Number of all of them, also before and after these."""
 
 
 class TaskReader(ABC):
@@ -34,6 +45,30 @@ class TaskReader(ABC):
     @abstractmethod
     async def pause(self, task_id: str, owner: str) -> Pause | None:
         """Return the current pause of an owner's task; None for a task that does not wait for its client."""
+
+    async def open_approvals(
+        self, owner: str, *, limit: int, before: tuple[int, str] | None = None, since: int | None = None
+    ) -> OpenApprovals:
+        """Return the tasks of the other owners of an owner's tenant that wait with an approval without a decision.
+
+        Args:
+            owner: The owner.
+            limit: The most tasks.
+            before: Only tasks after the task with this (status_at, id).
+            since: Oldest time of the status (ms, inclusive).
+
+        Raises:
+            UnsupportedOperationError: The store cannot find them.
+        """
+        raise UnsupportedOperationError('The store of this agent does not find the approvals of other owners.')
+
+    async def page_key(self) -> bytes:
+        """Return 32 random bytes that all processes of the store share, and nobody else knows.
+
+        Raises:
+            UnsupportedOperationError: The store does not find the approvals of other owners.
+        """
+        raise UnsupportedOperationError('The store of this agent does not find the approvals of other owners.')
 
     @abstractmethod
     async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes, bytes | None]]:

@@ -250,9 +250,30 @@ BEGIN
 END $$
 """
 
+# Whether a call of the JSON in `task.pending` is an approval without an answer: for the triggers of `approval`.
+# PostgreSQL does not read all escapes of JSON, such as \u0000. They are dropped, also from ids of calls.
+_HAS_OPEN_APPROVAL = r"""
+CREATE FUNCTION a2a_has_open_approval(pending BYTEA) RETURNS BOOLEAN
+LANGUAGE plpgsql IMMUTABLE SET standard_conforming_strings TO on AS $$
+DECLARE
+    parsed JSON;
+BEGIN
+    parsed := regexp_replace(convert_from(pending, 'UTF8'), '(\\\\)|\\u[0-9A-Fa-f]{4}', '\1', 'g');
+    RETURN EXISTS (
+        SELECT 1 FROM json_array_elements(parsed -> 'calls') AS waiting
+        WHERE waiting ->> 'kind' = 'approval' AND parsed -> 'answers' -> (waiting ->> 'id') IS NULL
+    );
+EXCEPTION WHEN data_exception THEN
+    RETURN FALSE; -- damaged
+END $$
+"""
 
-FUNCTIONS: Mapping[int, Sequence[str]] = {FIRST + 1: (_SUBMIT, _EMIT, _CHECKPOINT, _FINISH, _FILE)}
-"""The functions that each step of the schema creates or replaces, after the statements of the step.
+
+FUNCTIONS: Mapping[int, Sequence[str]] = {
+    FIRST + 1: (_SUBMIT, _EMIT, _CHECKPOINT, _FINISH, _FILE),
+    FIRST + 4: (_HAS_OPEN_APPROVAL,),
+}
+"""The functions that each step of the schema creates or replaces, before the statements of the step.
 
 Processes of the version before call them too. A function with other arguments, or another result, gets a new name.
 """

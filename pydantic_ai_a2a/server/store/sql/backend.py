@@ -11,6 +11,7 @@ from ..ports import Backend, CredentialStore, PayloadStore, QuotaStore
 from . import conversations, credentials, engine_payloads, queue_order, queue_pause, quotas
 from .database import Database, Port, reading, writing
 from .event_port import SqlEvents
+from .hook_calls import SqlHookCalls
 from .housekeeping import SqlHousekeeping
 from .reader_port import SqlReader
 from .task_queue import SqlQueue
@@ -56,6 +57,7 @@ class SqlBackend(Backend, Database):
         self.housekeeping = SqlHousekeeping(self)
         self.quotas = SqlQuotas(self)
         self.credentials = SqlCredentials(self)
+        self.hook_calls = SqlHookCalls(self)
         self.payloads = SqlPayloads(self)
         self.push_configs, self.outbox = SqlPushConfigs(self, self.due), SqlOutbox(self, self.due)
 

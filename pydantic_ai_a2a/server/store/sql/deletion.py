@@ -24,7 +24,7 @@ _LOG = ', '.join(
 )
 """The numbers of the first and of the last event of a task."""
 _DROP_EVENTS = 'DELETE FROM event WHERE'
-_PARTS = ('item', 'event', 'checkpoint', 'credential', 'payload', 'push_config', 'delivery')
+_PARTS = ('item', 'event', 'checkpoint', 'credential', 'payload', 'push_config', 'delivery', 'hook_call')
 """The tables with rows of a task, besides its own."""
 
 

@@ -14,11 +14,11 @@ from ....types.stored_events import TaskEvent
 from ....types.stored_tasks import TaskHeader
 from ..conversation_turns import closed_turn
 from ..model_messages import dump_messages
-from ..ports import DEAD_LETTERS, Claim, Finish
+from ..ports import DEAD_LETTERS, Claim, Finish, HookCall
 from ..ports.credentials import may_have_credentials
 from ..run_usage import dump_usage, load_usage, plain_usage
 from ..status_events import status_event
-from . import conversations, credentials, enqueued_deliveries, event_log, joined_items, quotas
+from . import conversations, credentials, enqueued_deliveries, event_log, hook_calls, joined_items, quotas
 from .checkpoints import drop_checkpoint
 from .claims import RUN, RunRow, claim_of
 from .event_log import add_events, keep_streamed
@@ -191,6 +191,8 @@ def _end(
     writes: list[Write] = [write]
     if claimed.request is not None and end.status.state in TERMINAL and may_have_credentials(claimed.request):
         writes.append(credentials.drop_credentials(agent, claimed.header.id))
+    if end.hook_lease is not None:
+        writes.append(hook_calls.add(agent, HookCall(claimed.header.id, claimed.run), end.hook_lease))
     if following is not None:
         writes.append(release_context(agent, claimed.header.owner, following))
     return writes

@@ -10,15 +10,14 @@ from ..ports import Answer, Pause, Status, Submission
 from ..status_events import status_event
 from . import enqueued_deliveries
 from .event_log import add_events
-from .task_rows import LAST_EVENT, MESSAGE_OF_TASK, TASK, set_status
+from .task_rows import HEADER, LAST_EVENT, MESSAGE_OF_TASK, TASK, header_of, set_status
 from .transaction import Transaction, Write, sql
 
 _HAS_CALLS = f'SELECT 1 FROM task WHERE {TASK} AND pending IS NOT NULL'
 _ASKED = f'UPDATE task SET pending = ?, stop_event = ? WHERE {TASK} RETURNING push'
 _INTERRUPTED = ', '.join(f"'{state}'" for state in sorted(INTERRUPTED))
-_PAUSE = sql(f"""
-    SELECT
-        {LAST_EVENT}, context_id, pending,
+PAUSE = sql(f"""
+        pending,
         -- the request of the newest message that a run has read, or else of the first message
         COALESCE(
             (
@@ -30,8 +29,10 @@ _PAUSE = sql(f"""
         ),
         -- Each answer to a pause adds a run to a turn.
         run = turn
-    FROM task WHERE {TASK} AND owner = ? AND state IN ({_INTERRUPTED})
 """)
+"""The columns of a task that `Pause` has besides the number and the context."""
+_PAUSE = f'SELECT {LAST_EVENT}, context_id, {PAUSE} FROM task WHERE {TASK} AND owner = ? AND state IN ({_INTERRUPTED})'
+_PAUSE_OF_RUN = f'SELECT {HEADER}, {PAUSE} FROM task WHERE {TASK} AND run = ? AND state IN ({_INTERRUPTED})'
 
 
 def check_pause(agent: str, header: TaskHeader, message: Submission) -> Transaction[None]:
@@ -78,5 +79,18 @@ def pause(agent: str, task_id: str, owner: str) -> Transaction[Pause | None]:
     rows = yield _PAUSE, (agent, task_id, owner)
     if not rows:
         return None
-    number, context_id, pending, request, first = rows[0]
+    return pause_of(*rows[0])
+
+
+def pause_of_run(agent: str, task_id: str, run: int) -> Transaction[tuple[TaskHeader, Pause] | None]:
+    """See `HookCalls.pause`."""
+    rows = yield _PAUSE_OF_RUN, (agent, task_id, run)
+    if not rows:
+        return None
+    header = header_of(rows[0])
+    return header, pause_of(header.last_event, header.context_id, *rows[0][-3:])
+
+
+def pause_of(number: int, context_id: str, pending: bytes | None, request: bytes | None, first: int) -> Pause:
+    """Return a pause from the columns `PAUSE`."""
     return Pause(number, context_id, pending, request or None, bool(first))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ....task_states import TERMINAL
 from ....types.stored_tasks import StoredTask
 from ..ports import TaskReader
-from . import interrupted_tasks, task_reads
-from .database import Port, reading
+from . import approver_reads, interrupted_tasks, task_reads
+from .database import Port, reading, writing
 
 
 class SqlReader(Port, TaskReader):
@@ -23,4 +23,6 @@ class SqlReader(Port, TaskReader):
 
     list = reading(task_reads.page)
     pause = reading(interrupted_tasks.pause)
+    open_approvals = reading(approver_reads.open_approvals)
+    page_key = writing(approver_reads.page_key)
     unread = reading(task_reads.unread)

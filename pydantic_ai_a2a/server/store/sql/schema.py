@@ -400,7 +400,68 @@ CREATE TABLE payload (
     PRIMARY KEY (agent, task_id, id)
 ) WITHOUT ROWID
 """
-SCHEMA, _ADDED, ENGINES = (tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_UP, _ENGINES))
+TENANT = "substr(NEW.owner, 1, instr(NEW.owner, '/') - 1)"
+HAS_OPEN_APPROVAL = """CASE WHEN json_valid(CAST(NEW.pending AS TEXT)) THEN EXISTS (
+        SELECT 1 FROM json_each(CAST(NEW.pending AS TEXT), '$.calls') AS waiting
+        WHERE json_extract(waiting.value, '$.kind') = 'approval' AND NOT EXISTS (
+            SELECT 1 FROM json_each(CAST(NEW.pending AS TEXT), '$.answers') AS answered
+            WHERE answered.key = json_extract(waiting.value, '$.id')
+        )
+    ) ELSE FALSE END"""
+"""A call of the pending JSON is an approval without an answer, as in `Pending.open`."""
+_ADD_APPROVAL = f"""INSERT INTO approval (agent, tenant, status_at, task_id, owner)
+    SELECT NEW.agent, {TENANT}, NEW.status_at, NEW.id, NEW.owner{{of}}
+    WHERE NEW.state = 'input-required' AND NEW.pending IS NOT NULL AND {HAS_OPEN_APPROVAL}"""
+_APPROVALS = f"""
+-- Tasks with an open approval, so that approvers find them. Only triggers write this table, so that it also has what
+-- processes of earlier versions store.
+CREATE TABLE approval (
+    agent TEXT NOT NULL,
+    tenant TEXT NOT NULL, -- tenant of the owner
+    status_at BIGINT NOT NULL, -- time of the status
+    task_id TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    PRIMARY KEY (agent, tenant, status_at, task_id)
+) WITHOUT ROWID
+
+-- Finds the row of a task.
+CREATE UNIQUE INDEX approval_task ON approval (agent, task_id)
+
+CREATE TRIGGER task_waits AFTER UPDATE OF state, status_at, pending ON task FOR EACH ROW
+    WHEN (OLD.state = 'input-required' OR NEW.state = 'input-required') BEGIN
+    DELETE FROM approval WHERE agent = OLD.agent AND task_id = OLD.id;
+    {_ADD_APPROVAL.format(of='')};
+END
+
+CREATE TRIGGER waiting_task_deleted AFTER DELETE ON task FOR EACH ROW WHEN (OLD.state = 'input-required') BEGIN
+    DELETE FROM approval WHERE agent = OLD.agent AND task_id = OLD.id;
+END
+
+{_ADD_APPROVAL.format(of=' FROM task AS NEW')}
+
+-- Random keys of a namespace, which no client gets.
+CREATE TABLE secret (
+    agent TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value BLOB NOT NULL, -- 32 bytes
+    PRIMARY KEY (agent, name)
+) WITHOUT ROWID
+
+-- Calls of the hook `on_waiting` that have not returned yet, one for each pause of a task.
+CREATE TABLE hook_call (
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    run BIGINT NOT NULL, -- `task.run` of the run that has paused
+    due_at BIGINT NOT NULL, -- until when the call belongs to a process: clock of leases
+    PRIMARY KEY (agent, task_id, run)
+) WITHOUT ROWID
+
+-- Finds the calls of processes that have died.
+CREATE INDEX hook_call_due ON hook_call (agent, due_at)
+"""
+SCHEMA, _ADDED, ENGINES, APPROVALS = (
+    tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_UP, _ENGINES, _APPROVALS)
+)
 INDEX = re.compile(r'CREATE (UNIQUE )?INDEX (\w+) ON ')
 KEEPS_UP = tuple(statement for statement in _ADDED if not INDEX.search(statement))
 KEEPS_UP_INDEXES = tuple(statement for statement in _ADDED if INDEX.search(statement))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from pydantic import BaseModel
@@ -10,7 +11,7 @@ from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import FunctionToolset
 
-from pydantic_ai_a2a import AuthRequired
+from pydantic_ai_a2a import AuthRequired, TaskPause
 
 from ....agents import scripted_model
 from ....app_client import message
@@ -87,6 +88,19 @@ async def several_pauses_in_a_row_are_answered(play: ScenarioRun) -> None:
     async with play.serving(play.agent(model, tools=[pay])) as client:
         task = await client.send('hello')
         for _ in range(3):
+            task = await client.send(answer_message(task, approve(pending_calls(task)[0]['id'])))
+
+
+@scenario
+async def a_hook_of_the_app_is_called_for_each_pause(play: ScenarioRun) -> None:
+    pauses = asyncio.Queue[TaskPause]()
+    model = scripted_model(*(call('pay', f'c{n}', payment={'cents': 10 + n}) for n in range(2)), echo)
+    async with play.serving(play.agent(model, tools=[pay]), on_waiting=pauses.put) as client:
+        task = await client.send('hello')
+        for _ in range(2):
+            pause = await pauses.get()
+            calls = [(waiting.kind, waiting.tool, waiting.args) for waiting in pause.calls]
+            play.note('on_waiting', (pause.number, pause.state, pause.question, calls))
             task = await client.send(answer_message(task, approve(pending_calls(task)[0]['id'])))
 
 

@@ -1,0 +1,340 @@
+"""Lists for approvers: their own waiting tasks, and the tasks of others that they may decide about."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+from base64 import urlsafe_b64decode
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pydantic_ai_a2a import Access, Approvals, Caller, Postgres, WaitingTask, to_a2a
+from pydantic_ai_a2a.server.auth import request_info
+from pydantic_ai_a2a.server.store.postgres.connect import once
+from pydantic_ai_a2a.server.store.postgres.execution import Connection
+from pydantic_ai_a2a.server.store.sql.migrations import MIGRATIONS, newest
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
+
+from ...app_client import Client, RpcError, lifespan, message, state_of
+from ...dialects import in_no_version
+from ...serving import wait_until_ended
+from ..callers import caller_from_header, client_of_caller
+from ..pending_calls import ApprovalAgent, answer_message, approve, pending_calls
+
+pytestmark = in_no_version('protocol version 0.3 has no lists over JSON-RPC, and the bindings share the rest')
+
+WAITING = {'status': 'TASK_STATE_INPUT_REQUIRED'}
+Rule = Callable[[Caller, WaitingTask], Any]
+
+
+@pytest.fixture(params=['memory', 'sqlite', 'postgres'])
+def backend(request: pytest.FixtureRequest) -> Any:
+    if request.param == 'memory':
+        return 'memory'
+    if request.param == 'sqlite':
+        return f'sqlite:///{request.getfixturevalue("tmp_path")}/agent.db?synchronous=normal'
+    return request.getfixturevalue('postgres_url')
+
+
+def guarded(rule: str | Rule = 'approve', **options: Any) -> Any:
+    return to_a2a(
+        ApprovalAgent(name='keeper').agent, auth=caller_from_header, approvals=Approvals(approvers=rule), **options
+    )
+
+
+def every_task(approver: Caller, task: WaitingTask) -> bool:
+    return True
+
+
+def boss(app: Any, tenant: str = '') -> Client:
+    return client_of_caller(app, 'boss', tenant=tenant, scopes='approve')
+
+
+async def ask(app: Any, name: str = 'ann', *, text: str = 'delete', tenant: str = '', **fields: Any) -> str:
+    """Send a message whose task waits for an approval, and return the id of the task."""
+    task = await client_of_caller(app, name, tenant=tenant).send(message(text, **fields))
+    assert state_of(task) == 'INPUT_REQUIRED'
+    return task['id']
+
+
+async def listed(client: Client, **params: Any) -> dict[str, Any]:
+    return await client.call('ListTasks', {**WAITING, **params})
+
+
+def ids(page: dict[str, Any]) -> list[str]:
+    return [task['id'] for task in page['tasks']]
+
+
+async def pages(client: Client, **params: Any) -> list[list[str]]:
+    """The ids of the tasks of all pages."""
+    found, token = list[list[str]](), ''
+    while True:
+        page = await listed(client, **params, **({'pageToken': token} if token else {}))
+        found.append(ids(page))
+        if not (token := page['nextPageToken']):
+            return found
+
+
+async def test_approver_by_scope_lists_own_and_other_waiting_tasks(backend: Any) -> None:
+    app = guarded(backend=backend)
+    async with lifespan(app):
+        first = await ask(app, contextId='secret of ann')
+        own = await ask(app, 'boss')
+        second = await ask(app, 'bob')
+        page = await listed(boss(app), historyLength=9, includeArtifacts=True)
+        assert (ids(page), page['totalSize'], page['nextPageToken']) == ([second, own, first], 3, '')
+        views = [task for task in page['tasks'] if task['id'] != own]
+        assert views == [await boss(app).get_task(task_id) for task_id in (second, first)]
+        assert [task['contextId'] for task in views] == [second, first]
+        assert 'secret' not in json.dumps(page)
+        await boss(app).send(answer_message(views[1], approve()))
+        await wait_until_ended(client_of_caller(app, 'ann'), first)
+        assert ids(await listed(boss(app))) == [second, own]
+
+
+async def test_caller_without_approval_rights_lists_only_own_tasks() -> None:
+    app = guarded()
+    async with lifespan(app):
+        own = await ask(app)
+        await ask(app, 'bob')
+        page = await listed(client_of_caller(app, 'ann'))
+        assert (ids(page), page['totalSize'], page['nextPageToken']) == ([own], 1, '')
+        assert ids(await listed(client_of_caller(app, 'eve'))) == []
+
+
+@pytest.mark.parametrize(
+    'params',
+    [
+        {},
+        {'status': 'TASK_STATE_INPUT_REQUIRED', 'contextId': 'shared'},
+        {'status': 'TASK_STATE_AUTH_REQUIRED'},
+        {'status': 'TASK_STATE_WORKING'},
+    ],
+)
+async def test_other_lists_of_an_approver_have_only_own_tasks(params: dict[str, Any]) -> None:
+    app = guarded()
+    async with lifespan(app):
+        await ask(app, contextId='shared')
+        page = await boss(app).call('ListTasks', params)
+        assert (page['tasks'], page['totalSize']) == ([], 0)
+
+
+@pytest.mark.parametrize('rule', ['approve', every_task], ids=['scope', 'function'])
+async def test_pages_merge_own_and_other_tasks_without_gap(rule: Any, backend: Any) -> None:
+    app = guarded(rule, backend=backend)
+    async with lifespan(app):
+        tasks = [await ask(app, name) for name in ('ann', 'boss', 'bob', 'boss', 'boss', 'ann', 'ann')]
+        tasks.reverse()
+        for size in (1, 2, 3, 7, 100):
+            found = await pages(boss(app), pageSize=size)
+            assert [task_id for page in found for task_id in page] == tasks
+            assert all(len(page) == size for page in found[:-2])
+
+
+async def test_status_timestamp_after_bounds_other_tasks() -> None:
+    app = guarded()
+    async with lifespan(app):
+        await ask(app)
+        newer = await ask(app)
+        time = (await boss(app).get_task(newer))['status']['timestamp']
+        page = await listed(boss(app), statusTimestampAfter=time)
+        assert newer in ids(page)
+        assert page['totalSize'] == len(page['tasks'])
+
+
+async def test_tasks_of_other_tenants_are_never_listed(backend: Any) -> None:
+    app = guarded(every_task, backend=backend)
+    async with lifespan(app):
+        await ask(app, tenant='acme')
+        here = await ask(app, tenant='beta')
+        await ask(app)
+        page = await listed(boss(app, 'beta'))
+        assert (ids(page), page['totalSize']) == ([here], 1)
+
+
+async def test_function_is_asked_only_for_waiting_approvals_of_other_owners() -> None:
+    seen: list[tuple[str, str]] = []
+
+    def of_ann(approver: Caller, task: WaitingTask) -> bool:
+        seen.append((approver.id, task.id))
+        return task.owner.id == 'ann'
+
+    app = guarded(of_ann)
+    async with lifespan(app):
+        shown = await ask(app)
+        refused = await ask(app, 'bob')
+        await ask(app, 'boss')
+        seen.clear()
+        page = await listed(boss(app))
+        assert seen == [('boss', refused), ('boss', shown)]
+        assert page['totalSize'] == 2
+        assert refused not in ids(page)
+
+
+async def test_page_ends_after_a_bounded_number_of_refusals() -> None:
+    asked_for: list[str] = []
+
+    def rule(approver: Caller, task: WaitingTask) -> bool:
+        asked_for.append(task.id)
+        return task.id == oldest
+
+    app = guarded(rule)
+    oldest = ''
+    async with lifespan(app):
+        oldest = await ask(app)
+        others = [await ask(app, 'bob') for _ in range(120)]
+        asked_for.clear()
+        first = await listed(boss(app), pageSize=5)
+        assert (first['tasks'], first['totalSize'], len(asked_for)) == ([], 0, 100)
+        token = first['nextPageToken']
+        assert not any(task_id.encode() in urlsafe_b64decode(token) for task_id in others)
+        second = await listed(boss(app), pageSize=5, pageToken=token)
+        assert (ids(second), second['totalSize'], second['nextPageToken']) == ([oldest], 1, '')
+        assert asked_for == [*reversed(others), oldest]
+
+
+async def test_page_token_of_another_caller_filter_or_rule_is_refused(tmp_path: Path) -> None:
+    url = f'sqlite:///{tmp_path}/agent.db'
+    app = guarded(backend=url, access=Access(owner=lambda caller: 'team'))
+    async with lifespan(app):
+        for _ in range(3):
+            await ask(app, 'eve')
+        page = await listed(boss(app), pageSize=1)
+        token = page['nextPageToken']
+        assert ids(await listed(boss(app), pageSize=1, pageToken=token)) != ids(page)
+        time = page['tasks'][0]['status']['timestamp']
+        other = client_of_caller(app, 'chief', scopes='approve')
+        changed = token[:-4] + ('A' if token[-4] != 'A' else 'B') + token[-3:]
+        for client, params in (
+            (other, {'pageToken': token}),
+            (client_of_caller(app, 'boss'), {'pageToken': token}),
+            (boss(app), {'pageToken': token, 'statusTimestampAfter': time}),
+            (boss(app), {'pageToken': changed}),
+            (boss(app), {'pageToken': token[:20]}),
+            (boss(app), {'pageToken': 'no token'}),
+        ):
+            with pytest.raises(RpcError, match='pageToken'):
+                await listed(client, pageSize=1, **params)
+    again = guarded(every_task, backend=url, access=Access(owner=lambda caller: 'team'))
+    async with lifespan(again):
+        with pytest.raises(RpcError, match='pageToken'):
+            await listed(boss(again), pageSize=1, pageToken=token)
+
+
+async def test_page_token_is_valid_after_a_restart(tmp_path: Path) -> None:
+    url = f'sqlite:///{tmp_path}/agent.db'
+    app = guarded(every_task, backend=url)
+    async with lifespan(app):
+        tasks = [await ask(app) for _ in range(2)]
+        token = (await listed(boss(app), pageSize=1))['nextPageToken']
+    again = guarded(every_task, backend=url)
+    async with lifespan(again):
+        assert ids(await listed(boss(again), pageSize=1, pageToken=token)) == tasks[:1]
+
+
+@pytest.mark.parametrize('wrong', ['raises', 'returns text'])
+async def test_tasks_for_which_the_function_fails_are_left_out(wrong: str, caplog: pytest.LogCaptureFixture) -> None:
+    def rule(approver: Caller, task: WaitingTask) -> Any:
+        if task.owner.id == 'ann':
+            return True
+        if wrong == 'raises':
+            raise RuntimeError('unknown owner')
+        return 'yes'
+
+    app = guarded(rule)
+    async with lifespan(app):
+        shown = await ask(app)
+        await ask(app, 'bob')
+        await ask(app, 'bob')
+        caplog.clear()
+        page = await listed(boss(app))
+        assert (ids(page), page['totalSize']) == ([shown], 1)
+    [line] = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert line.startswith(
+        'Approvals.approvers has failed for 2 tasks of a list, which leaves them out (correlation id'
+    )
+
+
+async def test_list_fails_when_the_function_fails_for_all_tasks(caplog: pytest.LogCaptureFixture) -> None:
+    def rule(approver: Caller, task: WaitingTask) -> bool:
+        raise RuntimeError('no connection')
+
+    app = guarded(rule)
+    async with lifespan(app):
+        await ask(app)
+        with pytest.raises(RpcError, match='Internal error'):
+            await listed(boss(app))
+    assert 'no connection' in caplog.text
+
+
+async def test_hanging_function_fails_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def rule(approver: Caller, task: WaitingTask) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    app = guarded(rule)
+    async with lifespan(app):
+        await ask(app)
+        monkeypatch.setattr(request_info, 'PATIENCE', 0.05)
+        with pytest.raises(RpcError) as error:
+            await listed(boss(app))
+    assert error.value.code == -32000
+
+
+async def test_withdrawn_scope_ends_the_lists() -> None:
+    app = guarded()
+    async with lifespan(app):
+        task = await ask(app)
+        assert ids(await listed(boss(app))) == [task]
+        assert ids(await listed(client_of_caller(app, 'boss'))) == []
+        assert pending_calls(await boss(app).get_task(task))
+
+
+WITHOUT_STEP = (
+    'DROP TRIGGER task_waits',
+    'DROP TRIGGER waiting_task_deleted',
+    'DROP TABLE approval',
+    'DROP TABLE secret',
+    f'DELETE FROM a2a_schema WHERE version = {newest(MIGRATIONS)}',
+)
+"""Takes back the step of the schema with which approvers find tasks."""
+FUNCTIONS = ('task_waits()', 'waiting_task_deleted()', 'a2a_has_open_approval(BYTEA)')
+
+
+async def take_back(url: str) -> None:
+    """Give a store the schema of the version before."""
+    if url.startswith('sqlite'):
+        with closing(sqlite3.connect(SqliteFile.of(url).path, isolation_level=None)) as database:
+            for statement in WITHOUT_STEP:
+                database.execute(statement)
+        return
+
+    async def perform(settings: Postgres, connection: Connection) -> None:
+        await connection.execute(f'SET search_path TO {settings.schema}')
+        for statement in WITHOUT_STEP:
+            await connection.execute(f'{statement} ON task' if 'TRIGGER' in statement else statement)
+        for function in FUNCTIONS:
+            await connection.execute(f'DROP FUNCTION {function}')
+
+    await once(Postgres(url), perform)
+
+
+@pytest.mark.parametrize('backend', ['sqlite', 'postgres'], indirect=True)
+async def test_migration_finds_tasks_that_wait_already(backend: str) -> None:
+    app = guarded(backend=backend)
+    async with lifespan(app):
+        waiting = await ask(app)
+        decided = await ask(app)
+        await boss(app).send(answer_message(await boss(app).get_task(decided), approve()))
+        await wait_until_ended(client_of_caller(app, 'ann'), decided)
+    await take_back(backend)
+    # With equal settings, the app would share the connections of the one before, which has looked already.
+    again = guarded(backend=backend if backend.startswith('sqlite') else Postgres(backend, pool_size=3))
+    async with lifespan(again):
+        assert ids(await listed(boss(again))) == [waiting]

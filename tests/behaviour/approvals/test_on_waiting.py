@@ -1,0 +1,503 @@
+"""The hook `on_waiting`: its calls for the pauses of tasks, and their argument."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from anyio import to_thread
+from pydantic_ai import Agent, Tool
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from pydantic_ai_a2a import (
+    A2AApp,
+    Access,
+    Approvals,
+    AuthRequired,
+    Caller,
+    InputRequired,
+    OpenCall,
+    Rejected,
+    TaskPause,
+    Workers,
+    to_a2a,
+)
+from pydantic_ai_a2a.server.runs import pause_hook
+from pydantic_ai_a2a.server.store.sql.transaction import Transaction
+from pydantic_ai_a2a.store import HookCall, HookCalls, MemoryBackend
+
+from ...agents import echo_prompts, scripted_model
+from ...app_client import LIMIT, Client, lifespan, message, state_of
+from ...logs import log_event
+from ...serving import serving
+from ..callers import caller_from_header, client_of_caller
+from ..durable_processes import poll_until
+from ..fasta2a_parts import memory_parts
+from ..pending_calls import ApprovalAgent, answer_message, approve, pending_calls
+
+
+@pytest.fixture(params=['memory', 'sqlite', 'postgres'])
+def backend(request: pytest.FixtureRequest) -> Any:
+    if request.param == 'memory':
+        return 'memory'
+    if request.param == 'sqlite':
+        return f'sqlite:///{request.getfixturevalue("tmp_path")}/agent.db?synchronous=normal'
+    return request.getfixturevalue('postgres_url')
+
+
+@pytest.fixture(params=['sqlite', 'postgres'])
+def shared_backend(request: pytest.FixtureRequest, tmp_path: Any) -> str:
+    if request.param == 'sqlite':
+        return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+    return request.getfixturevalue('postgres_url')
+
+
+class Heard:
+    """A hook that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self._pauses: asyncio.Queue[TaskPause] = asyncio.Queue()
+
+    async def __call__(self, pause: TaskPause) -> None:
+        await self._pauses.put(pause)
+
+    async def next(self) -> TaskPause:
+        async with asyncio.timeout(LIMIT):
+            return await self._pauses.get()
+
+    @property
+    def count(self) -> int:
+        """Number of calls that nobody has read."""
+        return self._pauses.qsize()
+
+
+def asking_agent(question: Exception, *, until: str = '+') -> Agent[object, Any]:
+    """An agent whose runs end with a question until the prompts have a word."""
+    agent = Agent(FunctionModel(echo_prompts), name='agent')
+
+    @agent.output_validator
+    def ask(output: str) -> str:
+        if until not in output:
+            raise question
+        return output
+
+    return agent
+
+
+async def test_on_waiting_gets_the_call_with_hidden_arguments(backend: Any) -> None:
+    heard = Heard()
+    options: dict[str, Any] = {'backend': backend, 'on_waiting': heard, 'auth': caller_from_header}
+    approvals = Approvals(hide_arguments=['delete'])
+    async with serving(ApprovalAgent().agent, approvals=approvals, headers={'X-Caller': 'ann'}, **options) as client:
+        task = await client.send(message('delete', contextId='c'))
+        [shown] = pending_calls(task)
+        assert 'args' not in shown
+        assert await heard.next() == TaskPause(
+            task_id=task['id'],
+            context_id='c',
+            number=1,
+            state='input-required',
+            question=None,
+            calls=[OpenCall(id=shown['id'], kind='approval', tool='delete', text=shown['text'], args={'path': 'a'})],
+            owner=Caller(id='ann'),
+            caller=Caller(id='ann'),
+            link=None,
+        )
+    assert heard.count == 0
+
+
+@pytest.mark.parametrize(
+    ('raised', 'state', 'question'),
+    [
+        (InputRequired('Which size?'), 'input-required', 'Which size?'),
+        (InputRequired('Which size?', schema={'type': 'string'}), 'input-required', 'Which size?'),
+        (AuthRequired('Sign in first.', url='https://example.com'), 'auth-required', 'Sign in first.'),
+    ],
+    ids=['question', 'question with schema', 'sign-in'],
+)
+async def test_on_waiting_gets_the_question_of_the_agent(
+    backend: Any, raised: Exception, state: str, question: str
+) -> None:
+    heard = Heard()
+    async with serving(asking_agent(raised), backend=backend, on_waiting=heard) as client:
+        task = await client.send('hi')
+        pause = await heard.next()
+    assert (pause.task_id, pause.state, pause.question, pause.calls) == (task['id'], state, question, [])
+
+
+async def test_on_waiting_gets_approvals_and_sign_ins_of_tools() -> None:
+    heard = Heard()
+
+    def pay(cents: int) -> str:
+        raise AuthRequired('Sign in.', url='https://example.com')
+
+    def delete(path: str, force: bool = False) -> str:
+        return 'deleted'
+
+    calls = [ToolCallPart('delete', {'path': 'a'}, 'c1'), ToolCallPart('pay', {'cents': 1}, 'c2')]
+    tools = [Tool(delete, requires_approval=True), Tool(pay)]
+    agent: Agent[object, Any] = Agent(scripted_model(calls, 'Done.'), tools=tools)
+    async with serving(agent, on_waiting=heard) as client:
+        task = await client.send('hi')
+        both = await heard.next()
+        await client.send(answer_message(task, approve('c1')))
+        sign_in = await heard.next()
+    assert [(call.kind, call.tool, call.args) for call in both.calls] == [
+        ('approval', 'delete', {'path': 'a', 'force': False}),  # with the default, like the rule of approvers
+        ('authorization', 'pay', {'cents': 1}),
+    ]
+    assert [(call.kind, call.text) for call in sign_in.calls] == [('authorization', 'Sign in.')]
+    assert [(pause.number, pause.state) for pause in (both, sign_in)] == [(1, 'input-required'), (2, 'auth-required')]
+
+
+async def test_each_pause_calls_on_waiting_with_a_larger_number(backend: Any) -> None:
+    heard = Heard()
+    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=heard) as client:
+        task = await client.send('delete two')
+        first = await heard.next()
+        assert [call.args for call in first.calls] == [{'path': 'a'}, {'path': 'b'}]
+        task = await client.send(answer_message(task, approve('c1')))  # the task still waits, with the second call
+        assert state_of(task) == 'INPUT_REQUIRED'
+        task = await client.send(answer_message(task, approve('c2')))
+        assert state_of(task) == 'COMPLETED'
+        task = await client.send('delete')
+        assert (await heard.next()).task_id == task['id']  # the next call is for the next task
+    assert (first.number, heard.count) == (1, 0)
+
+
+async def test_numbers_of_pauses_of_a_task_grow(backend: Any) -> None:
+    heard = Heard()
+    agent = asking_agent(InputRequired('Again?'), until='enough')
+    async with serving(agent, backend=backend, on_waiting=heard) as client:
+        task = await client.send('one')
+        numbers = [(await heard.next()).number]
+        for _ in range(2):
+            await client.send(message('more', taskId=task['id']))
+            numbers.append((await heard.next()).number)
+        assert state_of(await client.send(message('enough', taskId=task['id']))) == 'COMPLETED'
+    assert numbers == [1, 2, 3]
+    assert heard.count == 0
+
+
+async def test_external_calls_alone_do_not_call_on_waiting() -> None:
+    heard = Heard()
+    async with serving(ApprovalAgent().agent, on_waiting=heard) as client:
+        assert state_of(await client.send('fetch')) == 'INPUT_REQUIRED'
+        await client.send('mixed')
+        pause = await heard.next()
+    assert [call.kind for call in pause.calls] == ['external', 'approval', 'question', 'approval']
+    assert heard.count == 0
+
+
+@pytest.mark.parametrize('end', ['completed', 'rejected'])
+async def test_ended_tasks_do_not_call_on_waiting(end: str) -> None:
+    heard = Heard()
+    agent = ApprovalAgent().agent if end == 'completed' else asking_agent(Rejected('No.'))
+    async with serving(agent, on_waiting=heard) as client:
+        assert state_of(await client.send('hi')) == end.upper()
+    assert heard.count == 0
+
+
+async def test_sync_hook_for_pauses_runs_in_a_thread(backend: Any) -> None:
+    threads, called = list[int](), threading.Event()
+
+    def on_waiting(pause: TaskPause) -> None:
+        threads.append(threading.get_ident())
+        called.set()
+
+    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=on_waiting) as client:
+        await client.send('delete')
+        assert await asyncio.to_thread(called.wait, LIMIT)
+    assert len(threads) == 1
+    assert threads != [threading.get_ident()]
+
+
+@pytest.mark.parametrize('error', [ZeroDivisionError, asyncio.CancelledError, SystemExit, GeneratorExit])
+@pytest.mark.parametrize('kind', ['async', 'sync'])
+async def test_exception_of_on_waiting_is_logged_and_not_tried_again(
+    error: type[BaseException], kind: str, shared_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard = Heard()
+
+    async def async_hook(pause: TaskPause) -> None:
+        await heard(pause)
+        raise error
+
+    def sync_hook(pause: TaskPause) -> None:
+        loop.call_soon_threadsafe(asyncio.ensure_future, heard(pause))
+        raise error
+
+    loop, hook = asyncio.get_running_loop(), async_hook if kind == 'async' else sync_hook
+    async with serving(ApprovalAgent().agent, backend=shared_backend, on_waiting=hook) as client:
+        task = await client.send('delete')
+        assert (await heard.next()).task_id == task['id']
+        await hook_calls_end(client)
+        assert state_of(await client.send(answer_message(task, approve()))) == 'COMPLETED'
+    line = f'The hook on_waiting of task {task["id"]} failed; the task stays as it is.'
+    assert [said for said in caplog.messages if 'on_waiting' in said] == [line]
+    assert heard.count == 0
+
+
+@pytest.mark.parametrize('kind', ['async', 'deaf', 'sync'])
+async def test_hanging_on_waiting_is_left_after_a_while(
+    kind: str, shared_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pause_hook, 'PATIENCE', 0.05)
+    end, release = threading.Event(), asyncio.Event()
+
+    async def hang(pause: TaskPause) -> None:
+        try:
+            await release.wait()
+        except asyncio.CancelledError:
+            if kind == 'async':
+                raise
+            await release.wait()  # does not heed the cancel
+
+    def block(pause: TaskPause) -> None:
+        end.wait(LIMIT)
+
+    hook = block if kind == 'sync' else hang
+    try:
+        with log_event('has not returned within 0.05 seconds') as logged:
+            async with serving(ApprovalAgent().agent, backend=shared_backend, on_waiting=hook) as client:
+                task = await client.send('delete')
+                assert await asyncio.to_thread(logged.wait, LIMIT)
+                await hook_calls_end(client)  # not tried again
+                assert state_of(await client.send(answer_message(task, approve()))) == 'COMPLETED'
+                release.set()
+    finally:
+        end.set()
+
+
+async def test_hanging_hooks_leave_the_threads_of_tools() -> None:
+    began, release = threading.Event(), threading.Event()
+
+    def block(pause: TaskPause) -> None:
+        began.set()
+        release.wait(LIMIT)
+
+    limiter = to_thread.current_default_thread_limiter()
+    async with serving(ApprovalAgent().agent, on_waiting=block) as client:
+        try:
+            task = await client.send('delete')
+            assert await asyncio.get_running_loop().run_in_executor(None, began.wait, LIMIT)
+            assert limiter.borrowed_tokens == 0
+            assert state_of(await client.send(answer_message(task, approve()))) == 'COMPLETED'
+        finally:
+            release.set()
+
+
+async def test_answer_before_the_call_makes_on_waiting_superfluous() -> None:
+    """Ten calls go on at once, and the eleventh waits until its pause has ended."""
+    gate, heard = asyncio.Event(), Heard()
+
+    async def on_waiting(pause: TaskPause) -> None:
+        await heard(pause)
+        await gate.wait()
+
+    async with serving(ApprovalAgent().agent, on_waiting=on_waiting) as client:
+        tasks = [await client.send('delete') for _ in range(11)]
+        first = {(await heard.next()).task_id for _ in range(10)}
+        assert state_of(await client.send(answer_message(tasks[-1], approve()))) == 'COMPLETED'
+        gate.set()
+        last = await client.send('delete')
+        assert (await heard.next()).task_id == last['id']
+    assert first == {task['id'] for task in tasks[:-1]}
+
+
+@pytest.mark.parametrize(
+    ('options', 'tenant', 'page'),
+    [
+        ({'url': 'https://example.com/agent/'}, '', 'https://example.com/agent/docs'),
+        ({'url': 'https://example.com/agent', 'docs_url': '/try it/'}, '', 'https://example.com/agent/try%20it/'),
+        ({'url': 'https://example.com', 'docs_url': '/'}, '', 'https://example.com/'),
+        ({'url': 'https://example.com', 'access': Access(tenants=True)}, 'a/b', 'https://example.com/a%2Fb/docs'),
+        ({'url': 'https://example.com', 'access': Access(tenants=True)}, '', 'https://example.com/docs'),
+        ({'url': 'https://example.com'}, 'acme', 'https://example.com/docs'),  # the tenant is the credentials' alone
+        ({'url': 'https://example.com', 'docs_url': None}, '', None),
+        ({'url': 'https://example.com', 'routes': [Route('/tasks', PlainTextResponse('own'))]}, '', None),  # no page
+        ({}, '', None),
+    ],
+)
+async def test_link_of_a_pause_leads_to_the_task_in_the_playground(
+    options: dict[str, Any], tenant: str, page: str | None
+) -> None:
+    heard = Heard()
+    app = to_a2a(ApprovalAgent().agent, auth=caller_from_header, on_waiting=heard, **options)
+    async with lifespan(app):
+        client = client_of_caller(app, 'ann', tenant=tenant)
+        await client.send('delete')
+        pause = await heard.next()
+    assert pause.link == (None if page is None else f'{page}?task={pause.task_id}')
+    assert pause.owner == Caller(id='ann', tenant=tenant)
+    if page is not None:
+        assert (await Client(app).get(urlsplit(page).path.removeprefix('/agent'))).status == 200
+
+
+async def test_sender_of_a_pause_may_be_another_caller_than_the_owner() -> None:
+    heard = Heard()
+    access = Access(owner=lambda caller: 'team')
+    async with serving(
+        ApprovalAgent().agent, on_waiting=heard, auth=caller_from_header, access=access, headers={'X-Caller': 'ann'}
+    ) as client:
+        await client.send('delete')
+        pause = await heard.next()
+    assert (pause.owner, pause.caller.id) == (Caller(id='team'), 'ann')
+
+
+@pytest.mark.parametrize('parts', ['storage', 'broker'])
+async def test_fasta2a_parts_call_on_waiting_once(parts: str) -> None:
+    heard = Heard()
+    async with serving(ApprovalAgent().agent, on_waiting=heard, **{parts: memory_parts()[parts]}) as client:
+        task = await client.send('delete')
+        assert (await heard.next()).calls[0].args == {'path': 'a'}
+        assert state_of(await client.send(answer_message(task, approve()))) == 'COMPLETED'
+    assert heard.count == 0
+
+
+async def test_backend_without_hook_calls_refuses_on_waiting() -> None:
+    backend: Any = MemoryBackend('agent', reader_lag=10_000)
+    backend.hook_calls = None
+    with pytest.raises(ValueError, match='on_waiting= needs a backend with hook calls'):
+        to_a2a(ApprovalAgent().agent, backend=backend, on_waiting=Heard())
+
+
+# --- processes that end -----------------------------------------------------------------------------------------------
+
+
+async def test_next_process_repeats_the_call_that_a_shutdown_ended(shared_backend: str) -> None:
+    began, heard = Heard(), Heard()
+
+    async def hang(pause: TaskPause) -> None:
+        await began(pause)
+        await asyncio.Event().wait()
+
+    short = Workers(lease=0.3)
+    async with serving(ApprovalAgent().agent, backend=shared_backend, on_waiting=hang, workers=short) as client:
+        await client.send('delete')
+        first = await began.next()
+    async with serving(ApprovalAgent().agent, backend=shared_backend, on_waiting=heard, workers=short) as client:
+        assert await heard.next() == first
+        await hook_calls_end(client)
+    assert (began.count, heard.count) == (0, 0)
+
+
+async def test_next_process_repeats_no_call_of_a_pause_that_has_ended(shared_backend: str) -> None:
+    began, heard, short = asyncio.Event(), Heard(), Workers(lease=0.3)
+
+    async def hang(pause: TaskPause) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async with serving(ApprovalAgent().agent, backend=shared_backend, on_waiting=hang, workers=short) as client:
+        task = await client.send('delete')
+        await began.wait()
+    async with serving(ApprovalAgent().agent, backend=shared_backend, workers=short) as client:  # without the hook
+        assert state_of(await client.send(answer_message(task, approve()))) == 'COMPLETED'
+        assert await stored_calls(client) == 1
+    async with serving(ApprovalAgent().agent, backend=shared_backend, on_waiting=heard, workers=short) as client:
+        await hook_calls_end(client)
+    assert heard.count == 0
+
+
+async def test_heartbeats_renew_the_lease_of_a_long_call(shared_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    end, heard, renewed = asyncio.Event(), Heard(), asyncio.Queue[tuple[Sequence[HookCall], int]]()
+
+    async def slow(pause: TaskPause) -> None:
+        await heard(pause)
+        await end.wait()
+
+    app = to_a2a(ApprovalAgent().agent, backend=shared_backend, on_waiting=slow, workers=Workers(lease=0.3))
+    calls = calls_of(app)
+    renew = calls.renew
+
+    async def renewing(held: Sequence[HookCall], *, lease: int) -> None:
+        renewed.put_nowait((held, lease))
+        await renew(held, lease=lease)
+
+    monkeypatch.setattr(calls, 'renew', renewing)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        client = Client(app)
+        task = await client.send('delete')
+        assert await renewed.get() == ([HookCall(task['id'], 1)], 300)
+        await renewed.get()
+        end.set()
+        await hook_calls_end(client)
+        await heard.next()
+    assert heard.count == 0
+
+
+async def test_unavailable_store_does_not_lose_the_call(
+    shared_backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard, failures = Heard(), 1
+    app = to_a2a(ApprovalAgent().agent, backend=shared_backend, on_waiting=heard, workers=Workers(lease=0.3))
+    calls = calls_of(app)
+    read = calls.pause
+
+    async def pause(call: HookCall) -> Any:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise OSError('away')
+        return await read(call)
+
+    monkeypatch.setattr(calls, 'pause', pause)
+    async with lifespan(app):
+        task = await Client(app).send('delete')
+        assert (await heard.next()).task_id == task['id']
+    assert f'The store failed around the call of on_waiting for task {task["id"]}' in caplog.text
+
+
+async def test_apps_without_on_waiting_store_no_calls(shared_backend: str) -> None:
+    async with serving(ApprovalAgent().agent, backend=shared_backend) as client:
+        await client.send('delete')
+        assert await stored_calls(client) == 0
+
+
+async def test_erased_tasks_have_no_calls(shared_backend: str) -> None:
+    began = asyncio.Event()
+
+    async def hang(pause: TaskPause) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async with serving(ApprovalAgent().agent, backend=shared_backend, on_waiting=hang) as client:
+        task = await client.send('delete')
+        await began.wait()
+        assert await stored_calls(client) == 1
+        await client.a2a_app.backend.housekeeping.erase_task(task['id'], None, at=0)
+        assert await stored_calls(client) == 0
+
+
+def calls_of(app: A2AApp) -> HookCalls:
+    calls = app.backend.hook_calls
+    assert calls is not None
+    return calls
+
+
+async def stored_calls(client: Client) -> int:
+    """Number of the calls that the store has."""
+
+    def count() -> Transaction[int]:
+        [[number]] = yield 'SELECT COUNT(*) FROM hook_call', ()
+        return number
+
+    backend: Any = client.a2a_app.backend
+    return await backend.read(count)
+
+
+async def hook_calls_end(client: Client) -> None:
+    """Wait until the store has no call."""
+
+    async def none() -> bool:
+        return await stored_calls(client) == 0
+
+    await poll_until(none)
