@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import ssl
 import warnings
 from asyncio import AbstractEventLoop
 from collections.abc import Generator, Iterator, Sequence
@@ -12,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pytest
 from anyio._backends._asyncio import TestRunner
 from hypothesis import settings
@@ -149,6 +152,24 @@ def calls_of_closed_loops() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TestRunner, '_exception_handler', handle_own)
+        yield
+
+
+@pytest.fixture(scope='session', autouse=True)
+def no_authorities_of_machine() -> Iterator[None]:
+    """Let HTTP clients of this process trust no authority of the machine: each client takes 20 ms to load them.
+
+    Servers of tests have their own authorities.
+    """
+    load = ssl.SSLContext.load_verify_locations
+    machine = {os.environ.get('SSL_CERT_FILE'), ssl.get_default_verify_paths().openssl_cafile, certifi.where()}
+
+    def load_others(context: ssl.SSLContext, cafile: Any = None, capath: Any = None, cadata: Any = None) -> None:
+        if cafile not in machine or cadata is not None:
+            load(context, cafile, capath, cadata)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl.SSLContext, 'load_verify_locations', load_others)
         yield
 
 

@@ -33,9 +33,14 @@ from pydantic_ai_a2a.engines.temporal import Temporal
 from pydantic_ai_a2a.server.conversion.failures import EngineFailure
 from pydantic_ai_a2a.server.runs.engine import Engine
 
+
+def _no_limit(_worker: object, _limit: object = None) -> None:
+    """Have no limit, whatever is set."""
+
+
 # Temporal takes two seconds of an activation for a deadlock, also on a machine that is slow or was stopped. Only its
 # debug mode has no such limit, and that mode runs workflows in another thread.
-setattr(_WorkflowWorker, '_deadlock_timeout_seconds', property(lambda _: None, lambda *_: None))  # noqa: B010
+setattr(_WorkflowWorker, '_deadlock_timeout_seconds', property(_no_limit, _no_limit))  # noqa: B010
 
 
 def skip_without_dbos() -> None:
