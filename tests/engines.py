@@ -25,12 +25,22 @@ from temporalio.client import Client, Interceptor
 from temporalio.common import RetryPolicy
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
+from temporalio.worker._workflow import _WorkflowWorker  # pyright: ignore[reportPrivateUsage]
 from temporalio.workflow import ActivityConfig
 
 from pydantic_ai_a2a.engines.dbos import DBOS, stream_events
 from pydantic_ai_a2a.engines.temporal import Temporal
 from pydantic_ai_a2a.server.conversion.failures import EngineFailure
 from pydantic_ai_a2a.server.runs.engine import Engine
+
+
+def _no_limit(_worker: object, _limit: object = None) -> None:
+    """Have no limit, whatever is set."""
+
+
+# Temporal takes two seconds of an activation for a deadlock, also on a machine that is slow or was stopped. Only its
+# debug mode has no such limit, and that mode runs workflows in another thread.
+setattr(_WorkflowWorker, '_deadlock_timeout_seconds', property(_no_limit, _no_limit))  # noqa: B010
 
 
 def skip_without_dbos() -> None:

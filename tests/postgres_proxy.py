@@ -38,6 +38,9 @@ class Proxy:
         """What the server says of its version, and what clients hear."""
         self.connected: asyncio.Queue[None] = asyncio.Queue()
         """An entry for each connection that was tried."""
+        self.silent = asyncio.Event()
+        """Set once it says nothing more over a connection."""
+        self._clients: set[asyncio.StreamWriter] = set()
 
     @property
     def url(self) -> str:
@@ -48,6 +51,11 @@ class Proxy:
     def when(self, said: bytes, fault: Fault) -> None:
         """When a client says this next: lose the answer with the connection, or say nothing more over it."""
         self._faults.append((said, fault))
+
+    def cut(self) -> None:
+        """End all connections."""
+        for client in self._clients:
+            client.close()
 
     def _fault(self, data: bytes) -> Fault | None:
         for each in self._faults:
@@ -63,6 +71,7 @@ class Proxy:
 
     async def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first = b'' if self.refuses else await reader.read(1 << 16)
+        self._clients.add(writer)
         if not first.endswith(_CANCEL, 4, 8):
             self.connected.put_nowait(None)
         await self.admits.wait()
@@ -70,6 +79,7 @@ class Proxy:
             answers, server = await self._open()
             server.write(first)
             await self._pass_on(reader, server, answers, writer)
+        self._clients.discard(writer)
         writer.close()
 
     async def _pass_on(
@@ -94,6 +104,7 @@ class Proxy:
         while data := await reader.read(1 << 16):
             fault = self._fault(data)
             if fault == 'say nothing more':
+                self.silent.set()
                 await asyncio.Event().wait()
             if fault == 'lose the answer':
                 losing.set()

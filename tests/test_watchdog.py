@@ -52,6 +52,10 @@ def test_thread():
 def test_process():
     subprocess.run(WAITS, stdin=os.pipe()[0])
 
+def test_temporal():
+    os.symlink(sys.executable, 'temporal')
+    subprocess.run(['./temporal', *COMPUTES[1:]])
+
 def test_polling():
     while True:
         time.sleep(0.1)
@@ -113,6 +117,7 @@ def test_hanging_test_is_reported_and_ended(project: Path, subtests: pytest.Subt
         'async': r'Task Task-1:\n  .*test_program\.py:\d+ in wait_for_answer\n',
         'thread': r'line \d+ in wait_for_thread\n',
         'process': r'Process \d+ \(sleeping\): .* -c import sys; sys\.stdin\.read\(\)\n',
+        'temporal': r'Process \d+ \(\w+\): \./temporal -c ',
         'polling': r'line \d+ in test_polling\n',
     }
     running = {test: start(project, test) for test in reports}

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import asyncpg
 import httpx
 
 from ..app_client import LIVE, message
@@ -106,6 +107,20 @@ def _is_locked(file: Path) -> bool:
         except sqlite3.OperationalError:
             return True
     return False
+
+
+async def expire_leases(store: str) -> None:
+    """Let the leases of all tasks in the store at a URL expire: other workers take them over.
+
+    A worker looks for them in each third of a lease. A lease of 9 seconds outlasts a machine that stops for a while.
+    """
+    if store.startswith('sqlite:'):
+        with closing(sqlite3.connect(store.removeprefix('sqlite:///'), timeout=LIMIT)) as file, file:
+            file.execute('UPDATE task SET lease_until = 0 WHERE holder IS NOT NULL')
+        return
+    connection = await asyncpg.connect(store)
+    await connection.execute('UPDATE a2a.task SET lease_until = 0 WHERE holder IS NOT NULL')
+    await connection.close()
 
 
 async def wait_for(remote: ServerClient, line: str) -> None:

@@ -382,6 +382,20 @@ async def test_call_after_silence_uses_new_connection(monkeypatch: pytest.Monkey
     assert len(set(peers)) == len(peers) > 1
 
 
+@pytest.fixture
+async def silence_is_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no wait for the next event last. The other limits have no end: no time passes but in gRPC itself."""
+    loop = asyncio.get_running_loop()
+    now, call_later = loop.time(), loop.call_later
+
+    def call_soon(delay: float, call: Any, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+        return call_later(0, call, *arguments, **options)
+
+    monkeypatch.setattr(loop, 'time', lambda: now)
+    monkeypatch.setattr(loop, 'call_later', call_soon)
+
+
+@pytest.mark.usefixtures('silence_is_over_at_once')
 @pytest.mark.parametrize('begins', [True, False])
 async def test_silent_stream_stays_open_while_health_check_answers(begins: bool) -> None:
     asked: list[None] = []
@@ -398,12 +412,13 @@ async def test_silent_stream_stays_open_while_health_check_answers(begins: bool)
         await enough.wait()
         yield encode_message('StreamResponse', {'task': TASK})
 
-    async with canned_grpc_agent(answers, alive) as server, A2AClient(server.card, timeout=1.0) as client:
+    async with canned_grpc_agent(answers, alive) as server, A2AClient(server.card, timeout=LIMIT) as client:
         states = [update.state async for update in client.stream('hello')]
     assert states == [*(['working'] if begins else []), 'completed']
     assert [name for name, _ in server.calls] == ['SendStreamingMessage']
 
 
+@pytest.mark.usefixtures('silence_is_over_at_once')
 async def test_silent_stream_is_given_up_when_health_check_hangs() -> None:
     async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
         await asyncio.Event().wait()
@@ -411,12 +426,13 @@ async def test_silent_stream_is_given_up_when_health_check_hangs() -> None:
 
     async with (
         canned_grpc_agent(answers, asyncio.Event().wait) as server,
-        A2AClient(server.card, timeout=1.0) as client,
+        A2AClient(server.card, timeout=0.1) as client,
     ):
-        with pytest.raises(RemoteUnavailable, match=r'silent for 1 seconds.* may have been started'):
+        with pytest.raises(RemoteUnavailable, match=r'silent for 0\.1 seconds.* may have been started'):
             await client.send('hello')
 
 
+@pytest.mark.usefixtures('silence_is_over_at_once')
 async def test_stream_refused_after_silence_raises_its_error() -> None:
     asked = asyncio.Event()
 
@@ -428,7 +444,7 @@ async def test_stream_refused_after_silence_raises_its_error() -> None:
         await context.abort(*grpc_error(StatusCode.INVALID_ARGUMENT, 'Bad.', error_info('INVALID_PARAMS')))
         yield b''
 
-    async with canned_grpc_agent(answers, alive) as server, A2AClient(server.card, timeout=1.0) as client:
+    async with canned_grpc_agent(answers, alive) as server, A2AClient(server.card, timeout=LIMIT) as client:
         with pytest.raises(InvalidParamsError, match=r'Bad\.'):
             await client.send('hello')
 

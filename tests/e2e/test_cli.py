@@ -6,8 +6,7 @@ import asyncio
 import json
 import re
 import signal
-import sqlite3
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from a2a.types import GetTaskRequest
 from a2a.utils.errors import TaskNotFoundError
 
+from ..behaviour.durable_processes import expire_leases
 from ..behaviour.promised_behaviours import covers
 from ..client.canned_agent import TASK, CannedAgent, error_response, stream_response
 from ..client.canned_agent import serve_canned as canned
@@ -239,11 +239,6 @@ async def run(where: Path, *arguments: str) -> tuple[int, list[Any]]:
     return await asyncio.to_thread(lines)
 
 
-def expire_leases(file: Path) -> None:
-    with closing(sqlite3.connect(file, timeout=LIMIT)) as store, store:
-        store.execute('UPDATE task SET lease_until = 0')
-
-
 async def test_listed_dead_letter_completes_when_retried(tmp_path: Path) -> None:
     with web(tmp_path, 'fragile') as server:
         async with official_client(server.url) as client:
@@ -253,7 +248,7 @@ async def test_listed_dead_letter_completes_when_retried(tmp_path: Path) -> None
                 one.wait_for('A run has begun')
                 one.signal(signal.SIGKILL)
                 assert await one.ended() == -signal.SIGKILL
-            expire_leases(tmp_path / 'agent.db')
+            await expire_leases(f'sqlite:///{tmp_path}/agent.db')
             with worker(tmp_path, 'fragile', NAME='two'):
                 assert event_summary(await collect(stream))[-1].startswith('FAILED')
                 code, [letter] = await run(tmp_path, 'dead-letters', 'list', f'{APPS}:fragile', '--json')

@@ -37,7 +37,7 @@ def file(tmp_path: Path) -> str:
     return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
 
 
-@pytest.fixture(params=['file', 'postgres_url'], ids=['file', 'postgres'])
+@pytest.fixture(params=['file', 'postgres_tables_url'], ids=['file', 'postgres'])
 def url(request: pytest.FixtureRequest) -> str:
     return request.getfixturevalue(request.param)
 

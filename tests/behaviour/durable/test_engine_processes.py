@@ -19,21 +19,35 @@ from ...app_client import state_of, texts
 from ...e2e.server import LIMIT, Process, process
 from ...engines import TemporalSetup, lose_activities, skip_without_dbos
 from ...sizes import short_or_long
-from ..durable_processes import ServerClient, holder_first, kill, pause, poll_until, server_process, wait_for
+from ..durable_processes import (
+    ServerClient,
+    expire_leases,
+    holder_first,
+    kill,
+    pause,
+    poll_until,
+    server_process,
+    wait_for,
+)
 
 PACKAGES = ('pydantic_ai.durable_exec.dbos', 'pydantic_ai.durable_exec.temporal')
 Start: TypeAlias = Callable[..., AbstractContextManager[ServerClient]]
 
 
 @pytest.fixture(params=['file', 'postgres'])
-def start(request: pytest.FixtureRequest, tmp_path: Path) -> Start:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of what the test's servers share."""
+    return f'sqlite:///{tmp_path}/agent.db' if request.param == 'file' else request.getfixturevalue('postgres_url')
+
+
+@pytest.fixture
+def start(store: str, tmp_path: Path) -> Start:
     """Starts a server on the test's store, whose tasks are lost a second after it was killed."""
-    if request.param == 'file':
+    if store.startswith('sqlite:'):
         skip_without_dbos()
-    database = f'sqlite:///{tmp_path}/agent.db' if request.param == 'file' else request.getfixturevalue('postgres_url')
     env = {
-        'A2A_TEST_BACKEND': database,
-        'A2A_TEST_ENGINE': database.replace('agent.db', 'dbos.db'),
+        'A2A_TEST_BACKEND': store,
+        'A2A_TEST_ENGINE': store.replace('agent.db', 'dbos.db'),
         'A2A_TEST_LEDGER': str(tmp_path / 'ledger.txt'),
     }
 
@@ -92,11 +106,12 @@ async def test_run_killing_every_server_becomes_dead_letter(start: Start, tmp_pa
     assert ledger(tmp_path) == ['model-1', 'tool-1', 'tool-1']
 
 
-async def test_paused_server_leaves_run_to_its_successor(start: Start, tmp_path: Path) -> None:
-    with start() as one, start() as two:
+async def test_paused_server_leaves_run_to_its_successor(start: Start, store: str, tmp_path: Path) -> None:
+    with start(lease=9.0) as one, start(lease=9.0) as two:
         task_id = (await one.send('stop at tool-2', wait=False))['id']
         first, second = await holder_first('tool-2', one, two)
         pause(first, tmp_path / 'agent.db', tmp_path / 'dbos.db')
+        await expire_leases(store)
         await second.gates.reached('tool-2')
         first.server.signal(signal.SIGCONT)
         await wait_for(first, 'was taken over or has ended')
@@ -326,12 +341,13 @@ async def test_server_paused_at_start_leaves_workflow_to_successor(
 ) -> None:
     for gate in ('start', 'tool-1'):
         temporal_deployment.close(gate)
-    with temporal_deployment.worker(), temporal_deployment.server() as first:
+    with temporal_deployment.worker(), temporal_deployment.server(A2A_TEST_LEASE='9.0') as first:
         task_id = (await first.send('go', wait=False))['id']
         await temporal_deployment.found('start.reached')
         pause(first, tmp_path / 'agent.db')
+        await expire_leases(temporal_deployment.store)
         temporal_deployment.open('start')
-        with temporal_deployment.server() as second:
+        with temporal_deployment.server(A2A_TEST_LEASE='9.0') as second:
             await temporal_deployment.found('tool-1.reached')
             first.server.signal(signal.SIGCONT)
             await wait_for(first, f'Task {task_id} was taken over or has ended')

@@ -100,7 +100,9 @@ TRIED = with_constants(Workers, backoff=0.001, drain_grace=0.01)
 
 @pytest.fixture(params=['sqlite', 'postgres'])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f'sqlite:///{tmp_path}/agent.db' if request.param == 'sqlite' else request.getfixturevalue('postgres_url')
+    if request.param == 'postgres':
+        return request.getfixturevalue('postgres_tables_url')
+    return f'sqlite:///{tmp_path}/agent.db'
 
 
 async def conversation(client: Any) -> list[str]:

@@ -30,6 +30,7 @@ from pydantic_ai_a2a.settings import Reply
 
 from ...agents import echo_prompts, user_prompts
 from ...app_client import LIMIT, Client, Exchange, message, rpc
+from ...clocks import skip_time
 from ...logs import log_event, loop_errors
 from ...serving import serving
 from ..refusals import error_of_answer
@@ -136,14 +137,15 @@ async def test_completed_run_waits_for_store_without_rerun(tmp_path: Path) -> No
     backend.close()
 
 
-@pytest.mark.slow
 async def test_wait_for_locked_store_ends_with_503(tmp_path: Path) -> None:
     held, backend = BlockedAgent(), backend_with_short_busy_timeout(tmp_path)
-    async with held.serving(backend=backend, limits=Limits(max_wait=10.0)) as client:
+    async with held.serving(backend=backend, limits=Limits(max_wait=LIMIT / 4)) as client:
         exchange = ask(client, 'slow')
         await held.one.wait()
-        with locked_database(tmp_path):
+        with locked_database(tmp_path), log_event('continues once the store is available again') as waiting:
             held.ended.set()
+            assert await asyncio.to_thread(waiting.wait, LIMIT)
+            skip_time(LIMIT / 4)
             answer = await exchange.answer()
     assert (answer.status, answer.headers['retry-after']) == (503, '1')
     backend.close()

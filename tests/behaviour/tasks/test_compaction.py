@@ -99,7 +99,7 @@ def agent_of(summaries: Summarizer) -> Agent[Any, Any]:
 @pytest.fixture(params=['memory', 'sqlite', 'postgres'])
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == 'postgres':
-        return request.getfixturevalue('postgres_url')
+        return request.getfixturevalue('postgres_tables_url')
     return 'memory' if request.param == 'memory' else f'sqlite:///{tmp_path}/agent.db'
 
 

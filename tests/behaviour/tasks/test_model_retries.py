@@ -49,14 +49,14 @@ LONG_BACKOFF: dict[str, Any] = {'backoff': 100.0, 'lease': 0.03}
 @pytest.fixture(params=['memory', 'file', 'postgres'])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == 'postgres':
-        return request.getfixturevalue('postgres_url')
+        return request.getfixturevalue('postgres_tables_url')
     return 'memory' if request.param == 'memory' else f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
 
 
 @pytest.fixture(params=['file', 'postgres'])
 def durable(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == 'postgres':
-        return request.getfixturevalue('postgres_url')
+        return request.getfixturevalue('postgres_tables_url')
     return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
 
 

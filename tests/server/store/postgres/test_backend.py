@@ -20,6 +20,7 @@ from pydantic_ai_a2a.server.store.sql.transaction import LockTasks, Transaction
 
 from ....postgres import PASSWORD_USER, postgres_server
 from ....postgres import Postgres as Server
+from ....postgres_proxy import proxied
 from ....suites import READER_LAG
 from ....suites.values import (
     LEASE,
@@ -96,19 +97,21 @@ async def test_processes_share_queued_tasks_and_events(open_backend: Open, optio
     stop()
 
 
-async def test_subscriber_gets_events_after_lost_listen_connection(open_backend: Open, postgres: Server) -> None:
-    here, there = open_backend(), open_backend()
-    await submit(there, message(new='t'))
-    claimed = await claim_task(there, 't')
-    reader = here.events.subscribe('t', ignore)
-    reader.start(0)
-    async with asyncio.timeout(WAIT_LIMIT):
+async def test_subscriber_gets_events_after_lost_listen_connection(open_backend: Open, postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy, asyncio.timeout(WAIT_LIMIT):
+        here, there = open_backend(listen_dsn=proxy.url), open_backend()
+        await submit(there, message(new='t'))
+        claimed = await claim_task(there, 't')
+        reader = here.events.subscribe('t', ignore)
+        reader.start(0)
         assert [event.n for event in await reader.next()] == [1]
         for n in range(2, 6):
-            postgres.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+            await proxy.connected.get()
+            proxy.cut()
             await there.queue.emit(claimed, [artifact_chunk(n, 'a')])
             assert [event.n for event in await reader.next()] == [n]
-    reader.close()
+        reader.close()
+        await asyncio.to_thread(here.close)
 
 
 async def test_backend_without_notifications_polls_and_logs_once(
@@ -165,7 +168,7 @@ async def test_unreachable_database_raises_store_unavailable(open_backend: Open)
 
 async def test_statement_timeout_raises_store_unavailable(open_backend: Open) -> None:
     backend, other = open_backend(statement_timeout=2), open_backend()
-    await submit(backend, message(new='t'))
+    await submit(other, message(new='t'))
     held, tried = threading.Event(), threading.Event()
 
     def hold() -> Transaction[None]:
@@ -180,7 +183,7 @@ async def test_statement_timeout_raises_store_unavailable(open_backend: Open) ->
     assert cancelled.value.busy
     tried.set()
     await holding
-    assert await state_of(backend, 't') == 'submitted'
+    assert await state_of(other, 't') == 'submitted'
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Awaitable, Callable
 
 import asyncpg
 import pytest
 
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.server.store.ports import Claim
-from pydantic_ai_a2a.server.store.postgres import connect, execution, migration, pool
+from pydantic_ai_a2a.server.store.postgres import execution, pool
 from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.server.store.postgres.sql_translation import lock
 from pydantic_ai_a2a.server.store.sql import sweep
@@ -333,15 +334,20 @@ async def test_owner_erasure_locks_contexts_before_owner(open_backend: Open, pos
 
 
 async def test_silent_connection_is_replaced(
-    open_backend: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    open_backend: Open,
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    exceed_client_limits: Callable[[], Awaitable[None]],
 ) -> None:
-    for module in (connect, execution, migration):
-        monkeypatch.setattr(module, 'LATE', 0.1)
+    monkeypatch.setattr(execution, 'LATE', 0.1)  # for the ROLLBACK, which the silent connection does not get
     async with proxied(postgres_url) as proxy:
-        backend = open_backend(proxy.url, statement_timeout=2)
+        backend = open_backend(proxy.url, acquire_timeout=WAIT_LIMIT)
         await submit(backend, message(new='t'))
         proxy.when(b'BEGIN', 'say nothing more')
-        assert await state_of(backend, 't') == 'submitted'
+        reading = asyncio.ensure_future(state_of(backend, 't'))
+        await proxy.silent.wait()
+        await exceed_client_limits()
+        assert await reading == 'submitted'
         await asyncio.to_thread(backend.close)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 
-import asyncpg
 import pytest
 
 from pydantic_ai_a2a import Postgres
@@ -114,12 +113,7 @@ async def test_new_listening_connection_reads_missed_events(
             proxy.connected.get_nowait()
         waiting = asyncio.ensure_future(reader.next())
         proxy.admits.clear()
-        connection = await asyncpg.connect(postgres_url)
-        await connection.execute(
-            'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()'
-            " AND pid <> pg_backend_pid() AND (query LIKE 'LISTEN%' OR query LIKE '%clock_timestamp%')"
-        )
-        await connection.close()
+        proxy.cut()
         await proxy.connected.get()
         await there.queue.emit(claimed, [artifact_chunk(2, 'a')])
         proxy.admits.set()

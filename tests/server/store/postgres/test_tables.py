@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.errors import BackendUnusable
-from pydantic_ai_a2a.server.store.postgres import connect, execution, migration
+from pydantic_ai_a2a.server.store.postgres import migration
 from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.server.store.postgres.connect import once
 from pydantic_ai_a2a.server.store.postgres.migration import migrate
@@ -39,18 +40,25 @@ async def test_unsupported_server_version_is_refused(open_backend: Open, postgre
 
 
 async def test_table_creation_may_exceed_statement_timeout(
-    open_backend: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    open_backend: Open, postgres: Server, postgres_url: str, exceed_client_limits: Callable[[], Awaitable[None]]
 ) -> None:
-    for module in (connect, execution, migration):
-        monkeypatch.setattr(module, 'LATE', 0.1)
     postgres.run(
         """
-        CREATE FUNCTION linger() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(2.5); END $$;
+        CREATE SEQUENCE tries;
+        CREATE FUNCTION linger() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+            ASSERT nextval('tries') = 1 AND current_setting('statement_timeout') = '0';
+            PERFORM pg_advisory_xact_lock(1);
+        END $$;
         CREATE EVENT TRIGGER linger ON ddl_command_start WHEN TAG IN ('CREATE SCHEMA') EXECUTE FUNCTION linger()
         """,
         database(postgres_url),
     )
-    await submit(open_backend(statement_timeout=2), message(new='t'))
+    async with blocking_session(postgres_url, 'SELECT pg_advisory_xact_lock(1)') as held:
+        submitting = asyncio.ensure_future(submit(open_backend(), message(new='t')))
+        await held.reached()
+        await exceed_client_limits()
+        await held.open()
+        await submitting
 
 
 async def test_waiting_for_table_creation_may_exceed_statement_timeout(
