@@ -67,8 +67,8 @@ def ledger(folder: Path) -> list[str]:
     return [line.split()[0] for line in (folder / 'ledger.txt').read_text().splitlines()]
 
 
-FILE = pytest.mark.parametrize('start', ['file'], indirect=True)
-POSTGRES = pytest.mark.parametrize('start', ['postgres'], indirect=True)
+FILE = pytest.mark.parametrize('store', ['file'], indirect=True)
+POSTGRES = pytest.mark.parametrize('store', ['postgres'], indirect=True)
 STEPS = [f'{kind}-{n}' for n in range(1, 6) for kind in ('model', 'tool')][:-1]
 POINTS = short_or_long(['model-2', 'tool-3'], STEPS)
 
