@@ -381,7 +381,7 @@ class A2AClient(TextSender):
             yield Sent(self, card, without_artifacts=not include_artifacts).result(task)
 
     @checked
-    async def inbox(self) -> AsyncIterator[RemoteResult]:
+    async def inbox(self) -> AsyncGenerator[RemoteResult, None]:
         """Yield the tasks that wait for the caller, the newest status first, over all pages.
 
         These are the caller's tasks with an open question, external call or sign-in, or with an approval that the
