@@ -17,8 +17,8 @@ def check_watch(*, as_json: bool) -> None:
     """
     if as_json:
         raise UsageError('--watch and --json cannot be combined: give one of them.')
-    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get('TERM') != 'dumb'
-    if not (is_terminal and sys.stdout.encoding.lower().startswith('utf')):
+    is_terminal = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    if not (is_terminal and os.environ.get('TERM') != 'dumb' and sys.stdout.encoding.lower().startswith('utf')):
         raise UsageError('--watch needs a UTF-8 terminal that can move its cursor.')
     if find_spec('rich') is None:
         raise UsageError("--watch needs the extra `cli`: pip install 'pydantic-ai-a2a[cli]'.")
