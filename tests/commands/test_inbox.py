@@ -303,16 +303,18 @@ PAGE = result_response({'tasks': [task_waiting_with(pending=[pending_call('appro
 
 
 def test_list_goes_on_after_unavailable_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    busy = error_response(-32000, 'Come back later.', 503, {'Retry-After': '0'})
-    bad_gateway = Response('', 502)
-    canned = CannedAgent(PAGE, EMPTY, busy, bad_gateway, PAGE, EMPTY, PAGE, EMPTY)
+    canned = CannedAgent(PAGE)
+
+    def answer_with(response: Response) -> Callable[[], None]:
+        return lambda: canned.answers.__setitem__(0, response)
+
     with serve_canned(canned) as server:
         code, terminal = watch(
             monkeypatch,
             server.url,
-            ('1 in the inbox', ''),
-            ('The list is not new: Come back later.', ''),
-            ('has answered with HTTP 502', ''),
+            ('1 in the inbox', answer_with(error_response(-32000, 'Come back later.', 503, {'Retry-After': '0'}))),
+            ('The list is not new: Come back later.', answer_with(Response('', 502))),
+            ('has answered with HTTP 502', answer_with(EMPTY)),
             ('Nothing waits for you', 'q'),
         )
     assert code == 0, terminal.text
