@@ -44,9 +44,10 @@ from .conversation import Conversation
 from .conversation_place import Place
 from .followed_task import Follower
 from .http_connections import Auth, HttpConnections
+from .inbox import waiting_tasks
 from .interfaces import extensions_of
 from .message_content import Content, message_of
-from .results import RemoteResult, Sent
+from .results import RemoteResult, Sent, is_waiting
 from .send_options import SendOptions, WaitOptions, send_params
 from .text_sender import TextSender
 from .transport import Transport
@@ -384,6 +385,27 @@ class A2AClient(TextSender):
         )
         async for task in transport.items('ListTasks', params):
             yield Sent(self, card, without_artifacts=not include_artifacts).result(task)
+
+    @checked
+    async def inbox(self) -> AsyncGenerator[RemoteResult, None]:
+        """Yield the tasks that wait for the caller, the newest status first, over all pages.
+
+        These are the caller's tasks with an open question, external call or sign-in, or with an approval that the
+        caller may give. At an agent of this package with `Approvals.approvers`, they are also the tasks of others with
+        such an approval, of which the caller sees nothing else. The questions of the results leave out approvals that
+        only an approver can give. `approve`, `deny` and `answer` of a result may be awaited during the iteration. A
+        task comes once, also if it waits again meanwhile.
+
+        Raises:
+            UnsupportedOperationError: The agent has no list of tasks, such as in A2A 0.3. For other errors, see `send`.
+            RemoteProtocolError: A list has more than 10,000 pages, or is not A2A.
+        """
+        card, transport = await self._finder.interface()
+        async with aclosing(waiting_tasks(card, transport)) as tasks:
+            async for task in tasks:
+                result = Sent(self, card, of_inbox=True).result(task)
+                if is_waiting(result):
+                    yield result
 
     @checked
     async def cancel(self, task_id: str, *, metadata: dict[str, Any] | None = None) -> RemoteResult:

@@ -18,6 +18,7 @@ from ..errors import (
     OverloadedError,
     QuotaExceededError,
     RemoteUnavailable,
+    TaskNotFoundError,
     UnsupportedOperationError,
 )
 from ..task_states import INTERRUPTED, STOPPED
@@ -137,7 +138,15 @@ class Follower:
 
     async def _look(self, task_id: str) -> Update | None:
         """Return the task as an event; None if the task has not changed."""
-        before, self._last = self._last, self._last.followed_by({'task': await self._get(task_id)})
+        try:
+            task = await self._get(task_id)
+        except TaskNotFoundError:
+            if self._last.context_id != task_id:
+                raise
+            # The task is another owner's, and the caller was its approver only until the decision.
+            self._done = True
+            return None
+        before, self._last = self._last, self._last.followed_by({'task': task})
         self._done = self._last.state in STOPPED
         return self._last if self._last.is_news_after(before) else None
 

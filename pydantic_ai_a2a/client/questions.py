@@ -34,6 +34,10 @@ class PendingRemoteCall(TypedDict):
     """Arguments of the call. Absent if the remote agent hides the arguments."""
     answerSchema: NotRequired[dict[str, Any]]
     """JSON Schema of the answer."""
+    description: NotRequired[str]
+    """Description of the tool of an approval. Absent if the remote agent does not send it."""
+    decidedBy: NotRequired[Literal['caller', 'approver']]
+    """Who decides about an approval, if the remote agent has approvers: the caller, or only other callers."""
     metadata: NotRequired[dict[str, Any]]
     reply: NotRequired[dict[str, Any]]
     """Name, metadata and payload of the answer to a function call of ADK or kagent. Absent or empty for other calls."""
@@ -97,6 +101,12 @@ def question_of_task(agent: str, task: Task) -> RemoteQuestion:
     return waiting
 
 
+def for_caller(waiting: RemoteQuestion) -> RemoteQuestion | None:
+    """Return a question without the approvals that only an approver can give; None if nothing else waits."""
+    pending = [call for call in waiting['pending'] if call.get('decidedBy') != 'approver']
+    return {**waiting, 'pending': pending} if pending or not waiting['pending'] else None
+
+
 def _data(parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
     """Yield the data of the pending calls extension."""
     for part in parts:
@@ -136,9 +146,14 @@ def _call(value: object) -> PendingRemoteCall | None:
     texts = {name: fields.get(name) for name in ('id', 'kind', 'tool', 'text')}
     if not all(isinstance(text, str) for text in texts.values()) or texts['kind'] not in _KINDS:
         return None
-    objects = {name: fields[name] for name in ('args', 'metadata') if isinstance(fields.get(name), dict)}
-    if isinstance(tool_call_id := fields.get('toolCallId'), str):
-        objects['toolCallId'] = tool_call_id
+    objects: dict[str, Any] = {
+        name: fields[name] for name in ('args', 'metadata') if isinstance(fields.get(name), dict)
+    }
+    for name in ('toolCallId', 'description'):
+        if isinstance(text := fields.get(name), str):
+            objects[name] = text
+    if (decided_by := fields.get('decidedBy')) in ('caller', 'approver'):
+        objects['decidedBy'] = decided_by
     if schema := _usable(fields.get('answerSchema'), 'answerSchema'):
         objects['answerSchema'] = schema
     return cast('PendingRemoteCall', {**texts, **objects})

@@ -36,7 +36,7 @@ from .answer_content import (
 from .message_content import Content
 from .output_validation import output_problem
 from .question_answers import answer_to
-from .questions import PendingRemoteCall, RemoteQuestion, question_of_task
+from .questions import PendingRemoteCall, RemoteQuestion, for_caller, question_of_task
 from .remote_schemas import output_schema
 from .send_options import SendOptions, WaitOptions
 
@@ -70,6 +70,8 @@ class Sent:
     """Reads the type of the output."""
     without_artifacts: bool = False
     """True for a task that was listed without its artifacts."""
+    of_inbox: bool = False
+    """True for a task of the inbox, whose question leaves out the approvals that only an approver can give."""
 
     def result(self, outcome: Task | Message) -> RemoteResult:
         """Return the result of a task or a message."""
@@ -221,7 +223,8 @@ class RemoteResult(Generic[OutputT]):
         """
         if self.task is None or self.state not in INTERRUPTED:
             return None
-        return question_of_task(self._sent.card['name'], self.task)
+        waiting = question_of_task(self._sent.card['name'], self.task)
+        return for_caller(waiting) if self._sent.of_inbox else waiting
 
     @property
     def pending(self) -> list[PendingRemoteCall]:
@@ -322,3 +325,11 @@ def answering(waiting: RemoteQuestion, options: SendOptions) -> SendOptions:
     """Return the options of an answer to a task, which has its webhook and the results of other tasks already."""
     kept = {name: value for name, value in options.items() if name not in ('push', 'reference_task_ids')}
     return cast('SendOptions', {**kept, 'task_id': waiting['task'], 'context_id': waiting['context']})
+
+
+def is_waiting(result: RemoteResult) -> bool:
+    """Return True for a task that waits, also if its question is refused where it is read."""
+    try:
+        return result.waiting is not None
+    except RemoteProtocolError:
+        return True

@@ -44,7 +44,7 @@ from .server_sent_events import EventReader, EventTooLong
 
 _ABOUT_TASKS = frozenset({'SendMessage', 'GetTask', 'CancelTask'})
 """Operations whose answer is a task or a message."""
-_REQUIRED = frozenset({'SendMessage', 'SendStreamingMessage', 'GetTask', 'CancelTask', 'SubscribeToTask'})
+_REQUIRED = frozenset({'SendMessage', 'SendStreamingMessage', 'GetTask', 'ListTasks', 'CancelTask', 'SubscribeToTask'})
 """Operations that every server of A2A 1.0 has over JSON-RPC."""
 _OLDER = codec_of('fasta2a')
 _PASSED_ON = ('retry-after', 'www-authenticate')

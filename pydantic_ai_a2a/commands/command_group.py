@@ -32,6 +32,7 @@ _COMMANDS = {
     'hash-key': ('hash_key', 'Make a key or token for a caller, and its hash.'),
     'card': ('card', 'Show the card of an agent.'),
     'tasks': ('tasks', 'List your tasks at an agent.'),
+    'inbox': ('inbox', 'List what waits for you at an agent, or decide.'),
     'cancel': ('tasks', 'Cancel a task of an agent.'),
     'doctor': ('doctor', 'Examine an agent, and say what to change.'),
     'send': ('send', 'Send a message to an agent, and show the answer.'),

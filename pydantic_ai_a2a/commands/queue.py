@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from ..correlation_ids import new_correlation_id
+from ..errors import StoreUnavailable
 from ..server.service.cancellation import canceled
 from ..server.store.ports import Backend
 from ..settings.limits import Limits
@@ -18,10 +20,26 @@ from .async_commands import awaited
 from .audit_facts import audit_facts
 from .owner_options import owner_options
 from .store_options import Store, opened, store_options
-from .tables import json_lines, time_text, write_rows
+from .tables import cells_of, json_lines, time_text, write_rows
 from .terminal import say
+from .watch_option import check_watch
 
 _STATES = sorted(LIVE | INTERRUPTED)
+_COLUMNS = (
+    'namespace',
+    'submitted',
+    'queued',
+    'running',
+    'leases',
+    'waiting',
+    'dead',
+    'accepted',
+    'ended',
+    'oldest',
+    'paused',
+)
+PERIOD = 1.0
+"""Seconds between two looks at the numbers."""
 
 
 class _QueueGroup(click.Group):
@@ -37,25 +55,49 @@ queue = _QueueGroup('queue', help='Show or pause the queue of a store, and cance
 
 @queue.command()
 @store_options
+@click.option('--watch', is_flag=True, help='Keep the numbers on the screen until Ctrl-C.')
 @json_lines
 @awaited
-async def show(store: Store, as_json: bool) -> int:
+async def show(store: Store, as_json: bool, *, watch: bool) -> int:
     """Show the tasks of each namespace in numbers.
 
     ACCEPTED and ENDED are of the last five minutes. OLDEST is the age of the oldest queued task in seconds.
     """
+    if watch:
+        check_watch(as_json=as_json)
     every = store.namespace is None
     if every and store.target is None:
         store = store._replace(namespace='every')  # a backend has one; all are shown
     async with opened(store) as backend:
-        at = backend.now()
-        rows = [asdict(counts) for counts in await backend.housekeeping.queues(at=at, every=every)]
+        if watch:
+            await _watch(backend, every=every)
+        return write_rows(_COLUMNS, await _numbers(backend, every=every), as_json)
+
+
+async def _watch(backend: Backend, *, every: bool) -> NoReturn:
+    """Show the numbers as they change. While the store is unavailable, the table has the last ones and says so."""
+    from .live_table import LiveTable  # noqa: PLC0415 - of an extra
+
+    rows: list[dict[str, Any]] = []
+    with LiveTable(_COLUMNS) as table:
+        while True:
+            notes = ['Ctrl-C ends.']
+            try:
+                rows = await _numbers(backend, every=every)
+            except StoreUnavailable as error:
+                notes.insert(0, f'These numbers are old: {error} ({error.detail})')
+            table.show([cells_of(row) for row in rows], *notes)
+            await asyncio.sleep(PERIOD)
+
+
+async def _numbers(backend: Backend, *, every: bool) -> list[dict[str, Any]]:
+    at = backend.now()
+    rows = [asdict(counts) for counts in await backend.housekeeping.queues(at=at, every=every)]
     for row in rows:
         oldest, paused_at = row.pop('oldest'), row.pop('paused_at')
         row['oldestSeconds'] = None if oldest is None else max(0, at - oldest) // 1000
         row['pausedAt'] = paused_at and time_text(paused_at)
-    columns = 'namespace submitted queued running leases waiting dead accepted ended oldest paused'
-    return write_rows(columns.split(), rows, as_json)
+    return rows
 
 
 @queue.command('list')

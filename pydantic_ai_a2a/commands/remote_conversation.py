@@ -1,26 +1,20 @@
-"""A conversation with a remote agent: messages, answers to questions, and Ctrl-C.
-
-The event loop runs in a thread of its own. The main thread waits for answers, asks at the prompt and gets Ctrl-C.
-"""
+"""A conversation with a remote agent: messages, answers to questions, and Ctrl-C."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import ExitStack, aclosing
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from functools import partial
-from typing import Literal, Self, TypeVar, cast
+from typing import Literal, Self, cast
 
 import click
-from anyio.from_thread import start_blocking_portal
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..client.agents.model import RemoteTasks
 from ..client.answer_content import partial_text
-from ..client.client import A2AClient
 from ..client.question_answers import answer_to
 from ..client.remote_urls import shown_url
 from ..client.send_options import SendOptions
@@ -29,17 +23,13 @@ from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailabl
 from ..task_states import INTERRUPTED, STOPPED, TERMINAL
 from ..types.a2a_objects import Message, Part, Task
 from .answer_prompts import open_approvals, prompt_for_answer
+from .client_thread import ClientThread
 from .exit_codes import CTRL_C, WAITS
 from .plain_screen import question_to_show
 from .remote_agent import Remote
 from .screen_choice import Form, screen_for
 from .terminal import safe, say
 
-T = TypeVar('T')
-WAKE = 1.0
-"""Seconds after which the main thread handles a Ctrl-C that came just before the wait."""
-_END = 15.0
-"""Seconds for the cancellation of a task after Ctrl-C."""
 QUEUED = 10.0
 """Seconds after which a task that has not begun is reported."""
 
@@ -54,52 +44,22 @@ class Talk:
     """
 
     def __init__(self, remote: Remote, form: Form = 'text', *, hints: bool = True) -> None:
-        self.client = A2AClient(
-            remote.url,
-            headers=remote.headers,
-            auth=remote.token,
-            timeout=remote.timeout,
-            trusted_origins=remote.trusted_origins,
-        )
+        self._thread = ClientThread(remote)
+        self._client = self._thread.client
         self._url = shown_url(remote.url)
         self._form: Form = form
         self._hints = hints
         self._asks = sys.stdin.isatty() and sys.stderr.isatty()
-        self._exits = ExitStack()
         self._task: Task | None = None
         self.context_id: str | None = None
         """The conversation of the last answer."""
 
     def __enter__(self) -> Self:
-        with ExitStack() as exits:
-            self._portal = exits.enter_context(start_blocking_portal())
-            exits.enter_context(self._portal.wrap_async_context_manager(self.client))
-            self._run(partial(self.client.find, patient=False))
-            self._exits = exits.pop_all()
+        self._thread.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._exits.close()
-
-    def _run(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Call a function in the event loop. After Ctrl-C, cancel the function and wait for the end."""
-        ended = threading.Event()
-
-        async def call() -> T:
-            try:
-                return await function()
-            finally:
-                ended.set()
-
-        future = self._portal.start_task_soon(call)
-        try:
-            while not ended.wait(WAKE) and not future.done():
-                pass  # an endless wait would miss a Ctrl-C that comes just before the wait
-            return future.result()
-        except KeyboardInterrupt:
-            future.cancel()
-            ended.wait(_END)
-            raise
+        self._thread.__exit__()
 
     def send(self, parts: Sequence[Part], *, task_id: str = '', context_id: str = '') -> int:
         """Send a message, show the answer, and ask the questions of the agent. Return the exit code.
@@ -125,7 +85,7 @@ class Talk:
         Raises:
             ClickException: No call waits for an approval, or the arguments cannot be changed.
         """
-        task = cast('Task', self._run(partial(self.client.get, task_id)).task)
+        task = cast('Task', self._thread.run(partial(self._client.get, task_id)).task)
         calls = open_approvals(waiting := question_to_show(task))
         if not calls:
             raise click.ClickException(f'No call of the task {task_id} waits for an approval.')
@@ -140,7 +100,7 @@ class Talk:
     def watch(self, task_id: str) -> int:
         """Show the events of a task until it stops. Return the exit code. Ctrl-C ends only the command."""
         try:
-            outcome = self._run(lambda: self._show(self.client.subscribe(task_id)))
+            outcome = self._thread.run(lambda: self._show(self._client.subscribe(task_id)))
         except KeyboardInterrupt:
             say(f'the task {task_id} goes on')
             return CTRL_C
@@ -150,7 +110,7 @@ class Talk:
         """Ask for the answers of a waiting task. Return the task after the answers, or as before if refused."""
         answer = prompt_for_answer(question_to_show(task))
         if 'denied' in answer:
-            return self._run(partial(self.client.cancel, task['id'])).outcome
+            return self._thread.run(partial(self._client.cancel, task['id'])).outcome
         try:
             return self._follow(answer.get('parts', []), task['id'], task['context_id'], before=partial_text(task))
         except InvalidParamsError as error:
@@ -159,8 +119,8 @@ class Talk:
 
     def _follow(self, parts: Sequence[Part], task_id: str, context_id: str, before: str = '') -> Task | Message:
         options = SendOptions(task_id=task_id, context_id=context_id)
-        updates = self.client.stream(parts, **options)
-        return self._run(lambda: self._show(RemoteTasks(self.client).follow(updates), before))
+        updates = self._client.stream(parts, **options)
+        return self._thread.run(lambda: self._show(RemoteTasks(self._client).follow(updates), before))
 
     async def _show(self, updates: AsyncGenerator[Update, None], before: str = '') -> Task | Message:
         screen = screen_for(self._form, before)
@@ -211,9 +171,9 @@ class Talk:
             return CTRL_C
         self.context_id = task['context_id']
         try:
-            latest = self._run(partial(self.client.get, task['id'], history_length=0))
+            latest = self._thread.run(partial(self._client.get, task['id'], history_length=0))
             if latest.state not in TERMINAL:  # the task waits; a running task is canceled already
-                latest = self._run(partial(self.client.cancel, task['id']))
+                latest = self._thread.run(partial(self._client.cancel, task['id']))
         except (A2AError, RemoteError) as error:
             say(f'the task {task["id"]} could not be canceled: {error!s}')
         else:

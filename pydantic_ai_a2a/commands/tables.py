@@ -20,8 +20,13 @@ def write_rows(columns: Sequence[str], rows: Sequence[dict[str, Any]], as_json: 
         for row in rows:
             echo_json(to_json(row).decode())
     elif rows:
-        write_table(columns, [['-' if value in (None, '') else str(value) for value in row.values()] for row in rows])
+        write_table(columns, [cells_of(row) for row in rows])
     return 0
+
+
+def cells_of(row: dict[str, Any]) -> list[str]:
+    """Return the values of a row as text."""
+    return ['-' if value in (None, '') else str(value) for value in row.values()]
 
 
 def time_text(at: int) -> str:

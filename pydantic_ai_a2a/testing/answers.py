@@ -39,13 +39,13 @@ class Answers:
             AssertionError: The agent asks about a call without an answer, or does not ask about a call.
         """
         script = Script(self)
-        while (value := script.answer(result)) is not None:
-            result = await result.answer(value)
+        result = await script.complete(result)
+        script.check(result)
         return result
 
 
 class Script:
-    """Answers the questions of one task.
+    """Answers the questions of tasks, and notes which calls they have asked about.
 
     Args:
         answers: The answers.
@@ -56,17 +56,34 @@ class Script:
         self._asked: set[str] = set()
         self._rounds = 0
 
+    async def complete(self, result: RemoteResult[OutputT]) -> RemoteResult[OutputT]:
+        """Answer the questions of a task until the task ends.
+
+        Raises:
+            AssertionError: An answer is missing.
+        """
+        self._rounds = 0
+        while (value := self.answer(result)) is not None:
+            result = await result.answer(value)
+        return result
+
+    def check(self, result: RemoteResult) -> None:
+        """Check that the tasks have asked about all calls, at the end of the last task.
+
+        Raises:
+            AssertionError: The tasks have not asked about a call.
+        """
+        unasked = self._answers.calls.keys() - self._asked
+        if unasked and (result.state is None or result.state in STOPPED):
+            raise AssertionError(f'The agent has not asked about {", ".join(sorted(unasked))}. {status_of(result)}')
+
     def answer(self, result: RemoteResult) -> Any:
         """Return the answer to a task that waits; None if the task does not wait.
 
         Raises:
-            AssertionError: An answer is missing, or the task has ended without a question.
+            AssertionError: An answer is missing.
         """
-        if (waiting := result.waiting) is None:
-            if (result.state is None or result.state in STOPPED) and (
-                unasked := self._answers.calls.keys() - self._asked
-            ):
-                raise AssertionError(f'The agent has not asked about {", ".join(sorted(unasked))}. {status_of(result)}')
+        if (waiting := result.waiting) is None or _waits_for_owner(waiting):
             return None
         self._rounds += 1
         if self._rounds > _MOST_ROUNDS:
@@ -94,6 +111,11 @@ class Script:
         self._asked.add(tool)
         answer = self._answers.calls[tool]
         return answer(call) if callable(answer) else answer
+
+
+def _waits_for_owner(waiting: RemoteQuestion) -> bool:
+    """Return True for a task of another owner that asks only its owner, which an approver does not see."""
+    return waiting['task'] == waiting['context'] and not waiting['text'] and not waiting['pending']
 
 
 def status_of(result: RemoteResult) -> str:

@@ -88,7 +88,10 @@ class A2ATestClient(A2AClient):
                 async for last in updates:
                     self.recorder.add(last.event)
                     yield last
-            if script is None or last is None or (value := script.answer(result := last.result)) is None:
+            if script is None or last is None:
+                return
+            if (value := script.answer(result := last.result)) is None:
+                script.check(result)
                 return
             waiting = cast('RemoteQuestion', result.waiting)
             content, options = answer_to(waiting, value).get('parts', []), answering(waiting, options)
@@ -99,6 +102,23 @@ class A2ATestClient(A2AClient):
             async for update in updates:
                 self.recorder.add(update.event)
                 yield update
+
+    async def answer_inbox(self, answers: Answers) -> list[RemoteResult]:
+        """Answer what waits for the caller, such as an approver: see `inbox`. Return the tasks after the answers.
+
+        Args:
+            answers: The answers to the calls of all these tasks.
+
+        Raises:
+            AssertionError: Nothing waits, or a task asks about a call without an answer, or no task asks about a call
+                of `answers`.
+        """
+        script = Script(answers)
+        results = [await script.complete(result) async for result in self.inbox()]
+        if not results:
+            raise AssertionError('The inbox is empty: no task waits for the caller.')
+        script.check(results[-1])
+        return results
 
     async def until(self, task_id: str, *states: TaskState, max_wait: float | timedelta = 30.0) -> RemoteResult:
         """Wait until a task is in one of the states, and return the task.

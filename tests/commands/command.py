@@ -115,6 +115,7 @@ class Terminal:
     def __init__(self) -> None:
         self.master, self.slave = pty.openpty()
         self._output = b''
+        self._seen = 0
         self._news = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -135,6 +136,12 @@ class Terminal:
         """Wait until a text was written so often."""
         with self._news:
             assert self._news.wait_for(lambda: self.text.count(text) >= times, LIMIT), self.text
+
+    def until_new(self, text: str) -> None:
+        """Wait until a text was written after the text of the last wait."""
+        with self._news:
+            assert self._news.wait_for(lambda: text in self.text[self._seen :], LIMIT), self.text[self._seen :]
+            self._seen = self.text.index(text, self._seen) + len(text)
 
     def until_prompt(self, times: int = 1) -> None:
         """Wait until `chat` has shown its prompt so often, and reads each key."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -37,6 +38,10 @@ def status(state: str, *parts: Any, **metadata: Any) -> dict[str, Any]:
 
 def question_response(*, schema: Any = None, **fields: Any) -> Response:
     """A question at the prompt."""
+    return stream_response({'task': waiting_task(schema=schema, **fields)})
+
+
+def waiting_task(*, schema: Any = None, **fields: Any) -> dict[str, Any]:
     call = {
         'id': CONTROL_TEXT,
         'kind': 'question',
@@ -48,7 +53,7 @@ def question_response(*, schema: Any = None, **fields: Any) -> Response:
     if schema is not None:
         call['answerSchema'] = {'oneOf': [{'properties': {'result': schema}}]}
     data = {'data': {'pending': [call]}, 'mediaType': MEDIA_TYPE}
-    return stream_response({'task': status('TASK_STATE_INPUT_REQUIRED', {'text': CONTROL_TEXT}, data)})
+    return status('TASK_STATE_INPUT_REQUIRED', {'text': CONTROL_TEXT}, data)
 
 
 def sign_in_response() -> Response:
@@ -81,6 +86,10 @@ def task_list_response() -> Response:
         'status': {**TASK['status'], 'timestamp': '2026-01-01T00:00:00Z'},
     }
     return result_response({'tasks': [task], 'nextPageToken': ''})
+
+
+def inbox_response() -> Response:
+    return result_response({'tasks': [waiting_task()], 'nextPageToken': ''})
 
 
 def html_response(status: int = 200) -> Response:
@@ -142,9 +151,11 @@ def test_hostile_card_writes_no_control_characters(
         (lambda: question_response(schema={'type': 'string', 'enum': [CONTROL_TEXT]}), ('send', 'hello'), 'x\n'),
         (lambda: question_response(answerSchema={'type': 5, CONTROL_TEXT: 5}), ('send', 'hello'), '5\n'),
         (lambda: question_response(answerSchema={'properties': {CONTROL_TEXT: {'type': 5}}}), ('send', 'hello'), '5\n'),
-        (lambda: question_response(kind='approval'), ('send', 'hello'), 'n\nx\n'),
+        (lambda: question_response(kind='approval', description=CONTROL_TEXT), ('send', 'hello'), 'n\nx\n'),
         (sign_in_response, ('send', 'hello'), 'n\n'),
         (task_list_response, ('tasks',), ''),
+        (inbox_response, ('inbox',), ''),
+        (inbox_response, ('inbox', '--json'), ''),
         (lambda: error_response(-32000, CONTROL_TEXT), ('send', 'hello'), ''),
         (lambda: error_response(-32000, CONTROL_TEXT), ('send', 'hello', '--debug'), ''),
         (lambda: error_response(-32000, CONTROL_TEXT), ('tasks',), ''),
@@ -177,3 +188,23 @@ def test_control_characters_in_exported_text_are_escaped(capsys: pytest.CaptureF
     exported = run_command(capsys, 'export', 'joker:app', '--caller', 'ann')
     assert not UNESCAPED.search(exported.out)
     assert exported.lines[0]['task']['contextId'] == context
+
+
+def test_hostile_inbox_on_screen_writes_no_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('TERM', 'xterm')
+    task = waiting_task(kind='approval', description=CONTROL_TEXT)
+    task['status']['timestamp'] = CONTROL_TEXT
+    canned = CannedAgent(result_response({'tasks': [task], 'nextPageToken': ''}))
+
+    def decide() -> None:
+        for text, typed in (('1 in the inbox', '\r'), ('Approve?', '\x04'), ('1 in the inbox', 'q')):
+            terminal.until_new(text)
+            terminal.type(typed)
+
+    with serve_canned(canned) as server, in_terminal(monkeypatch) as terminal:
+        Thread(target=decide, daemon=True).start()
+        with pytest.raises(SystemExit):
+            main(('inbox', server.url, '--watch'))
+    terminal.close()
+    assert not UNESCAPED.search(terminal.raw)
+    assert terminal.text.count(']0;x') > 2

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import signal
+from threading import Thread
 from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.errors import TaskNotCancelableError
+from pydantic_ai_a2a.commands import queue as queue_command
+from pydantic_ai_a2a.commands.cli import main
+from pydantic_ai_a2a.errors import StoreUnavailable, TaskNotCancelableError
 from pydantic_ai_a2a.server.store.ports import Backend
+from pydantic_ai_a2a.server.store.sql.housekeeping import SqlHousekeeping
 from pydantic_ai_a2a.server.store.sql.task_queue import SqlQueue
 
 from ..suites.values import START, claim_and_finish, claim_task, message, state_of, submit
-from .command import STORE_OPTIONS, add_completed_task, add_dead_letter, run_command, with_store
+from .command import STORE_OPTIONS, add_completed_task, add_dead_letter, in_terminal, run_command, with_store
 
 Capture = pytest.CaptureFixture[str]
 
@@ -149,3 +154,41 @@ def test_queue_is_paused_and_resumed_per_namespace(capsys: Capture) -> None:
 def test_in_memory_queue_cannot_be_paused(capsys: Capture) -> None:
     code, why = run_command(capsys, 'queue', 'pause', 'joker:memory').why
     assert (code, why.partition(',')[0]) == (2, 'joker:memory keeps its tasks in the memory of one process')
+
+
+# --- on the screen --------------------------------------------------------------------------------------------------
+
+
+def test_queue_numbers_change_on_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_command, 'PERIOD', 0.05)
+    for name, value in (('TERM', 'xterm'), ('COLUMNS', '120')):
+        monkeypatch.setenv(name, value)
+    with_store(add_tasks_in_all_states)
+    queues = SqlHousekeeping.queues
+
+    async def unavailable(*_: object, **__: object) -> None:
+        raise StoreUnavailable('the disk is away')
+
+    def change() -> None:
+        terminal.until_new('joker      2')
+        with_store(lambda backend: submit(backend, message(new='one more', owner='/ann')))
+        terminal.until_new('joker      3')
+        monkeypatch.setattr(SqlHousekeeping, 'queues', unavailable)
+        terminal.until_new('(the disk is away)')
+        terminal.until_new('joker      3')
+        monkeypatch.setattr(SqlHousekeeping, 'queues', queues)
+        terminal.until_new('Ctrl-C ends.')
+        signal.raise_signal(signal.SIGINT)
+
+    with in_terminal(monkeypatch) as terminal:
+        Thread(target=change, daemon=True).start()
+        with pytest.raises(SystemExit) as exit_:
+            main(('queue', *STORE_OPTIONS, '--watch'))
+    assert exit_.value.code == 130
+    assert 'interrupted' in terminal.close()
+
+
+def test_queue_on_screen_cannot_write_json(capsys: Capture) -> None:
+    refused = run_command(capsys, 'queue', *STORE_OPTIONS, '--watch', '--json')
+    assert refused.code == 2
+    assert '--watch and --json cannot be combined' in refused.err

@@ -23,7 +23,7 @@ from starlette.responses import Response, StreamingResponse
 from pydantic_ai_a2a import Access, Approvals, BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.client.agents import remote_tasks
 from pydantic_ai_a2a.client.updates import Update
-from pydantic_ai_a2a.commands import remote_conversation
+from pydantic_ai_a2a.commands import client_thread, remote_conversation
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.commands.plain_screen import Screen
 from pydantic_ai_a2a.wire.extensions.pending_calls_extension import MEDIA_TYPE
@@ -60,7 +60,7 @@ def url() -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def fast_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands look often for a Ctrl-C that came just before they began to wait."""
-    monkeypatch.setattr(remote_conversation, 'WAKE', 0.001)
+    monkeypatch.setattr(client_thread, 'WAKE', 0.001)
 
 
 def without_ids(text: str) -> str:
@@ -527,7 +527,7 @@ def test_adk_confirmation_is_answered_at_prompt(
     with serve_canned(canned) as server:
         code, text = run_at_terminal(monkeypatch, typed.format('n\nNever.\n'), name, server.url, *words)
     assert code == 0, text
-    assert f'{CONFIRMATION_TEXT}\nApprove? [y]es, [n]o' in text
+    assert f'{CONFIRMATION_TEXT}\ndelete_file {{\n  "path": "a.txt"\n}}\nApprove? [y]es, [n]o' in text
     assert '[e]dit' not in text
     answer = adk_response(confirmed=False, payload={'rejection_reason': 'Never.'})
     assert canned.requests[-1][3]['params']['message']['parts'] == [answer]

@@ -69,7 +69,7 @@ def test_command_imports_only_needed_modules(arguments: str, unneeded: str, url:
 
 def test_help_lists_first_sentence_of_each_command(capsys: pytest.CaptureFixture[str]) -> None:
     listed = re.findall(r'^  (\S+)  +(.+)$', run_command(capsys, '--help').out.partition('Commands:')[2], re.MULTILINE)
-    assert len(listed) == 16
+    assert len(listed) == 17
     for name, sentence in listed:
         usage, text, *_ = run_command(capsys, name, '--help').out.split('\n\n')
         assert (usage.split()[2], text.strip()) == (name, sentence)

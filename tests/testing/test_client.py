@@ -16,8 +16,9 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
+from starlette.requests import Request
 
-from pydantic_ai_a2a import A2AClient, AuthRequired, InputRequired, Messages, catalogue, to_a2a
+from pydantic_ai_a2a import A2AClient, Approvals, AuthRequired, Caller, InputRequired, Messages, catalogue, to_a2a
 from pydantic_ai_a2a.client.questions import PendingRemoteCall
 from pydantic_ai_a2a.errors import InternalError
 from pydantic_ai_a2a.testing import A2ATestClient, Answers, ClientFactory, ServerFactory, dump, record
@@ -118,6 +119,41 @@ async def test_stream_continues_after_scripted_answer(a2a_client: ClientFactory)
         'working',
         'completed',
     ]
+
+
+def caller_of_request(request: Request) -> Caller:
+    return Caller(id=request.headers['x-caller'], scopes=frozenset(request.headers.get('x-scopes', '').split()))
+
+
+async def approver_of(a2a_client: ClientFactory, *messages: str) -> A2ATestClient:
+    """An approver, after somebody else has sent messages."""
+    app = to_a2a(clerk_agent(DELETE, ASK), auth=caller_of_request, approvals=Approvals(approvers='approve'))
+    ann = await a2a_client(app, headers={'X-Caller': 'ann'})
+    for text in messages:
+        await ann.send(text)
+    return await a2a_client(app, headers={'X-Caller': 'bob', 'X-Scopes': 'approve'})
+
+
+async def test_script_answers_inbox_of_approver(a2a_client: ClientFactory) -> None:
+    bob = await approver_of(a2a_client, 'One.', 'Two.')
+    await bob.send('Three.')
+    results = await bob.answer_inbox(Answers({'delete_file': True, 'ask': 'salami'}))
+    assert [result.state for result in results] == ['completed', 'input-required', 'input-required']
+    with pytest.raises(AssertionError, match='The inbox is empty: no task waits for the caller'):
+        await bob.answer_inbox(Answers({'delete_file': True}))
+
+
+@pytest.mark.parametrize(
+    ('answers', 'error'),
+    [
+        (Answers({}), "No answer to the approval 'delete_file'"),
+        (Answers({'delete_file': True, 'aks': 'salami'}), 'The agent has not asked about aks'),
+    ],
+)
+async def test_script_for_inbox_names_missing_call(a2a_client: ClientFactory, answers: Answers, error: str) -> None:
+    bob = await approver_of(a2a_client, 'One.')
+    with pytest.raises(AssertionError, match=error):
+        await bob.answer_inbox(answers)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,74 @@
+"""The client of a command, with an event loop in a thread: the main thread gets keys, prompts and Ctrl-C."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import ExitStack
+from functools import partial
+from typing import Self, TypeVar
+
+from anyio.from_thread import start_blocking_portal
+
+from ..client.client import A2AClient
+from .remote_agent import Remote
+
+T = TypeVar('T')
+WAKE = 1.0
+"""Seconds after which the main thread handles a Ctrl-C that came just before the wait."""
+_END = 15.0
+"""Seconds for the end of a function after Ctrl-C."""
+
+
+class ClientThread:
+    """A client, and the thread of its event loop.
+
+    Args:
+        remote: The agent.
+    """
+
+    def __init__(self, remote: Remote) -> None:
+        self.client = A2AClient(
+            remote.url,
+            headers=remote.headers,
+            auth=remote.token,
+            timeout=remote.timeout,
+            trusted_origins=remote.trusted_origins,
+        )
+        self._exits = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as exits:
+            self._portal = exits.enter_context(start_blocking_portal())
+            exits.enter_context(self._portal.wrap_async_context_manager(self.client))
+            self.run(partial(self.client.find, patient=False))
+            self._exits = exits.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exits.close()
+
+    def start(self, function: Callable[[], Awaitable[T]]) -> Future[T]:
+        """Start a function in the event loop. The end of the thread waits for it, unless its future is canceled."""
+        return self._portal.start_task_soon(function)
+
+    def run(self, function: Callable[[], Awaitable[T]]) -> T:
+        """Call a function in the event loop. After Ctrl-C, cancel the function and wait for the end."""
+        ended = threading.Event()
+
+        async def call() -> T:
+            try:
+                return await function()
+            finally:
+                ended.set()
+
+        future = self.start(call)
+        try:
+            while not ended.wait(WAKE) and not future.done():
+                pass  # an endless wait would miss a Ctrl-C that comes just before the wait
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            ended.wait(_END)
+            raise
