@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from playwright.async_api import Locator, Page, Route, expect
+from pydantic_ai import Tool
 
 from pydantic_ai_a2a import (
     A2AClient,
@@ -262,6 +263,19 @@ async def test_inbox_continues_after_server_restart(visit_url: Visit, tmp_path: 
                 assert (await client.get(task_id)).state != 'input-required'
 
 
+async def test_task_forgotten_by_restarted_server_is_gone(visit_url: Visit) -> None:
+    with reserved_port() as reserved:
+        port = port_of(reserved)
+        with serve(guarded_app(), port=port) as server:
+            await ask(server.url, 'Tidy up.', ANN)
+            page = await visit_url(f'{server.url}docs?inbox', failures=None)
+            await sign_in(page, BOSS)
+            await expect(form(page)).to_have_count(1)
+        with serve(guarded_app(), port=port):
+            await expect(told(page)).to_have_text('This task is gone: delete_file. Nothing waits for you.')
+            await expect(form(page)).to_have_count(0)
+
+
 async def test_keyboard_alone_decides_one_task_after_the_other(visit_url: Visit) -> None:
     with serve(app := guarded_app()) as server:
         for _ in range(3):
@@ -391,6 +405,53 @@ async def test_unavailable_store_is_said_and_retry_after_holds(visit_url: Visit)
         assert looks == []
         await page.clock.fast_forward(600_000)
         await expect(told(page)).to_have_text('A task waits for you.')
+
+
+async def test_expired_credentials_take_no_keys(visit_url: Visit) -> None:
+    async def refuse(route: Route) -> None:
+        await route.fulfill(status=401, json={'error': {'message': 'The token has expired.'}})
+
+    with serve(guarded_app()) as server:
+        await ask(server.url, 'Tidy up.', ANN)
+        page = await visit_url(f'{server.url}docs', failures=1, viewport={'width': 390, 'height': 780})
+        await page.clock.install()
+        await page.goto(f'{server.url}docs?inbox')
+        await sign_in(page, BOSS)
+        await form(page).get_by_label('Reason').fill('It is')
+        await page.route(LISTS, refuse)
+        await page.clock.fast_forward(600_000)
+        await expect(told(page)).to_have_text('The server wants credentials.')
+        await page.keyboard.type(' needed.')
+        await expect(form(page).get_by_label('Reason')).to_have_value('It is needed.')
+
+
+async def test_answer_of_proxy_is_no_list(visit_url: Visit) -> None:
+    async def greet(route: Route) -> None:
+        await route.fulfill(body='<h1>Welcome</h1>')
+
+    with serve(to_a2a(file_keeper())) as server:
+        await ask(server.url, 'Tidy up.')
+        page = await visit_url(f'{server.url}docs')
+        await page.route(LISTS, greet, times=1)
+        await page.goto(f'{server.url}docs?inbox')
+        await expect(form(page)).to_have_count(1)
+
+
+async def test_inbox_shows_arguments_exactly(visit_url: Visit) -> None:
+    def keep(**args: Any) -> str:
+        return repr(args)
+
+    args = r'{"id": 738529527931269425, "ratio": 1.0, "hidden": "a\u202eb", "no": null}'
+    tool = Tool[None].from_schema(keep, 'keep', 'Keep it.', {'type': 'object'})
+    tool.requires_approval = True
+    agent = scripted({'Keep.': [tool_call('keep', args)]}, tools=[tool])
+    app = to_a2a(agent, auth=BearerAuth({ANN: 'ann', **MANAGERS}), approvals=Approvals(approvers='files:approve'))
+    with serve(app) as server:
+        await ask(server.url, 'Keep.', ANN)
+        page = await visit_url(f'{server.url}docs?inbox')
+        await sign_in(page, BOSS)
+        cells = form(page, 'Approval: keep').get_by_role('cell')
+        await expect(cells).to_have_text(['738529527931269425', '1.0', r'"a\u202eb"', 'null'])
 
 
 async def test_lost_answer_to_decision_is_sent_again(visit_url: Visit) -> None:

@@ -94,8 +94,8 @@ export class Inbox {
       }
     } catch (error) {
       if (signal.aborted) return;
-      if (error.status === 401) this.denied();
-      this.refused = error;
+      // Nobody has asked for this look: the field for credentials must not take the keys.
+      this.refused = error.status === 401 ? new Error('The server wants credentials.') : error;
       this.#tell();
     }
   }
@@ -127,10 +127,7 @@ export class Inbox {
     for (const state of STATES) {
       let token = '';
       do {
-        const page = await this.#asked(() => this.api.waiting(state, token), signal).catch((error) => {
-          if (token && error.status === 400) return { tasks: [], nextPageToken: '' }; // Tokens end with a change of the rule.
-          throw error;
-        });
+        const page = await this.#asked(() => this.#page(state, token), signal);
         if (signal.aborted) return;
         for (const task of page.tasks.reverse()) {
           found.add(task.id);
@@ -149,6 +146,17 @@ export class Inbox {
     this.more = more;
     this.looked = true;
     this.#tell();
+  }
+
+  async #page(state, token) {
+    try {
+      const page = await this.api.waiting(state, token);
+      if (Array.isArray(page.tasks)) return page;
+    } catch (error) {
+      if (token && error.status === 400) return { tasks: [], nextPageToken: '' }; // Tokens end with a change of the rule.
+      throw error;
+    }
+    throw new Error('The answer of the server is no list of tasks.'); // Perhaps a proxy's own page.
   }
 
   // Return what the server answers. While it does not, the page says so and asks again.

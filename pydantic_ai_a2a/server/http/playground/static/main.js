@@ -262,6 +262,7 @@ function leaveSide() {
 }
 
 function leaveInbox() {
+  if (!inbox.shown) return;
   showInbox(false);
   linkInbox();
 }
