@@ -18,6 +18,7 @@ from pydantic_ai_a2a import (
     BearerAuth,
     Caller,
     InputRequired,
+    Postgres,
     Workers,
     mount,
     serve,
@@ -26,6 +27,7 @@ from pydantic_ai_a2a import (
 
 from ..bounds import LIMIT
 from ..cases import each_case
+from ..postgres import postgres_server
 from ..reserved_ports import port_of, reserved_port
 from .agents import file_keeper, scripted, tool_call
 from .conftest import Visit, send_message
@@ -259,6 +261,25 @@ async def test_inbox_continues_after_server_restart(visit_url: Visit, tmp_path: 
             await expect(form(page).first.get_by_label('Reason')).to_have_value('It is needed.')
             await form(page).first.get_by_role('button', name='Deny').click()
             await expect(told(page)).to_have_text('Denied: delete_file. A task waits for you.')
+            async with client_of(server.url, ANN) as client:
+                assert (await client.get(task_id)).state != 'input-required'
+
+
+async def test_inbox_continues_after_store_outage(visit_url: Visit) -> None:
+    with postgres_server() as store:
+        backend = Postgres(store.url(), acquire_timeout=2)
+        with serve(guarded_app(backend=backend)) as server:
+            task_id = await ask(server.url, 'Tidy up.', ANN)
+            page = await visit_url(f'{server.url}docs?inbox', failures=None)
+            await sign_in(page, BOSS)
+            await form(page).get_by_label('Reason').fill('It is needed.')
+            await asyncio.to_thread(store.stop)
+            await expect(told(page)).to_contain_text('The inbox asks again by itself.')
+            async with page.expect_response(lambda response: response.url.endswith(':send')) as answer:
+                await form(page).get_by_role('button', name='Deny').click()
+            assert (await answer.value).status == 503
+            await asyncio.to_thread(store.start)
+            await expect(told(page)).to_have_text('Denied: delete_file. Nothing waits for you.')
             async with client_of(server.url, ANN) as client:
                 assert (await client.get(task_id)).state != 'input-required'
 
