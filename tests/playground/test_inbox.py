@@ -156,7 +156,7 @@ async def test_links_work_in_mounts_and_tenants(visit_url: Visit) -> None:
             await expect(page).to_have_title('(1) keeper · Playground')
 
 
-async def test_link_to_unseen_task_is_like_a_missing_task(visit_url: Visit) -> None:
+async def test_unseen_task_is_shown_as_missing(visit_url: Visit) -> None:
     with serve(guarded_app()) as server:
         task_id = await ask(server.url, 'Tidy up.', ANN)
         shown: list[str] = []
@@ -179,7 +179,7 @@ async def test_link_to_decided_task_says_its_state(visit_url: Visit) -> None:
         await expect(inbox(page).get_by_text(text)).to_have_count(1)
 
 
-async def test_decision_of_second_browser_is_shown_in_first(visit_url: Visit) -> None:
+async def test_decision_of_second_browser_ends_form(visit_url: Visit) -> None:
     with serve(guarded_app()) as server:
         for text in ('Tidy up.', 'Tidy all.'):
             await ask(server.url, text, ANN)
@@ -204,7 +204,7 @@ async def test_decision_of_second_browser_is_shown_in_first(visit_url: Visit) ->
         await expect(told(first)).to_contain_text('Nothing waits for you.')
 
 
-async def test_keys_decide_nothing_after_decision_of_somebody_else(visit_url: Visit) -> None:
+async def test_keys_decide_nothing_after_another_decision(visit_url: Visit) -> None:
     with serve(guarded_app()) as server:
         for _ in range(2):
             await ask(server.url, 'Tidy up.', ANN)
@@ -222,7 +222,7 @@ async def test_keys_decide_nothing_after_decision_of_somebody_else(visit_url: Vi
         await expect(told(second)).to_have_text('Approved: delete_file. Nothing waits for you.')
 
 
-async def test_answer_without_reply_is_not_said_to_be_of_somebody_else(visit_url: Visit) -> None:
+async def test_unconfirmed_decision_names_no_other_caller(visit_url: Visit) -> None:
     async def without_replay(route: Route) -> None:
         answer = await route.fetch(timeout=LIMIT * 1000)
         await route.fulfill(response=answer, json={**await answer.json(), 'capabilities': {'streaming': True}})
@@ -297,7 +297,7 @@ async def test_task_forgotten_by_restarted_server_is_gone(visit_url: Visit) -> N
             await expect(form(page)).to_have_count(0)
 
 
-async def test_keyboard_alone_decides_one_task_after_the_other(visit_url: Visit) -> None:
+async def test_keyboard_alone_decides_task_after_task(visit_url: Visit) -> None:
     with serve(app := guarded_app()) as server:
         for _ in range(3):
             await ask(server.url, 'Tidy up.', ANN)
@@ -404,7 +404,7 @@ async def test_hidden_tab_does_not_look(visit_url: Visit) -> None:
         await expect(form(page)).to_have_count(1)
 
 
-async def test_unavailable_store_is_said_and_retry_after_holds(visit_url: Visit) -> None:
+async def test_inbox_waits_for_retry_after(visit_url: Visit) -> None:
     async def busy(route: Route) -> None:
         body = {'error': {'message': 'The store is unavailable.'}}
         await route.fulfill(status=503, headers={'Retry-After': '3600'}, json=body)
@@ -489,7 +489,7 @@ async def test_lost_answer_to_decision_is_sent_again(visit_url: Visit) -> None:
         await expect(told(page)).to_have_text('Approved: delete_file. Nothing waits for you.')
 
 
-async def test_own_decision_on_its_way_is_not_somebody_elses(visit_url: Visit) -> None:
+async def test_decision_in_flight_is_the_callers_own(visit_url: Visit) -> None:
     decided, released = asyncio.Event(), asyncio.Event()
 
     async def hold(route: Route) -> None:
@@ -537,7 +537,7 @@ async def test_refused_lists_have_no_inbox(open_playground: Visit) -> None:
     assert await page.title() == 'keeper · Playground'
 
 
-async def test_link_on_public_host_opens_only_its_task(visit_url: Visit) -> None:
+async def test_link_on_public_host_opens_task(visit_url: Visit) -> None:
     with serve(to_a2a(file_keeper()), allowed_hosts=['agent.test'], anonymous=True) as server:
         task_id = await ask(server.url, 'Tidy up.')
         url = f'{server.url}docs'.replace('127.0.0.1', 'agent.test')
@@ -550,7 +550,7 @@ async def test_link_on_public_host_opens_only_its_task(visit_url: Visit) -> None
         await expect(page.get_by_role('button', name='Inbox')).to_have_count(0)
 
 
-async def test_approval_for_others_only_is_not_in_inbox(visit_url: Visit) -> None:
+async def test_approval_for_others_is_not_in_inbox(visit_url: Visit) -> None:
     async def mark(route: Route) -> None:
         answer = await route.fetch(timeout=LIMIT * 1000)
         page = await answer.json()
