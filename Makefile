@@ -80,6 +80,7 @@ docs: $(VENV)/.installed-docs ## Build the documentation into site/
 pictures: $(VENV)/.installed-dev ## Make the pictures of the documentation from the scenarios of tests
 	$(BIN)/python -m tests.playground.pictures
 	$(BIN)/python -m tests.playground.moving
+	$(BIN)/python -m tests.playground.moving_inbox
 	$(BIN)/python -m tests.commands.pictures
 
 package: $(VENV)/.installed-dev ## Build the wheel and the source archive into dist/, and check what they contain

@@ -39,6 +39,9 @@ class Approvals:
     """Callers that may approve or deny waiting calls. None, the default: the owner of the task. A scope: the callers
     with the scope. A function `(caller, task)`, which may be async: the callers for which the function returns True.
     Approvers have the tenant of the task. Needs `auth=`."""
+    show_caller: bool = False
+    """True shows approvers the id of the caller whose message has led to the calls. Default False: approvers see no
+    names."""
 
     def __post_init__(self) -> None:
         if self.approvers == '':

@@ -6,7 +6,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 
 from pydantic_ai_a2a import AuthRequired, InputRequired
@@ -41,12 +51,30 @@ def returns(messages: list[ModelMessage]) -> list[Any]:
 def scripted(script: Script, after: str = '', name: str = 'keeper', **options: Any) -> Agent[None, Any]:
     """An agent whose model sends the steps of the prompt. After tools, the model sends a text, or their results."""
 
-    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+    def steps(messages: list[ModelMessage]) -> Sequence[Step]:
         results = returns(messages)
-        for step in [after or f'Results: {results}'] if results else script[prompt(messages)]:
+        return [after or f'Results: {results}'] if results else script[prompt(messages)]
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        for step in steps(messages):
             yield step
 
-    return Agent(FunctionModel(stream_function=stream, model_name='scripted'), name=name, **options)
+    def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse([part for step in steps(messages) for part in parts_of(step)])
+
+    return Agent(FunctionModel(respond, stream_function=stream, model_name='scripted'), name=name, **options)
+
+
+def parts_of(step: Step) -> list[ModelResponsePart]:
+    """A step as the parts of a response that is not streamed."""
+    if isinstance(step, str):
+        return [TextPart(step)]
+    return [
+        ThinkingPart(delta.content or '')
+        if isinstance(delta, DeltaThinkingPart)
+        else ToolCallPart(delta.name or '', delta.json_args, delta.tool_call_id or '')
+        for delta in step.values()
+    ]
 
 
 KEEPER: Script = {

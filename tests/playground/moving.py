@@ -34,7 +34,7 @@ _STYLE = """
 _PROMPT = 'Plan three days in Lisbon, and book a hotel.'
 
 
-class _Film:
+class Film:
     """Pictures of the playground above a terminal.
 
     Args:
@@ -81,7 +81,7 @@ class _Film:
 class _Server:
     """A process that serves the agent of the picture, started as the terminal shows it."""
 
-    def __init__(self, film: _Film, folder: Path, comment: str = '') -> None:
+    def __init__(self, film: Film, folder: Path, comment: str = '') -> None:
         film.type('uvicorn trip:app', comment)
         self._process = Process('-m', 'uvicorn', 'trip:app', cwd=folder, fork=False)
         film.write(self._process.wait_for('INFO:     Uvicorn running on .*')[0])
@@ -103,7 +103,7 @@ class _Server:
         self._process.exit_code()
 
 
-def _play(film: _Film, folder: Path, steps: Sequence[str]) -> None:
+def _play(film: Film, folder: Path, steps: Sequence[str]) -> None:
     page = film.page
     tools, results = page.locator('.block.tool'), page.locator('.block.tool .preview', has_text='→')
     with _Server(film, folder) as server:
@@ -139,7 +139,7 @@ def main() -> None:
     with TemporaryDirectory() as folder, sync_playwright() as playwright:
         shutil.copy(Path(__file__).with_name('trip.py'), folder)
         browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
-        film = _Film(browser)
+        film = Film(browser)
         _play(film, Path(folder), ('flights', 'forecast', 'hotels', 'compare_prices'))
         film.save(IMAGES / MOVING)
         browser.close()

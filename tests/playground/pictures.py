@@ -17,11 +17,12 @@ from ..docs.blocks import ROOT
 from .agents import scripted, tool_call
 from .browser import ARGUMENTS, chromium
 
-__all__ = ('IMAGES', 'MOVING', 'NAMES')
+__all__ = ('IMAGES', 'MOVING', 'MOVING_INBOX', 'NAMES')
 
 IMAGES = ROOT / 'docs' / 'images'
 NAMES = ('playground-light', 'playground-dark', 'playground-approval', 'playground-narrow')
 MOVING = 'crash-and-approval.gif'
+MOVING_INBOX = 'inbox.gif'
 
 _PLAN = """### Three days in Lisbon
 

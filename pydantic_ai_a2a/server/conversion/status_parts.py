@@ -19,7 +19,7 @@ from .answers_in_words import SEVERAL, instruction
 from .pending_calls import Pending, PendingCall
 
 
-def shown(pending: Pending, rules: Approvals, task_id: str, *, again: bool = False) -> list[Part]:
+def shown(pending: Pending, rules: Approvals, task_id: str, *, again: bool = False, asked_by: str = '') -> list[Part]:
     """Return the parts for clients: a text for people, and a data part for programs.
 
     Args:
@@ -27,11 +27,14 @@ def shown(pending: Pending, rules: Approvals, task_id: str, *, again: bool = Fal
         rules: Rules for the answers of clients.
         task_id: The task.
         again: True after an unclear answer of the client.
+        asked_by: Id of the caller who has asked for the calls; empty to name none.
     """
     waiting = pending.open or pending.calls
     questions = [call.text for call in waiting] if pending.calls else [pending.question]
     lines = [*(['The answer is not clear.'] if again else []), *questions, to_write(pending, rules)]
     data: dict[str, Any] = {'pending': [_shown(call, rules) for call in waiting]}
+    if asked_by:
+        data['askedBy'] = {'id': asked_by}
     if pending.schema is not None:
         data['schema'] = pending.schema
     if pending.open:

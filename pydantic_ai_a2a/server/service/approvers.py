@@ -115,9 +115,9 @@ class ApproverAccess:
         message = None
         if waiting := waiting_approvals(pause):
             assert pause is not None, 'its calls wait'
-            parts = status_parts.shown(
-                waiting, answers_in_words.rules_of(self._approvals, first=pause.first), header.id
-            )
+            rules = answers_in_words.rules_of(self._approvals, first=pause.first)
+            asked_by = _asking(header.owner, pause).id if self._approvals.show_caller else ''
+            parts = status_parts.shown(waiting, rules, header.id, asked_by=asked_by)
             name = f'{header.id}-{header.last_event}'
             ids = b',' + stored.ids(header.id, header.id)
             message = stored.message(name, b'ROLE_AGENT', stored_values.dump_parts(parts), ids)
@@ -133,8 +133,12 @@ def _waiting_task(owner: str, task_id: str, pause: Pause | None, changed: Change
     """Return a task as the rule gets it."""
     waiting = waiting_approvals(pause)
     calls = [_call(item, changed) for item in waiting.open] if waiting else []
-    task_owner = Caller.of(owner)
-    return WaitingTask(id=task_id, owner=task_owner, caller=sender_of_run(pause) or task_owner, calls=calls)
+    return WaitingTask(id=task_id, owner=Caller.of(owner), caller=_asking(owner, pause), calls=calls)
+
+
+def _asking(owner: str, pause: Pause | None) -> Caller:
+    """Return the sender of the message whose run has paused, or the owner of the task if no sender is stored."""
+    return sender_of_run(pause) or Caller.of(owner)
 
 
 def _call(call: PendingCall, changed: Changed) -> WaitingCall:

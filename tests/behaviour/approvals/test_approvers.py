@@ -118,6 +118,20 @@ async def test_approver_decides_and_sees_only_pending_calls() -> None:
     assert seen == [('ann', {'trip': 7})] * 2
 
 
+@pytest.mark.parametrize('shown', [False, True])
+async def test_show_caller_names_the_sender_to_approvers(shown: bool) -> None:
+    approvals = Approvals(approvers='approve', show_caller=shown)
+    app = app_with_approvers(
+        ApprovalAgent().agent, approvals=approvals, access=Access(owner=lambda caller: f'team of {caller.id}')
+    )
+    async with lifespan(app):
+        task = await client_of_ann(app).send('delete')
+        view = await client_of_boss(app).get_task(task['id'])
+        [data] = [part['data'] for part in view['status']['message']['parts'] if 'data' in part]
+        assert data.get('askedBy') == ({'id': 'ann'} if shown else None)
+        assert 'askedBy' not in json.dumps(task)
+
+
 async def test_approver_stream_ends_with_the_decision() -> None:
     app = app_with_approvers(ApprovalAgent().agent)
     async with lifespan(app):

@@ -118,7 +118,8 @@ class _PlaygroundPage:
             await self._page()(scope, receive, send)
             return
         place = f'./{quote(self._name)}/' if self._slash else f'../{quote(self._name)}'
-        await RedirectResponse(place)(scope, receive, send)
+        query = scope['query_string'].decode('latin-1')
+        await RedirectResponse(f'{place}?{query}' if query else place)(scope, receive, send)
 
 
 class _PageFile:

@@ -19,6 +19,11 @@ export class Access {
     return this.ways.some((way) => this.values.get(way.name));
   }
 
+  // True if the browser may have credentials that the page does not know: a cookie or a certificate.
+  get hidden() {
+    return this.ways.some((way) => way.place === 'cookie' || way.place === null);
+  }
+
   // Return the headers of a request, and add credentials that belong into its query.
   apply(url) {
     const headers = {};

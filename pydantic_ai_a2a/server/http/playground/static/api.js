@@ -50,11 +50,16 @@ export class Api {
     return (await this.#list({ pageSize: '50' })).tasks;
   }
 
+  // Return a page of the newest tasks in a state. The log leaves it out: the inbox asks again and again.
+  waiting(state, pageToken) {
+    return this.#list({ status: `TASK_STATE_${state}`, historyLength: '0', pageSize: '20', ...(pageToken && { pageToken }) }, null);
+  }
+
   // Return a page of a list. A server that refuses lists is not asked again.
-  async #list(query) {
+  async #list(query, log = this.log) {
     if (this.unlisted) throw this.unlisted;
     try {
-      return await this.#result('GET', `./tasks?${new URLSearchParams(query)}`);
+      return await this.#result('GET', `./tasks?${new URLSearchParams(query)}`, undefined, log);
     } catch (error) {
       if (error.status === 403) this.unlisted = error;
       throw error;
@@ -91,23 +96,25 @@ export class Api {
     else yield ['', await this.#result('POST', './message:send', { message })];
   }
 
+  // Answer a task that waits. Returns its state at once, without the run that follows.
+  answer(message) {
+    return this.#result('POST', './message:send', { message, configuration: { returnImmediately: true } });
+  }
+
   // Follow a task after an event. Yields [id, event]; opened() is called once the server sends the stream.
   subscribe(id, lastEventId, signal, opened) {
     return this.#stream('GET', `./tasks/${encodeURIComponent(id)}:subscribe`, undefined, lastEventId, signal, opened);
   }
 
-  async #result(method, path, body) {
-    const { answer, body: result } = await this.#json(method, path, body);
+  // log: null for a request that the log leaves out.
+  async #result(method, path, body, log = this.log) {
+    const answer = await this.#fetch(method, path, body, {}, undefined, log);
+    const result = await this.#read(answer, method, path, log);
     if (!answer.ok) throw new ApiError(answer.status, result, answer.headers.get('Retry-After'));
     return result;
   }
 
-  async #json(method, path, body) {
-    const answer = await this.#fetch(method, path, body);
-    return { answer, body: await this.#read(answer, method, path) };
-  }
-
-  async #read(answer, method, path) {
+  async #read(answer, method, path, log = this.log) {
     const text = await answer.text();
     let body = text;
     try {
@@ -115,14 +122,14 @@ export class Api {
     } catch {
       // Not of the agent: perhaps a proxy's own page. The log shows the text.
     }
-    this.log.add('answer', `${answer.status} ${method} ${path}`, body);
+    log?.add('answer', `${answer.status} ${method} ${path}`, body);
     return body;
   }
 
-  #fetch(method, path, body, headers = {}, signal = undefined) {
+  #fetch(method, path, body, headers = {}, signal = undefined, log = this.log) {
     const url = new URL(path, this.base);
     const own = this.access.apply(url);
-    this.log.add('request', `${method} ${path}`, body);
+    log?.add('request', `${method} ${path}`, body);
     return fetch(url, {
       method,
       headers: { 'A2A-Version': '1.0', 'A2A-Extensions': this.extensions.join(', '), ...(body ? { 'Content-Type': MEDIA_TYPE } : {}), ...headers, ...own },

@@ -4,11 +4,9 @@ import { ApiError, RUN_METADATA } from './api.js';
 import { newId } from './dom.js';
 import { readPlace, writePlace } from './place.js';
 import { Task } from './task.js';
+import { FIRST_PAUSE, LONGEST_PAUSE, repeated, sleep } from './tries.js';
 
 const REPLAY = 'https://pypi.org/project/pydantic-ai-a2a/#message-replay-v1';
-const FIRST_PAUSE = 500;
-const LONGEST_PAUSE = 15_000;
-const TRIES = 4; // of a message that gets no answer at all
 
 export class Chat {
   // changed() is called after each change; denied(error) if the server wants credentials.
@@ -114,6 +112,12 @@ export class Chat {
     this.#touch(task);
   };
 
+  // Another part of the page, or another client, has answered a task that the conversation shows as waiting.
+  answered = (id) => {
+    const task = this.tasks.find((one) => one.id === id && one.state === 'INPUT_REQUIRED');
+    if (task) this.retry(task);
+  };
+
   retry = (task) => {
     task.broken = false;
     task.clearFailure();
@@ -138,26 +142,22 @@ export class Chat {
     this.#touch(task);
   }
 
-  // Return the stream of a message and its first event; null if the user left the conversation. Only a server that
-  // runs a repeated message once gets the message again.
+  // Return the stream of a message and its first event; null if the user left the conversation.
   async #open(task, message, stopped) {
-    for (let tries = 1, pause = FIRST_PAUSE; ; tries++, pause *= 2) {
+    const open = async () => {
       const stream = this.api.send(message, stopped);
-      try {
-        const first = await stream.next();
-        task.lost = false;
-        return { stream, first };
-      } catch (error) {
-        if (stopped.aborted) return null;
-        const refused = error instanceof ApiError && error.status !== 503;
-        if (refused || !this.replays || tries === TRIES) {
-          task.lost = false;
-          throw this.#checked(error);
-        }
-        task.lost = true;
-        this.#touch(task);
-        await sleep(Math.max(pause, error.retryAfter * 1000 || 0), stopped);
-      }
+      return { stream, first: await stream.next() };
+    };
+    const lost = () => {
+      task.lost = true;
+      this.#touch(task);
+    };
+    try {
+      return await repeated(open, { replays: this.replays, stopped, lost });
+    } catch (error) {
+      throw this.#checked(error);
+    } finally {
+      task.lost = false;
     }
   }
 
@@ -251,14 +251,4 @@ export class Chat {
 export function messageOf(error) {
   if (!(error instanceof ApiError)) return error instanceof TypeError ? 'The server cannot be reached.' : error.message;
   return error.correlationId ? `${error.message} (${error.correlationId})` : error.message;
-}
-
-function sleep(time, signal) {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, time);
-    signal.addEventListener('abort', () => {
-      clearTimeout(timer);
-      resolve();
-    });
-  });
 }

@@ -6,6 +6,7 @@ import { drawCard, drawEarlier, drawTasks, drawWelcome } from './card.js';
 import { Chat, messageOf } from './chat.js';
 import { byId, el, icon, plainName } from './dom.js';
 import { Attachments, takeDrops } from './files.js';
+import { Inbox } from './inbox.js';
 import { Log } from './log.js';
 import { drawInput, takesText } from './pending.js';
 import { drawView, switchTheme } from './view.js';
@@ -25,6 +26,8 @@ let drawnAt = 0;
 let pause = PAUSE;
 let card = null;
 let drawnStates = '';
+let drawnQuestions = '[]';
+let title = document.title;
 let askedAt = 0; // time of the newest request for steps
 const turns = new Map();
 
@@ -32,6 +35,7 @@ const access = new Access();
 const log = new Log(events, changed);
 const api = new Api(root, access, log);
 const chat = new Chat(api, { changed, denied });
+const inbox = new Inbox({ api, chat, element: byId('waiting'), status: byId('told'), counted: showCount, answered: chat.answered, denied });
 const attachments = new Attachments({ list: byId('attached'), limits: { files: +files, body: +body }, complain });
 const credentials = el('div');
 const tasks = el('nav', { 'aria-label': 'Tasks of this conversation' });
@@ -94,7 +98,13 @@ function drawTurns() {
   const states = JSON.stringify(chat.tasks.map((task) => [task.id, task.state]));
   if (states !== drawnStates) {
     drawnStates = states;
-    tasks.replaceChildren(...drawTasks(chat.tasks, leaveNarrow));
+    tasks.replaceChildren(...drawTasks(chat.tasks, leaveSide));
+  }
+  const questions = JSON.stringify(chat.tasks.map((task) => task.question?.messageId));
+  if (questions !== drawnQuestions) {
+    drawnQuestions = questions;
+    if (inbox.started) inbox.wake();
+    else startInbox();
   }
 }
 
@@ -185,10 +195,49 @@ async function load() {
     if (developer) await trace();
     if (!found) notice('load', 'The server has no tasks of this conversation. A server that keeps tasks in memory forgets them when it restarts.');
     await listEarlier();
+    return true;
   } catch (error) {
     if (error.status === 401) denied();
     else notice('load', `The conversation cannot be loaded. ${messageOf(error)}`);
+    return error.status !== 401;
   }
+}
+
+// The inbox is for callers whose tasks the server lists.
+function startInbox() {
+  const isStranger = anonymous === 'true' && !isLocal(location.hostname);
+  const isKnown = !access.ways.length || access.ready || chat.tasks.some((task) => task.id);
+  const linked = new URLSearchParams(location.search).get('task');
+  byId('show-inbox').hidden = !inbox.shown && (isStranger || !(isKnown || access.hidden));
+  if (isStranger && !inbox.shown) return;
+  if (isKnown || (inbox.shown && access.hidden)) inbox.start(linked, !isStranger);
+  else if (inbox.shown) denied();
+}
+
+function showCount({ count, refused }) {
+  byId('count').textContent = count;
+  byId('show-inbox').hidden = refused && !inbox.shown;
+  document.title = count ? `(${count}) ${title}` : title;
+}
+
+// Show the inbox in the place of the conversation, also after a reload.
+function showInbox(shown) {
+  if (inbox.shown === shown) return;
+  byId('main').classList.toggle('with-inbox', shown);
+  byId('show-inbox').setAttribute('aria-pressed', String(shown));
+  byId('skip').textContent = shown ? 'Skip to the inbox' : 'Skip to the message field';
+  inbox.show(shown);
+  changed();
+}
+
+function linkInbox() {
+  const query = inbox.shown ? '?inbox' : '';
+  history.replaceState(null, '', `${location.pathname}${query}${location.hash}`);
+}
+
+// Load what the caller may see.
+async function enter() {
+  if (await load()) startInbox();
 }
 
 // The other conversations of the caller, the newest first.
@@ -203,7 +252,19 @@ async function listEarlier() {
   }
   await released();
   conversations.delete(chat.context);
-  earlier.replaceChildren(...drawEarlier(conversations, leaveNarrow));
+  earlier.replaceChildren(...drawEarlier(conversations, leaveSide));
+}
+
+// Return to the conversation.
+function leaveSide() {
+  leaveInbox();
+  leaveNarrow();
+}
+
+function leaveInbox() {
+  if (!inbox.shown) return;
+  showInbox(false);
+  linkInbox();
 }
 
 // On a narrow screen, the side covers the conversation.
@@ -237,9 +298,20 @@ async function start() {
   takeDrops(byId('main'), (dropped) => attachments.add(dropped));
   byId('skip').addEventListener('click', (event) => {
     event.preventDefault();
-    text.focus();
+    if (inbox.shown) inbox.focus();
+    else text.focus();
+  });
+  byId('show-inbox').addEventListener('click', () => {
+    showInbox(!inbox.shown);
+    linkInbox();
+    if (!inbox.started) startInbox();
+    if (inbox.shown) {
+      leaveNarrow();
+      inbox.focus();
+    } else text.focus();
   });
   byId('new').addEventListener('click', () => {
+    leaveInbox();
     chat.begin();
     notice('load', '');
     listEarlier().catch(() => {}); // The list is drawn again with the next conversation.
@@ -260,8 +332,13 @@ async function start() {
     event.preventDefault();
     submit();
   });
+  const query = new URLSearchParams(location.search);
+  showInbox(query.has('task') || query.has('inbox'));
   text.focus(); // Now, not at the end: the user may be writing in another field by then.
-  addEventListener('hashchange', load);
+  addEventListener('hashchange', () => {
+    leaveInbox();
+    load();
+  });
   if (anonymous === 'true' && !isLocal(location.hostname)) {
     notice('anonymous', 'This server does not authenticate callers. Everyone who can reach the server shares one identity, and can read and cancel every task.');
   }
@@ -274,7 +351,8 @@ async function start() {
     notice('card', `The agent card cannot be read. ${messageOf(error)}`);
     return;
   }
-  document.title = `${plainName(card.name)} · Playground`;
+  title = `${plainName(card.name)} · Playground`;
+  document.title = title;
   byId('name').textContent = plainName(card.name);
   byId('version').textContent = plainName(card.version);
   byId('version').hidden = false;
@@ -282,10 +360,11 @@ async function start() {
   chat.setCard(card);
   credentials.append(access.draw(() => {
     notice('denied', '');
-    load();
+    if (inbox.shown) leaveNarrow();
+    enter();
   }) ?? '');
   facts.append(...drawCard(card).filter(Boolean));
-  await load();
+  await enter();
   const declared = card.capabilities?.extensions?.find((extension) => extension.uri === SCHEMAS);
   const schema = declared?.params?.inputSchema;
   if (schema) {

@@ -3,10 +3,11 @@
 import { button, el, link, plainName } from './dom.js';
 import { SchemaForm } from './forms.js';
 import { readJson, writeJson } from './json.js';
-import { drawArguments } from './parts.js';
+import { drawArguments, drawParts } from './parts.js';
 import { isPending } from './task.js';
 
 const SENT = 'message.parts[0].data';
+export const DECISIONS = { approve: 'Approved', deny: 'Denied', result: 'Answered', retry: 'Asked again' };
 
 // Return the forms for a question. answer(parts) sends the answer, and throws what the server refuses.
 export function drawQuestion(question, answer) {
@@ -20,6 +21,22 @@ export function drawQuestion(question, answer) {
   if (data.authorization) return [drawSignIn(text, data.authorization, answer)];
   if (data.schema) return [drawSchema(text, data.schema, answer)];
   return null;
+}
+
+// Return the form of a question that text answers: in the conversation, the message field is this form.
+export function drawTextQuestion(question, answer) {
+  const form = new SchemaForm({ type: 'string', maxLength: 1_000 }, {}, undefined, 'message.parts[0].text', 'Answer');
+  return card('Question', { text: null }, form, () => answer([{ text: form.read() }]), 'Answer', [
+    el('div', { class: 'agent' }, drawParts(question.parts.filter((part) => !isPending(part)), { markdown: true })),
+    form.element,
+  ]);
+}
+
+// Let a form stand where it is, with its outcome in the place of its buttons. It takes nothing any more.
+export function endForm(form, outcome) {
+  form.inert = true;
+  form.classList.add('ended');
+  (form.querySelector('.acts') ?? form).append(el('p', { class: 'outcome' }, outcome));
 }
 
 // Return the form of an agent that wants data at the beginning of a task. send(parts) sends the data.
@@ -36,6 +53,12 @@ export function takesText(question) {
 }
 
 function drawCall(call, answer) {
+  const form = drawAnswer(call, answer);
+  form.callId = call.id;
+  return form;
+}
+
+function drawAnswer(call, answer) {
   if (call.kind === 'authorization') return drawSignIn(call.text, call.metadata ?? {}, answer, call.tool);
   const choices = Object.fromEntries((call.answerSchema?.oneOf ?? []).map((choice) => [choice.properties.decision.const, choice]));
   const send = (decision, fields) => answer([{ data: { callAnswers: [{ id: call.id, decision, ...fields }] } }]);
@@ -56,7 +79,7 @@ function drawApproval(call, choices, defs, send) {
   const asked = tellsOnlyArguments(call) ? { ...call, text: 'The agent wants to call this tool.' } : call;
   const box = card('Approval', asked, form, () => send('approve', approved()), 'Approve', [
     call.description ? el('p', { class: 'hint plain' }, call.description) : null,
-    form ? form.element : call.args ? drawArguments(call.args) : el('p', { class: 'hint' }, 'The server hides the arguments.'),
+    form ? form.element : call.args ? drawArguments(call.args) : el('p', { class: 'hint' }, 'The operator of the server, or a remote agent, hides the arguments.'),
   ], [reason, ['Deny', () => send('deny', denied())]]);
   box.decide = (decision) => ({ id: call.id, decision, ...(decision === 'approve' ? approved() : denied()) });
   return box;
@@ -76,14 +99,17 @@ function tellsOnlyArguments({ text, tool, args }) {
 function drawTogether(forms, answer) {
   const complaint = el('p', { class: 'complaint', role: 'alert' });
   const send = async (decision) => {
+    if (box.ariaBusy) return;
+    box.ariaBusy = 'true';
     complaint.textContent = '';
     try {
       await answer([{ data: { callAnswers: forms.map((form) => form.decide(decision)) } }]);
     } catch (error) {
       complaint.textContent = error.violations?.map(({ field, description }) => `${field.replace(/^.*callAnswers\[(\d+)]\.(args\.)?/, '')} ${description}`).join('\n') || error.message;
     }
+    box.ariaBusy = null;
   };
-  return el(
+  const box = el(
     'div',
     { class: 'together', role: 'group', 'aria-label': `${forms.length} calls` },
     el('span', {}, `${forms.length} calls wait for an approval.`),
@@ -91,6 +117,7 @@ function drawTogether(forms, answer) {
     button(`Deny all ${forms.length}`, () => send('deny')),
     complaint,
   );
+  return box;
 }
 
 function drawResult(call, choices, defs, send) {
@@ -122,9 +149,10 @@ function drawSignIn(text, { schemes, url }, answer, tool) {
 function card(title, { text, tool }, form, submit, label, content, [extra, [other, otherAct]] = [null, []]) {
   const complaint = el('p', { class: 'complaint', role: 'alert' });
   const run = async (act) => {
+    if (box.ariaBusy) return; // A second Enter is no second answer.
+    box.ariaBusy = 'true';
     complaint.textContent = '';
     form?.complain([]);
-    box.setAttribute('aria-busy', 'true');
     try {
       await act();
     } catch (error) {
@@ -132,17 +160,23 @@ function card(title, { text, tool }, form, submit, label, content, [extra, [othe
       const rest = form?.complain(violations) ?? violations;
       if (rest.length || !violations.length) complaint.textContent = rest.map(describe).join('\n') || error.message;
     }
-    box.removeAttribute('aria-busy');
+    box.ariaBusy = null;
   };
+  // The form would take Enter for its first button: a reason to deny a call would approve it.
+  extra?.addEventListener('keydown', (event) => {
+    if (event.key !== 'Enter' || event.isComposing) return;
+    event.preventDefault();
+    run(otherAct);
+  });
   const onsubmit = (event) => {
     event.preventDefault();
     run(submit);
   };
   const box = el(
     'form',
-    { class: 'ask', 'aria-label': tool ? `${title}: ${plainName(tool)}` : title, onsubmit, novalidate: true },
+    { class: 'ask', tabindex: -1, 'aria-label': tool ? `${title}: ${plainName(tool)}` : title, onsubmit, novalidate: true },
     el('p', { class: 'kind' }, title, tool ? el('code', {}, plainName(tool)) : null),
-    el('p', { class: 'plain' }, text),
+    text === null ? null : el('p', { class: 'plain' }, text),
     content,
     complaint,
     el('div', { class: 'acts' }, el('button', { type: 'submit', class: 'primary' }, label), other && button(other, () => run(otherAct)), extra),

@@ -4,7 +4,7 @@ import { RUN_METADATA } from './api.js';
 import { button, byId, copyButton, el, icon, pieces, plainName } from './dom.js';
 import { readJson, writeJson } from './json.js';
 import { drawArguments, drawData, drawJson, drawParts } from './parts.js';
-import { drawQuestion } from './pending.js';
+import { DECISIONS, drawQuestion } from './pending.js';
 import { isPending } from './task.js';
 
 const ENDS = { CANCELED: 'Canceled', REJECTED: 'Rejected', FAILED: 'Failed' };
@@ -175,9 +175,8 @@ function drawUser(message, task) {
   return decided.map(({ id, decision, args, result, reason }) => {
     const call = calls.find((one) => one.id === id);
     const tool = call?.tool ?? '';
-    const words = { approve: 'Approved', deny: 'Denied', result: 'Answered', retry: 'Asked again' };
     const content = args ?? result;
-    const said = el('p', {}, words[decision] ?? decision, ' ', tool ? el('code', {}, plainName(tool)) : null, reason ? `: ${reason}` : null);
+    const said = el('p', {}, DECISIONS[decision] ?? decision, ' ', tool ? el('code', {}, plainName(tool)) : null, reason ? `: ${reason}` : null);
     const about = call?.kind === 'approval' ? (args || !call.args ? null : oneLine(writeJson(call.args))) : call && oneLine(call.text);
     return [said, about && el('p', { class: 'hint' }, about), content === undefined ? null : typeof content === 'object' ? drawData(content) : el('p', { class: 'plain' }, String(content))];
   }).flat();

@@ -1,0 +1,600 @@
+"""The inbox of the playground: what waits for the caller, and decisions about it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from playwright.async_api import Locator, Page, Route, expect
+from pydantic_ai import Tool
+
+from pydantic_ai_a2a import (
+    A2AClient,
+    Access,
+    Approvals,
+    BearerAuth,
+    Caller,
+    InputRequired,
+    Postgres,
+    Workers,
+    mount,
+    serve,
+    to_a2a,
+)
+
+from ..bounds import LIMIT
+from ..cases import each_case
+from ..postgres import postgres_server
+from ..reserved_ports import port_of, reserved_port
+from .agents import file_keeper, scripted, tool_call
+from .conftest import Visit, send_message
+
+ANN, BOSS, CHIEF, EVE = (f'a-long-secret-token-of-{name}' for name in ('ann', 'boss', 'chief', 'eve'))
+MANAGERS = {
+    token: Caller(id=name, scopes=frozenset({'files:approve'})) for token, name in ((BOSS, 'boss'), (CHIEF, 'chief'))
+}
+SCROLL_POSITION = "document.getElementById('waiting').scrollTop"
+HIDE_TAB = """(hidden) => {
+    Object.defineProperty(document, 'hidden', {configurable: true, get: () => hidden});
+    document.dispatchEvent(new Event('visibilitychange'));
+}"""
+LISTS = re.compile(r'/tasks\?status=')
+
+
+def guarded_app(**options: Any) -> Any:
+    """An app whose managers decide about the approvals of all callers."""
+    approvals = options.pop('approvals', Approvals(approvers='files:approve', show_caller=True))
+    auth = BearerAuth({ANN: 'ann', EVE: 'eve', **MANAGERS})
+    return to_a2a(file_keeper(), auth=auth, approvals=approvals, **options)
+
+
+def client_of(url: str, token: str | None) -> A2AClient:
+    return A2AClient(url, headers={'Authorization': f'Bearer {token}'} if token else None)
+
+
+async def ask(url: str, text: str, token: str | None = None) -> str:
+    """Send a message whose task waits, and return the id of the task."""
+    async with client_of(url, token) as client:
+        return (await client.send(text)).task_id or ''
+
+
+async def sign_in(page: Page, token: str) -> None:
+    await page.get_by_role('form', name='Credentials').get_by_label('Bearer token').fill(token)
+    await page.keyboard.press('Enter')
+
+
+def inbox(page: Page) -> Locator:
+    return page.get_by_role('region', name='Inbox')
+
+
+def form(page: Page, name: str = 'Approval: delete_file') -> Locator:
+    return inbox(page).get_by_role('form', name=name).and_(page.locator('form:not([inert])'))
+
+
+def told(page: Page) -> Locator:
+    return inbox(page).get_by_role('status')
+
+
+async def open_inbox(page: Page) -> None:
+    await page.get_by_role('button', name='Inbox').click()
+
+
+async def test_own_tasks_are_counted_and_answered(open_playground: Visit) -> None:
+    app = to_a2a(file_keeper())
+    page = await open_playground(app)
+    for text in ('Tidy up.', 'Pizza.', 'Name it.', 'Mail.'):
+        await page.get_by_role('button', name='New chat').click()
+        await send_message(page, text)
+        await expect(page.get_by_role('log').get_by_role('form')).to_have_count(1)
+    await expect(page).to_have_title('(4) keeper · Playground')
+    await open_inbox(page)
+    await expect(told(page)).to_have_text('4 tasks wait for you.')
+    await expect(inbox(page).get_by_text('Since')).to_have_count(4)
+    await form(page).get_by_label('path').fill('older.txt')
+    await form(page).get_by_role('button', name='Approve').click()
+    await expect(told(page)).to_have_text('Approved: delete_file. 3 tasks wait for you.')
+    name = form(page, 'Question: ask_name')
+    await name.get_by_label('Answer').fill('Ada')
+    await name.get_by_role('button', name='Answer').click()
+    await expect(told(page)).to_have_text('Answered: ask_name. 2 tasks wait for you.')
+    pizza = form(page, 'Question: order')
+    await pizza.get_by_role('button', name='Answer').click()
+    await expect(pizza.get_by_label('Kind')).to_have_accessible_description('is required')
+    await pizza.get_by_label('Necessary change').fill('Offer pasta.')
+    await pizza.get_by_role('button', name='Ask again').click()
+    await form(page, 'Sign-in: newest_mail').get_by_role('button', name='I have signed in').click()
+    await expect(page).to_have_title(re.compile('^(\\(1\\) )?keeper'))
+    await page.get_by_role('navigation', name='Earlier').get_by_role('link', name='Tidy up.').click()
+    await expect(page.get_by_text("Results: ['older.txt is deleted (force=False)']")).to_have_count(1)
+    await expect(inbox(page)).to_have_count(0)
+
+
+async def test_question_of_agent_is_answered_with_text(open_playground: Visit) -> None:
+    script = {'Hello.': [tool_call('final_result', '{"question": "Which **city**?"}')], 'Paris': ['Paris it is.']}
+    page = await open_playground(to_a2a(scripted(script, output_type=[str, InputRequired])))
+    await send_message(page, 'Hello.')
+    await open_inbox(page)
+    await expect(form(page, 'Question').get_by_text('city')).to_have_css('font-weight', '700')
+    await form(page, 'Question').get_by_label('Answer').fill('Paris')
+    await form(page, 'Question').get_by_role('button', name='Answer').click()
+    await expect(told(page)).to_have_text('Answered. Nothing waits for you.')
+    await open_inbox(page)
+    await expect(page.get_by_text('Paris it is.')).to_have_count(1)
+
+
+@each_case('place', ['/docs', '/try/it', '/docs/'])
+async def test_link_opens_one_decision_after_sign_in(visit_url: Visit, place: str) -> None:
+    with serve(guarded_app(docs_url=place)) as server:
+        _, task_id = [await ask(server.url, 'Tidy up.', ANN) for _ in range(2)]
+        page = await visit_url(f'{server.url}{place[1:]}?task={task_id}')
+        await expect(page.get_by_text('The server wants credentials.')).to_have_count(1)
+        await sign_in(page, BOSS)
+        await expect(form(page)).to_have_count(2)
+        await expect(form(page).first).to_have_count(1)
+        await expect(inbox(page).get_by_text('Asked by ann')).to_have_count(2)
+        await expect(inbox(page).get_by_role('link', name='Conversation')).to_have_count(0)
+        await expect(form(page).first.get_by_role('cell')).to_have_text(['old.txt', 'false'])
+        async with client_of(server.url, ANN) as client:
+            assert (await client.get(task_id)).state == 'input-required'
+            await form(page).first.get_by_label('Reason').fill('It is needed.')
+            await form(page).first.get_by_role('button', name='Deny').click()
+            await expect(told(page)).to_have_text('Denied: delete_file. A task waits for you.')
+            assert (await client.get(task_id)).state != 'input-required'
+
+
+async def test_links_work_in_mounts_and_tenants(visit_url: Visit) -> None:
+    parent = FastAPI()
+    mount(parent, '/files', to_a2a(file_keeper(), access=Access(tenants=['acme'])))
+    with serve(parent) as server:
+        for place, base in (('files/docs', 'files'), ('files/acme/docs', 'files/acme')):
+            task_id = await ask(f'{server.url}{base}', 'Tidy up.')
+            page = await visit_url(f'{server.url}{place}?task={task_id}')
+            await expect(form(page)).to_be_focused()
+            await expect(page).to_have_title('(1) keeper · Playground')
+
+
+async def test_unseen_task_is_shown_as_missing(visit_url: Visit) -> None:
+    with serve(guarded_app()) as server:
+        task_id = await ask(server.url, 'Tidy up.', ANN)
+        shown: list[str] = []
+        for linked in (task_id, 'unknown', '..', '%2e%2e%2Ftasks', 'a:cancel'):
+            page = await visit_url(f'{server.url}docs?task={linked}', failures=None)
+            await sign_in(page, EVE)
+            await expect(told(page)).to_have_text('Nothing waits for you.')
+            shown.append(await inbox(page).inner_text())
+        assert set(shown) == {
+            'The task of this link does not exist, or you may not see it.\n\nNothing waits for you.'
+        }, shown
+
+
+async def test_link_to_decided_task_says_its_state(visit_url: Visit) -> None:
+    with serve(guarded_app()) as server:
+        task_id = await ask(server.url, 'Where?', ANN)
+        page = await visit_url(f'{server.url}docs?task={task_id}')
+        await sign_in(page, ANN)
+        text = 'Nothing of the task of this link waits for you. The task is completed.'
+        await expect(inbox(page).get_by_text(text)).to_have_count(1)
+
+
+async def test_decision_of_second_browser_ends_form(visit_url: Visit) -> None:
+    with serve(guarded_app()) as server:
+        for text in ('Tidy up.', 'Tidy all.'):
+            await ask(server.url, text, ANN)
+        first, second = [await visit_url(f'{server.url}docs?inbox', failures=failures) for failures in (0, 1)]
+        for page, token in ((first, BOSS), (second, CHIEF)):
+            await sign_in(page, token)
+            await expect(form(page)).to_have_count(3)
+        await form(first).first.get_by_role('button', name='Approve').click()
+        await expect(told(first)).to_have_text('Approved: delete_file. A task waits for you.')
+        # The second browser decides before it has looked again.
+        await form(second).first.get_by_role('button', name='Deny').click()
+        await expect(told(second)).to_contain_text('Somebody else was first: the task is')
+        await expect(form(second)).to_have_count(2)
+        # One of two calls: the other one still waits, and keeps what stands in its form.
+        await form(second).last.get_by_label('Reason').fill('It is needed.')
+        await form(first).first.get_by_role('button', name='Approve').click()
+        await expect(form(second)).to_have_count(1)
+        await expect(told(second)).to_contain_text('Somebody else was first: the task is input required')
+        await expect(form(second).get_by_label('Reason')).to_be_focused()
+        await form(second).get_by_role('button', name='Deny').click()
+        await expect(told(second)).to_have_text('Denied: delete_file. Nothing waits for you.')
+        await expect(told(first)).to_contain_text('Nothing waits for you.')
+
+
+async def test_keys_decide_nothing_after_another_decision(visit_url: Visit) -> None:
+    with serve(guarded_app()) as server:
+        for _ in range(2):
+            await ask(server.url, 'Tidy up.', ANN)
+        first, second = [await visit_url(f'{server.url}docs?inbox') for _ in range(2)]
+        for page, token in ((first, BOSS), (second, CHIEF)):
+            await sign_in(page, token)
+            await expect(form(page)).to_have_count(2)
+        await form(second).first.get_by_label('Reason').fill('It is')
+        await form(first).first.get_by_role('button', name='Approve').click()
+        await expect(told(second)).to_contain_text('Somebody else was first')
+        await expect(form(second)).to_be_focused()
+        await second.keyboard.type(' needed.')
+        await second.keyboard.press('Enter')
+        await form(second).get_by_role('button', name='Approve').click()
+        await expect(told(second)).to_have_text('Approved: delete_file. Nothing waits for you.')
+
+
+async def test_unconfirmed_decision_names_no_other_caller(visit_url: Visit) -> None:
+    async def without_replay(route: Route) -> None:
+        answer = await route.fetch(timeout=LIMIT * 1000)
+        await route.fulfill(response=answer, json={**await answer.json(), 'capabilities': {'streaming': True}})
+
+    async def lose(route: Route) -> None:
+        await route.fetch(timeout=LIMIT * 1000)
+        await route.abort()
+
+    with serve(to_a2a(file_keeper())) as server:
+        await ask(server.url, 'Tidy up.')
+        page = await visit_url(f'{server.url}docs')
+        await page.route('**/agent-card.json', without_replay)
+        await page.route('**/message:send', lose, times=1)
+        await page.goto(f'{server.url}docs?inbox')
+        await form(page).get_by_role('button', name='Approve').click()
+        await expect(told(page)).to_contain_text('You or somebody else has decided: the task is completed')
+
+
+async def test_inbox_continues_after_server_restart(visit_url: Visit, tmp_path: Path) -> None:
+    def app() -> Any:
+        return guarded_app(backend=f'sqlite:///{tmp_path}/a2a.db', workers=Workers(drain_grace=0.1))
+
+    with reserved_port() as reserved:
+        port = port_of(reserved)
+        with serve(app(), port=port) as server:
+            task_id = await ask(server.url, 'Tidy up.', ANN)
+            page = await visit_url(f'{server.url}docs?inbox', failures=None)
+            await sign_in(page, BOSS)
+            await expect(form(page)).to_have_count(1)
+        await form(page).get_by_label('Reason').fill('It is needed.')
+        await expect(told(page)).to_have_text('The server cannot be reached. The inbox asks again by itself.')
+        with serve(app(), port=port) as server:
+            await expect(told(page)).to_have_text('A task waits for you.')
+            await ask(server.url, 'Tidy up.', ANN)
+            await expect(form(page)).to_have_count(2)
+            await expect(form(page).first.get_by_label('Reason')).to_have_value('It is needed.')
+            await form(page).first.get_by_role('button', name='Deny').click()
+            await expect(told(page)).to_have_text('Denied: delete_file. A task waits for you.')
+            async with client_of(server.url, ANN) as client:
+                assert (await client.get(task_id)).state != 'input-required'
+
+
+async def test_inbox_continues_after_store_outage(visit_url: Visit) -> None:
+    with postgres_server() as store:
+        backend = Postgres(store.url(), acquire_timeout=2)
+        with serve(guarded_app(backend=backend)) as server:
+            task_id = await ask(server.url, 'Tidy up.', ANN)
+            page = await visit_url(f'{server.url}docs?inbox', failures=None)
+            await sign_in(page, BOSS)
+            await form(page).get_by_label('Reason').fill('It is needed.')
+            await asyncio.to_thread(store.stop)
+            await expect(told(page)).to_contain_text('The inbox asks again by itself.')
+            async with page.expect_response(lambda response: response.url.endswith(':send')) as answer:
+                await form(page).get_by_role('button', name='Deny').click()
+            assert (await answer.value).status == 503
+            await asyncio.to_thread(store.start)
+            await expect(told(page)).to_have_text('Denied: delete_file. Nothing waits for you.')
+            async with client_of(server.url, ANN) as client:
+                assert (await client.get(task_id)).state != 'input-required'
+
+
+async def test_task_forgotten_by_restarted_server_is_gone(visit_url: Visit) -> None:
+    with reserved_port() as reserved:
+        port = port_of(reserved)
+        with serve(guarded_app(), port=port) as server:
+            await ask(server.url, 'Tidy up.', ANN)
+            page = await visit_url(f'{server.url}docs?inbox', failures=None)
+            await sign_in(page, BOSS)
+            await expect(form(page)).to_have_count(1)
+        with serve(guarded_app(), port=port):
+            await expect(told(page)).to_have_text('This task is gone: delete_file. Nothing waits for you.')
+            await expect(form(page)).to_have_count(0)
+
+
+async def test_keyboard_alone_decides_task_after_task(visit_url: Visit) -> None:
+    with serve(app := guarded_app()) as server:
+        for _ in range(3):
+            await ask(server.url, 'Tidy up.', ANN)
+        page = await visit_url(f'{server.url}docs')
+        field = page.get_by_role('form', name='Credentials').get_by_label('Bearer token')
+        for _ in range(100):
+            if await field.evaluate('(field) => field === document.activeElement'):
+                break
+            await page.keyboard.press('Tab')
+        await page.keyboard.type(BOSS)
+        await page.keyboard.press('Enter')
+        await expect(page).to_have_title('(3) keeper · Playground')
+        button = page.get_by_role('button', name='Inbox')
+        for _ in range(100):
+            if await button.evaluate('(button) => button === document.activeElement'):
+                break
+            await page.keyboard.press('Tab')
+        await page.keyboard.press('Enter')
+        await expect(form(page).first).to_be_focused()
+        await page.keyboard.press('Enter')  # a form is no button
+        await page.keyboard.press('Tab')  # the arguments, which scroll
+        while (
+            not await form(page)
+            .first.get_by_role('button', name='Approve')
+            .evaluate('(button) => button === document.activeElement')
+        ):
+            await page.keyboard.press('Tab')
+        for _ in range(3):
+            await page.keyboard.down('Enter')
+        await page.keyboard.up('Enter')
+        await expect(told(page)).to_have_text('Approved: delete_file. 2 tasks wait for you.')
+        await expect(form(page).first).to_be_focused()
+        await expect(form(page)).to_have_count(2)
+        while not await form(page).first.get_by_label('Reason').evaluate('(field) => field === document.activeElement'):
+            await page.keyboard.press('Tab')
+        await page.keyboard.type('It is needed.')
+        await page.keyboard.press('Enter')
+        await expect(told(page)).to_have_text('Denied: delete_file. A task waits for you.')
+        await expect(form(page)).to_be_focused()
+        states = [task['status']['state'] for task in await app.list_tasks()]
+        assert states.count('input-required') == 1
+
+
+async def test_double_click_decides_one_task(visit_url: Visit) -> None:
+    with serve(to_a2a(file_keeper())) as server:
+        for _ in range(2):
+            await ask(server.url, 'Tidy up.')
+        page = await visit_url(f'{server.url}docs?inbox')
+        await expect(form(page)).to_have_count(2)
+        before = await page.evaluate(SCROLL_POSITION)
+        box = await form(page).last.bounding_box()
+        await form(page).first.get_by_role('button', name='Approve').dblclick()
+        await expect(told(page)).to_have_text('Approved: delete_file. A task waits for you.')
+        assert (await page.evaluate(SCROLL_POSITION), await form(page).bounding_box()) == (before, box)
+
+
+async def test_new_task_moves_no_form(visit_url: Visit) -> None:
+    with serve(to_a2a(file_keeper())) as server:
+        await ask(server.url, 'Tidy up.')
+        page = await visit_url(f'{server.url}docs?inbox', viewport={'width': 390, 'height': 780})
+        await form(page).get_by_label('path').fill('new')
+        box = await form(page).bounding_box()
+        await ask(server.url, 'Tidy all.')
+        await expect(form(page)).to_have_count(3)
+        assert await form(page).first.bounding_box() == box
+        await page.keyboard.type('er.txt')
+        await expect(form(page).first.get_by_label('path')).to_have_value('newer.txt')
+        assert await page.evaluate('document.documentElement.scrollWidth') == 390
+        widths = 'const list = document.getElementById("waiting"); [list.scrollWidth, list.clientWidth]'
+        scrolled, shown = await page.evaluate(widths)
+        assert scrolled == shown
+
+
+async def test_title_says_that_more_wait(visit_url: Visit) -> None:
+    with serve(to_a2a(file_keeper())) as server:
+        for _ in range(22):
+            await ask(server.url, 'Tidy up.')
+        page = await visit_url(f'{server.url}docs')
+        await expect(page).to_have_title('(20+) keeper · Playground')
+        await open_inbox(page)
+        await expect(form(page)).to_have_count(20)
+        await expect(told(page)).to_have_text('More than 20 tasks wait for you.')
+        waiting = form(page).get_by_role('button', name='Approve')
+        for text in ('More than 20 tasks wait for you.', '20 tasks wait for you.'):
+            await waiting.first.click()
+            await expect(told(page)).to_have_text(f'Approved: delete_file. {text}')
+            await expect(form(page)).to_have_count(20)
+        await expect(page).to_have_title('(20) keeper · Playground')
+
+
+async def test_hidden_tab_does_not_look(visit_url: Visit) -> None:
+    with serve(to_a2a(file_keeper())) as server:
+        page = await visit_url(f'{server.url}docs')
+        await page.clock.install()
+        await page.goto(f'{server.url}docs?inbox')
+        await expect(told(page)).to_have_text('Nothing waits for you.')
+        await page.evaluate(HIDE_TAB, True)
+        looks: list[str] = []
+        page.on('request', lambda request: looks.append(request.url) if LISTS.search(request.url) else None)
+        await ask(server.url, 'Tidy up.')
+        await page.clock.fast_forward(86_400_000)
+        assert looks == []
+        await page.evaluate(HIDE_TAB, False)
+        await expect(form(page)).to_have_count(1)
+
+
+async def test_inbox_waits_for_retry_after(visit_url: Visit) -> None:
+    async def busy(route: Route) -> None:
+        body = {'error': {'message': 'The store is unavailable.'}}
+        await route.fulfill(status=503, headers={'Retry-After': '3600'}, json=body)
+
+    with serve(to_a2a(file_keeper())) as server:
+        await ask(server.url, 'Tidy up.')
+        page = await visit_url(f'{server.url}docs', failures=1)
+        await page.clock.install()
+        await page.goto(f'{server.url}docs?inbox')
+        await expect(form(page)).to_have_count(1)
+        await page.route(LISTS, busy, times=1)
+        await page.clock.fast_forward(30_000)
+        await expect(told(page)).to_have_text('The store is unavailable. The inbox asks again by itself.')
+        looks: list[str] = []
+        page.on('request', lambda request: looks.append(request.url) if LISTS.search(request.url) else None)
+        await page.clock.fast_forward(3_000_000)
+        for _ in range(2):
+            await open_inbox(page)
+        assert looks == []
+        await page.clock.fast_forward(600_000)
+        await expect(told(page)).to_have_text('A task waits for you.')
+
+
+async def test_expired_credentials_take_no_keys(visit_url: Visit) -> None:
+    async def refuse(route: Route) -> None:
+        await route.fulfill(status=401, json={'error': {'message': 'The token has expired.'}})
+
+    with serve(guarded_app()) as server:
+        await ask(server.url, 'Tidy up.', ANN)
+        page = await visit_url(f'{server.url}docs', failures=1, viewport={'width': 390, 'height': 780})
+        await page.clock.install()
+        await page.goto(f'{server.url}docs?inbox')
+        await sign_in(page, BOSS)
+        await form(page).get_by_label('Reason').fill('It is')
+        await page.route(LISTS, refuse)
+        await page.clock.fast_forward(600_000)
+        await expect(told(page)).to_have_text('The server wants credentials.')
+        await page.keyboard.type(' needed.')
+        await expect(form(page).get_by_label('Reason')).to_have_value('It is needed.')
+
+
+async def test_answer_of_proxy_is_no_list(visit_url: Visit) -> None:
+    async def greet(route: Route) -> None:
+        await route.fulfill(body='<h1>Welcome</h1>')
+
+    with serve(to_a2a(file_keeper())) as server:
+        await ask(server.url, 'Tidy up.')
+        page = await visit_url(f'{server.url}docs')
+        await page.route(LISTS, greet, times=1)
+        await page.goto(f'{server.url}docs?inbox')
+        await expect(form(page)).to_have_count(1)
+
+
+async def test_inbox_shows_arguments_exactly(visit_url: Visit) -> None:
+    def keep(**args: Any) -> str:
+        return repr(args)
+
+    args = r'{"id": 738529527931269425, "ratio": 1.0, "hidden": "a\u202eb", "no": null}'
+    tool = Tool[None].from_schema(keep, 'keep', 'Keep it.', {'type': 'object'})
+    tool.requires_approval = True
+    agent = scripted({'Keep.': [tool_call('keep', args)]}, tools=[tool])
+    app = to_a2a(agent, auth=BearerAuth({ANN: 'ann', **MANAGERS}), approvals=Approvals(approvers='files:approve'))
+    with serve(app) as server:
+        await ask(server.url, 'Keep.', ANN)
+        page = await visit_url(f'{server.url}docs?inbox')
+        await sign_in(page, BOSS)
+        cells = form(page, 'Approval: keep').get_by_role('cell')
+        await expect(cells).to_have_text(['738529527931269425', '1.0', r'"a\u202eb"', 'null'])
+
+
+async def test_lost_answer_to_decision_is_sent_again(visit_url: Visit) -> None:
+    async def lose(route: Route) -> None:
+        await route.fetch(timeout=LIMIT * 1000)
+        await route.abort()
+
+    with serve(guarded_app()) as server:
+        await ask(server.url, 'Tidy up.', ANN)
+        page = await visit_url(f'{server.url}docs?inbox')
+        await sign_in(page, BOSS)
+        await page.route('**/message:send', lose, times=1)
+        await form(page).get_by_role('button', name='Approve').click()
+        await expect(told(page)).to_have_text('Approved: delete_file. Nothing waits for you.')
+
+
+async def test_decision_in_flight_is_the_callers_own(visit_url: Visit) -> None:
+    decided, released = asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        answer = await route.fetch(timeout=LIMIT * 1000)
+        decided.set()
+        await released.wait()
+        await route.fulfill(response=answer)
+
+    with serve(guarded_app()) as server:
+        await ask(server.url, 'Tidy up.', ANN)
+        page = await visit_url(f'{server.url}docs?inbox')
+        await sign_in(page, BOSS)
+        await page.route('**/message:send', hold)
+        await form(page).get_by_role('button', name='Approve').click()
+        await asyncio.wait_for(decided.wait(), LIMIT)
+        for _ in range(2):  # The second look begins after the end of the first.
+            async with page.expect_response(re.compile('status=TASK_STATE_AUTH_REQUIRED')):
+                for _ in range(2):
+                    await open_inbox(page)
+        released.set()
+        await expect(told(page)).to_have_text('Approved: delete_file. Nothing waits for you.')
+
+
+async def test_empty_page_of_list_is_continued(visit_url: Visit) -> None:
+    async def empty(route: Route) -> None:
+        await route.fulfill(json={'tasks': [], 'nextPageToken': 'next', 'pageSize': 20, 'totalSize': 1})
+
+    async def go_on(route: Route) -> None:
+        await route.continue_(url=route.request.url.replace('&pageToken=next', ''))
+
+    with serve(to_a2a(file_keeper())) as server:
+        await ask(server.url, 'Tidy up.')
+        page = await visit_url(f'{server.url}docs')
+        await page.route(LISTS, empty, times=1)
+        await page.route(re.compile('pageToken=next'), go_on)
+        await page.goto(f'{server.url}docs?inbox')
+        await expect(form(page)).to_have_count(1)
+
+
+async def test_refused_lists_have_no_inbox(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper(), access=Access(anonymous_list=False)), failures=1)
+    await send_message(page, 'Tidy up.')
+    await expect(page.get_by_role('form', name='Approval: delete_file')).to_have_count(1)
+    await expect(page.get_by_role('button', name='Inbox')).to_have_count(0)
+    assert await page.title() == 'keeper · Playground'
+
+
+async def test_link_on_public_host_opens_task(visit_url: Visit) -> None:
+    with serve(to_a2a(file_keeper()), allowed_hosts=['agent.test'], anonymous=True) as server:
+        task_id = await ask(server.url, 'Tidy up.')
+        url = f'{server.url}docs'.replace('127.0.0.1', 'agent.test')
+        page = await visit_url(f'{url}?task={task_id}')
+        await expect(told(page)).to_have_text('The server lists no tasks for callers from other machines.')
+        await form(page).get_by_role('button', name='Approve').click()
+        await expect(told(page)).to_contain_text('Approved: delete_file.')
+        page = await visit_url(url)
+        await expect(page.get_by_text('This server does not authenticate callers.')).to_have_count(1)
+        await expect(page.get_by_role('button', name='Inbox')).to_have_count(0)
+
+
+async def test_approval_for_others_is_not_in_inbox(visit_url: Visit) -> None:
+    async def mark(route: Route) -> None:
+        answer = await route.fetch(timeout=LIMIT * 1000)
+        page = await answer.json()
+        for task in page['tasks']:
+            for part in task['status']['message']['parts']:
+                for call in part.get('data', {}).get('pending', ()):
+                    call['decidedBy'] = 'approver'
+        await route.fulfill(response=answer, json=page)
+
+    with serve(guarded_app()) as server:
+        await ask(server.url, 'Tidy up.', ANN)
+        page = await visit_url(f'{server.url}docs?inbox')
+        await page.route(LISTS, mark)
+        await sign_in(page, ANN)
+        await expect(told(page)).to_have_text('Nothing waits for you.')
+
+
+async def test_hidden_arguments_are_said_to_be_hidden(visit_url: Visit) -> None:
+    approvals = Approvals(approvers='files:approve', hide_arguments=['delete_file'])
+    with serve(guarded_app(approvals=approvals)) as server:
+        await ask(server.url, 'Tidy up.', ANN)
+        page = await visit_url(f'{server.url}docs?inbox')
+        await sign_in(page, BOSS)
+        said = 'The operator of the server, or a remote agent, hides the arguments.'
+        await expect(form(page).get_by_text(said)).to_have_count(1)
+        await expect(inbox(page).get_by_text('old.txt')).to_have_count(0)
+        await expect(inbox(page).get_by_text('Asked by')).to_have_count(0)
+
+
+async def test_other_credentials_begin_another_inbox(visit_url: Visit) -> None:
+    with serve(guarded_app()) as server:
+        await ask(server.url, 'Tidy up.', ANN)
+        await ask(server.url, 'Name it.', EVE)
+        page = await visit_url(f'{server.url}docs?inbox')
+        for token, name in ((BOSS, 'Approval: delete_file'), (EVE, 'Question: ask_name')):
+            await sign_in(page, token)
+            await expect(form(page, name)).to_have_count(1)
+            await expect(inbox(page).get_by_role('form')).to_have_count(1)
+
+
+async def test_enter_in_reason_denies_the_call(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()))
+    await send_message(page, 'Tidy up.')
+    reason = page.get_by_role('form', name='Approval: delete_file').get_by_label('Reason')
+    await reason.fill('It is needed.')
+    await reason.press('Enter')
+    await expect(page.get_by_role('log').get_by_text('Denied delete_file: It is needed.')).to_have_count(1)
