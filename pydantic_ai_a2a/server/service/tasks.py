@@ -186,6 +186,8 @@ class Service:
             if self._approvers is None:
                 raise TaskNotFoundError
             return await self._approvers.view(call, params.id)
+        if self._approvers is not None and task.header.state == 'input-required':
+            return await self._approvers.own_view(call, task)
         return task
 
     async def list_tasks(self, call: Call, params: ListParams) -> TaskList:

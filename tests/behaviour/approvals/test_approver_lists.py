@@ -158,7 +158,7 @@ async def test_tasks_of_other_tenants_are_never_listed(backend: Any) -> None:
         assert (ids(page), page['totalSize']) == ([here], 1)
 
 
-async def test_function_is_asked_only_for_waiting_approvals_of_other_owners() -> None:
+async def test_function_is_asked_once_for_each_open_approval() -> None:
     seen: list[tuple[str, str]] = []
 
     def of_ann(approver: Caller, task: WaitingTask) -> bool:
@@ -169,11 +169,13 @@ async def test_function_is_asked_only_for_waiting_approvals_of_other_owners() ->
     async with lifespan(app):
         shown = await ask(app)
         refused = await ask(app, 'bob')
-        await ask(app, 'boss')
+        own = await ask(app, 'boss')
+        await ask(app, 'boss', text='ask')
+        await ask(app, 'ann', text='ask')
         seen.clear()
         page = await listed(boss(app))
-        assert seen == [('boss', refused), ('boss', shown)]
-        assert page['totalSize'] == 2
+        assert seen == [('boss', own), ('boss', refused), ('boss', shown)]
+        assert page['totalSize'] == 3
         assert refused not in ids(page)
 
 
@@ -257,7 +259,7 @@ async def test_tasks_for_which_the_function_fails_are_left_out(wrong: str, caplo
         assert (ids(page), page['totalSize']) == ([shown], 1)
     [line] = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert line.startswith(
-        'Approvals.approvers has failed for 2 tasks of a list, which leaves them out (correlation id'
+        'Approvals.approvers has failed for 2 tasks of a list, which leaves out those of other owners (correlation id'
     )
 
 

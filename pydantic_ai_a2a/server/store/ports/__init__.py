@@ -42,7 +42,7 @@ from .run_end import Finish
 from .stored_status import Status
 from .submission import Accepted, Submission
 from .task_queue import TaskQueue
-from .task_reader import OpenApprovals, Pause, TaskReader
+from .task_reader import Pause, TaskReader
 from .wrapped_queue import WrappedQueue
 
 __all__ = [
@@ -69,7 +69,6 @@ __all__ = [
     'Leased',
     'Marks',
     'OnExpired',
-    'OpenApprovals',
     'Outbox',
     'Pause',
     'PayloadStore',

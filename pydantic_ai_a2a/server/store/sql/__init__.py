@@ -4,8 +4,8 @@ Values of the ports come in. Statements go to the driver one by one; rows come b
 
 - A task on its way: `submitting`, `claims`, `checkpoints`, `emitting`, `finishing`, `interrupted_tasks`, `canceling`.
   The order of the tasks is in `queue_order`. `task_queue` is the port over them.
-- Reads: `task_reads`, `event_log`, `conversations`, `task_ranges`. `reader_port` and `event_port` are the ports over
-  them.
+- Reads: `task_reads`, `approver_reads`, `event_log`, `conversations`, `task_ranges`. `reader_port` and `event_port` are
+  the ports over them.
 - Webhooks: `push_configs`, `enqueued_deliveries`, `outbox`. `webhook_ports` has the ports over them.
 - What operators and sweeps do: `sweep`, `unanswered_tasks`, `filing`, `totals`, `deletion`, `conversation_deletion`,
   `erasing`, `erasure_marks`, `export`, `dead_letters`, `queue_counts`, `queue_pause`. `housekeeping` is the port over
