@@ -158,9 +158,8 @@ class ApproverAccess:
 def marked(task: StoredTask) -> StoredTask:
     """Return a waiting task for a caller who may give its open approvals."""
     message = task.header.status_message
-    if message is None:
-        return task
-    return task._replace(header=replace(task.header, status_message=status_parts.decided_by_caller(message)))
+    message = message and status_parts.decided_by_caller(message)
+    return task._replace(header=replace(task.header, status_message=message))
 
 
 def _waiting_task(owner: str, task_id: str, pause: Pause | None, changed: Changed) -> WaitingTask:

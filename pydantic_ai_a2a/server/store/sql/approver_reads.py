@@ -5,12 +5,12 @@ their primary key: as many rows with 10 waiting tasks as with 100,000, whoever o
 among them: to leave them out, a page would read all of them. A total counts the rows of the tenant in the primary key,
 which has the owner for it, without a look at the tasks.
 
-    SQLite, a page:     SEARCH approval USING PRIMARY KEY (agent=? AND tenant=? [AND status_at<?])
-                        SEARCH task USING INDEX sqlite_autoindex_task_1 (agent=? AND id=?)
-    SQLite, a total:    SEARCH approval USING PRIMARY KEY (agent=? AND tenant=?)
-    PostgreSQL, a page: Limit -> Index Only Scan Backward using approval_pkey on approval
-                        Index Scan using task_pkey on task
-    PostgreSQL, a total: Index Only Scan using approval_pkey on approval
+    SQLite, a page:       SEARCH approval USING PRIMARY KEY (agent=? AND tenant=? AND (status_at,task_id)<(?,?))
+                          SEARCH task USING INDEX sqlite_autoindex_task_1 (agent=? AND id=?)
+    SQLite, a total:      SEARCH approval USING PRIMARY KEY (agent=? AND tenant=?)
+    PostgreSQL, a page:   Limit -> Index Only Scan Backward using approval_pkey on approval
+                          Index Scan using task_pkey on task
+    PostgreSQL, a total:  Index Only Scan using approval_pkey on approval; if the tenant has most rows, Seq Scan
 """
 
 from __future__ import annotations
