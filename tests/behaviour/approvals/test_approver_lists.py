@@ -18,9 +18,10 @@ from fasta2a.storage import InMemoryStorage
 
 from pydantic_ai_a2a import Access, Approvals, Caller, Limits, Postgres, Retention, WaitingTask, to_a2a
 from pydantic_ai_a2a.clock import SYSTEM
-from pydantic_ai_a2a.errors import ClientGone
+from pydantic_ai_a2a.errors import ClientGone, OverloadedError, UnsupportedOperationError
 from pydantic_ai_a2a.server.audit import LOGGER
 from pydantic_ai_a2a.server.auth import request_info
+from pydantic_ai_a2a.server.store.ports import TaskReader
 from pydantic_ai_a2a.server.store.postgres.connect import once
 from pydantic_ai_a2a.server.store.postgres.execution import Connection
 from pydantic_ai_a2a.server.store.sql.migrations import MIGRATIONS, newest
@@ -341,9 +342,12 @@ async def test_function_that_refuses_almost_all_tasks_finds_the_last(tmp_path: P
     assert (len(asked_for), len({*asked_for}), len(found)) == (10_000, 10_000, 101)
 
 
-async def test_function_that_hangs_later_ends_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize('hangs', [True, False], ids=['hangs', 'is overloaded'])
+async def test_function_without_answer_ends_the_page(hangs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     async def rule(approver: Caller, task: WaitingTask) -> bool:
         if task.id == slow:
+            if not hangs:
+                raise OverloadedError
             await asyncio.Event().wait()
         return True
 
@@ -353,13 +357,15 @@ async def test_function_that_hangs_later_ends_the_page(monkeypatch: pytest.Monke
         tasks = [await ask(app) for _ in range(3)]
         own = await ask(app, 'boss')
         slow = tasks[1]
-        monkeypatch.setattr(request_info, 'PATIENCE', 0.2)
+        if hangs:
+            monkeypatch.setattr(request_info, 'PATIENCE', 1.0)
         page = await listed(boss(app))
         assert (ids(page), page['totalSize']) == ([own, tasks[2]], 2)
         with pytest.raises(RpcError) as error:
             await listed(boss(app), pageToken=page['nextPageToken'])
         assert error.value.code == -32000
         slow = ''
+        monkeypatch.undo()
         assert ids(await listed(boss(app), pageToken=page['nextPageToken'])) == [tasks[1], tasks[0]]
 
 
@@ -483,6 +489,17 @@ async def test_storage_of_fasta2a_refuses_lists_of_approvers() -> None:
         with pytest.raises(RpcError, match='A FastA2A storage cannot list tasks: read each task by its id') as error:
             await listed(boss(app))
     assert error.value.code == -32004
+
+
+async def test_store_without_approvals_refuses_to_find_them() -> None:
+    reader = guarded().backend.reader
+    for finding in (
+        TaskReader.open_approvals(reader, '/boss', limit=1),
+        TaskReader.count_open_approvals(reader, '/boss'),
+        TaskReader.page_key(reader),
+    ):
+        with pytest.raises(UnsupportedOperationError, match='does not find the approvals of other owners'):
+            await finding
 
 
 async def test_operator_lists_waiting_tasks_of_all_owners() -> None:
