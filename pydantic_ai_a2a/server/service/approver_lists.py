@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ...base_exceptions import ends_task
 from ...errors import ClientGone, OverloadedError
 from ...types.service_calls import Call
 from ...types.stored_tasks import StoredTask, TaskHeader
@@ -146,7 +147,7 @@ class _Verdicts:
         self._clock = asyncio.get_running_loop().time
         self._until = self._clock() + request_info.PATIENCE
         self._answered = 0
-        self._failures: list[Exception] = []
+        self._failures: list[BaseException] = []
         self._leaves_out = False
 
     async def about(self, entry: _Entry) -> bool:
@@ -161,12 +162,12 @@ class _Verdicts:
             allowed = await self._access.verdict(
                 self._call, entry.header, entry.pause, within=max(0, self._until - self._clock())
             )
-        except ClientGone:
-            raise
         except OverloadedError as error:
             self.overload = error
             return False
-        except Exception as error:
+        except BaseException as error:
+            if isinstance(error, ClientGone) or ends_task(error, asyncio.current_task()):
+                raise
             self._failures.append(error)
             self._leaves_out |= entry.own is None
             return False
@@ -177,7 +178,7 @@ class _Verdicts:
         """Write a line to the log if the function has failed.
 
         Raises:
-            Exception: The function has failed for all tasks, and others than own ones are left out.
+            BaseException: The function has failed for all tasks, and others than own ones are left out.
         """
         if not self._failures:
             return

@@ -6,11 +6,13 @@ how a decision enters the task.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from ...base_exceptions import ends_task
 from ...errors import ClientGone, TaskNotFoundError
 from ...settings.approvals import Approvals, Approvers
 from ...types.callers import Caller, load_caller, sender_of
@@ -112,9 +114,9 @@ class ApproverAccess:
             return task
         try:
             return marked(task) if await self.verdict(call, task.header, pause) else task
-        except ClientGone:
-            raise
-        except Exception as error:  # the owner reads the task all the same
+        except BaseException as error:  # the owner reads the task all the same
+            if isinstance(error, ClientGone) or ends_task(error, asyncio.current_task()):
+                raise
             text = '%s has failed for the owner of a task (correlation id %s).'
             logger.error(text, RULE, call.correlation_id, exc_info=error)
             return task

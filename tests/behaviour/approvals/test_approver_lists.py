@@ -381,6 +381,27 @@ async def test_client_that_leaves_ends_the_questions(monkeypatch: pytest.MonkeyP
                 await boss(app).call(name, params)
 
 
+@pytest.mark.parametrize('method', ['ListTasks', 'GetTask'])
+async def test_cancelled_request_ends_the_questions(method: str, caplog: pytest.LogCaptureFixture) -> None:
+    asked = asyncio.Event()
+
+    async def rule(approver: Caller, task: WaitingTask) -> bool:
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    app = guarded(rule)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        own = await ask(app, 'boss')
+        params = WAITING if method == 'ListTasks' else {'id': own}
+        request = asyncio.create_task(boss(app).call(method, params))
+        await asked.wait()
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+    assert 'Approvals.approvers has' not in caplog.text
+
+
 async def test_page_ends_before_it_has_too_many_bytes(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Limits, 'page', 3000)
     app = guarded(backend=backend)

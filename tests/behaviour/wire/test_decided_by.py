@@ -12,7 +12,7 @@ import pytest
 from pydantic_ai_a2a import Approvals, Caller, WaitingTask, to_a2a
 from pydantic_ai_a2a.server.auth import request_info
 
-from ...app_client import lifespan, message
+from ...app_client import lifespan, message, state_of
 from ...bounds import LIMIT
 from ...dialects import current_dialect
 from ..callers import caller_from_header, client_of_caller
@@ -85,6 +85,8 @@ async def test_function_is_asked_about_own_approvals() -> None:
         found = [decided_by(await client.get_task(task['id'])) for client in clients for task in tasks]
         assert found == [['approver'], ['caller'], ['caller'], ['caller']]
         assert await clients[0].get_task(asked['id']) == asked
+        done = await clients[1].send('hello')
+        assert state_of(await clients[0].get_task(done['id'])) == 'COMPLETED'
         if current_dialect().has_lists:
             assert await deciders_of_list(clients[0]) == [[None], ['caller'], ['approver']]
             assert await deciders_of_list(clients[1]) == [['caller'], ['caller']]
