@@ -103,7 +103,7 @@ async def cards(size: Size, databases: Databases) -> list[Row]:
 
 
 async def reads(size: Size, databases: Databases) -> list[Row]:
-    """GetTask of a large task, and a page of ListTasks with few and with many stored tasks."""
+    """GetTask of a large task, and a page of ListTasks with few and with many stored tasks, also of an approver."""
     backends = ('memory', 'normal', 'postgres')
     rows: list[Row] = []
     few = min(1000, size.stored // 2)
@@ -119,6 +119,12 @@ async def reads(size: Size, databases: Databases) -> list[Row]:
         turns = {f'get {each}': Turn(served[each, few], lambda: get) for each in backends}
         page = post('ListTasks', {'pageSize': 50})
         turns |= {f'list {each} {tasks}': Turn(one, lambda: page) for (each, tasks), one in served.items()}
+        approving = post('ListTasks', {'pageSize': 50, 'status': 'TASK_STATE_INPUT_REQUIRED'})
+        for tasks in (few, size.stored):
+            one = stack.enter_context(
+                server(kind='ours', agent='plain', backend=databases.make('normal'), waiting=tasks)
+            )
+            turns[f'approver {tasks}'] = Turn(one, lambda: approving, shows=b'"decidedBy":"caller"')
         rounds = await take_turns(turns, rounds=size.rounds, seconds=size.seconds, connections=1)
 
     def milliseconds(turn: str) -> list[float]:
@@ -130,4 +136,7 @@ async def reads(size: Size, databases: Databases) -> list[Row]:
     for each, tasks in served:
         name = f'ListTasks, a page of 50 of {tasks:,} tasks, {NAMES[each]}'
         rows.append(Row.of(name, milliseconds(f'list {each} {tasks}'), 'ms'))
+    for tasks in (few, size.stored):
+        name = f'ListTasks of an approver, a page of 50 of {tasks:,} waiting tasks, SQLite NORMAL'
+        rows.append(Row.of(name, milliseconds(f'approver {tasks}'), 'ms'))
     return rows

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from pydantic_ai_a2a import A2AApp, Results, Retention, Workers, serve_grpc, to_a2a
+from pydantic_ai_a2a import A2AApp, Approvals, Caller, Results, Retention, Workers, serve_grpc, to_a2a
 
 from .agents import AGENTS, TEXT
 
@@ -39,6 +39,8 @@ class Spec(TypedDict, total=False):
     """Number of finished tasks to store first."""
     items: int
     """Number of messages and of artifacts of one more stored task, which is called `large`."""
+    waiting: int
+    """Number of tasks of other callers that wait for an approval of the caller, to store first."""
     grpc: bool
     """True serves gRPC as well, on a port that the card has."""
     send_buffer: int
@@ -92,9 +94,16 @@ def ours(spec: Spec) -> A2AApp:
         options['results'] = Results(stream='mark', interval=0)
     if spec['agent'] in ('timed', 'stuck'):
         options['workers'] = Workers(lease=LEASE)
+    if 'waiting' in spec:
+        options |= {'auth': as_approver, 'approvals': Approvals(approvers='approve')}
     if spec.get('grpc'):
         options['lifespan'] = partial(serve_grpc, port=0)
     return to_a2a(AGENTS[spec['agent']](), **options)
+
+
+def as_approver(request: Request) -> Caller:
+    """Authenticate each request as that of an approver."""
+    return Caller(id='boss', scopes=frozenset({'approve'}))
 
 
 async def store(app: A2AApp, tasks: int, items: int) -> None:
@@ -121,6 +130,19 @@ async def store(app: A2AApp, tasks: int, items: int) -> None:
         await finished('large', items)
 
 
+async def store_waiting(app: A2AApp, tasks: int) -> None:
+    """Store tasks that wait for an approval, of callers with 100 tasks each."""
+    from tests.suites import values
+
+    now = time.time_ns() // 10**6
+    call = {'id': 'c', 'kind': 'approval', 'tool': 'pay', 'text': 'May I call pay {"cents":5}?', 'args': {'cents': 5}}
+    pending = json.dumps({'calls': [call]}).encode()
+    for n in range(tasks):
+        task = f'waiting-{n:09d}'
+        await values.submit(app.backend, values.message('pay', new=task, owner=f'/caller {n // 100}', at=now))
+        await values.claim_and_finish(app.backend, task, 'input-required', at=now, pending=pending)
+
+
 def serve(app: Starlette, send_buffer: int = 0) -> None:
     """Serve on a free port, which is printed."""
     # The protocol is named: else asyncio does not set TCP_NODELAY, and answers wait 40 ms for a delayed ACK.
@@ -139,6 +161,8 @@ def main(spec: Spec) -> None:
         app = ours(spec)
         if 'tasks' in spec:
             asyncio.run(store(app, spec['tasks'], spec.get('items', 0)))
+        if 'waiting' in spec:
+            asyncio.run(store_waiting(app, spec['waiting']))
         serve(app, spec.get('send_buffer', 0))
     else:
         serve(echo() if spec['kind'] == 'echo' else route(AGENTS[spec['agent']]()))

@@ -170,14 +170,14 @@ async def _exchange(app: ASGIApp, request: dict[str, Any], body: bytes) -> bytes
     headers = [(b'host', b'testserver'), (b'content-type', b'application/json'), (b'a2a-version', b'1.0')]
     scope = {'type': 'http', 'query_string': b'', 'headers': headers, **request}
     over = asyncio.Event()
-    inbox: list[Message] = [{'type': 'http.request', 'body': body}]
+    messages: list[Message] = [{'type': 'http.request', 'body': body}]
     parts: list[bytes] = []
 
     async def receive() -> Message:
-        if not inbox:
+        if not messages:
             await over.wait()
             return {'type': 'http.disconnect'}
-        return inbox.pop()
+        return messages.pop()
 
     async def send(sent: Message) -> None:
         if sent['type'] == 'http.response.body':

@@ -42,6 +42,7 @@ ROWS = {
         'ListTasks, a page of 50 of 30 tasks, memory',
         *(f'ListTasks, a page of 50 of {count} tasks, SQLite NORMAL' for count in (30, 60)),
         'ListTasks, a page of 50 of 30 tasks, PostgreSQL',
+        *(f'ListTasks of an approver, a page of 50 of {count} waiting tasks, SQLite NORMAL' for count in (30, 60)),
     ],
     'memory': ['memory of a finished task'],
     'stalled': [

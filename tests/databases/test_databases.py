@@ -84,6 +84,7 @@ async def test_old_database_is_read_and_its_tasks_continue(backend: str) -> None
         assert desk.requests == 2
         # The waiting task takes its approval.
         waiting = tasks['delete']
+        assert [task.id for task, _ in await app.backend.reader.open_approvals('/', limit=9)] == [waiting['id']]
         [call] = pending_calls(waiting)
         assert texts(await client.send(answer_message(waiting, approve(call['id'])))) == ['delete + deleted']
         # New tasks continue the old conversation.

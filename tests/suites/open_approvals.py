@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pydantic_ai_a2a.server.conversion.pending_calls import CallAnswer, Pending, PendingCall, dump
-from pydantic_ai_a2a.server.store.ports import Answer, Backend, OpenApprovals, Pause
+from pydantic_ai_a2a.server.store.ports import Answer, Backend, Pause
 from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite
@@ -44,9 +44,9 @@ async def wait(
 
 
 async def found(backend: Backend, owner: str = BOB, *, limit: int = 100, **options: object) -> list[str]:
-    """The ids of the tasks that an owner may decide about."""
-    listed: OpenApprovals = await backend.reader.open_approvals(owner, limit=limit, **options)  # pyright: ignore[reportArgumentType]
-    return [header.id for header, _ in listed.tasks]
+    """The ids of the tasks of an owner's tenant with an open approval."""
+    listed = await backend.reader.open_approvals(owner, limit=limit, **options)  # pyright: ignore[reportArgumentType]
+    return [header.id for header, _ in listed]
 
 
 async def answer(backend: Backend, task_id: str, calls: bytes, *, rest: bytes | None = None) -> None:
@@ -64,10 +64,10 @@ class OpenApprovalsSuite(PortSuite):
 
     async def test_open_approvals_have_headers_and_pauses_of_waiting_tasks(self, backend: Backend) -> None:
         await wait(backend, 'a')
-        [[header, pause]], total = await backend.reader.open_approvals(BOB, limit=1)
+        [(header, pause)] = await backend.reader.open_approvals(BOB, limit=1)
         task = await backend.reader.load('a', ANN, history_length=0)
         assert task is not None
-        assert (header, pause, total) == (task.header, await backend.reader.pause('a', ANN), 1)
+        assert (header, pause) == (task.header, await backend.reader.pause('a', ANN))
         assert pause == Pause(header.last_event, 'context of a', ONE, first=True)
 
     async def test_only_calls_for_approval_are_open_approvals(self, backend: Backend) -> None:
@@ -114,13 +114,19 @@ class OpenApprovalsSuite(PortSuite):
         await backend.housekeeping.erase_task('b', ANN, at=START + 1)
         assert await found(backend) == ['c']
 
-    async def test_open_approvals_are_those_of_other_owners_of_the_tenant(self, backend: Backend) -> None:
+    async def test_open_approvals_are_those_of_the_tenant(self, backend: Backend) -> None:
         for owner in (ANN, BOB, 'acme/ann', 'acme/bob', 'acm/ann', 'acmes/ann', '/acme'):
             await wait(backend, owner.replace('/', ' of '), owner)
-        assert await found(backend, ANN) == [' of bob', ' of acme']
-        assert await found(backend, 'acme/bob') == ['acme of ann']
+        assert await found(backend, ANN) == [' of bob', ' of ann', ' of acme']
         assert await found(backend, 'acm/bob') == ['acm of ann']
         assert await found(backend, 'acme/eve') == ['acme of bob', 'acme of ann']
+
+    async def test_number_of_open_approvals_leaves_out_own_tasks(self, backend: Backend) -> None:
+        for n, owner in enumerate((ANN, BOB, ANN, 'acme/ann', 'acm/ann')):
+            await wait(backend, f't{n}', owner, at=START + n)
+        count = backend.reader.count_open_approvals
+        assert [await count(owner) for owner in (ANN, BOB, '/eve', 'acme/ann', 'acm/eve')] == [1, 2, 3, 0, 1]
+        assert [await count('/eve', since=START + n) for n in range(4)] == [3, 2, 1, 0]
 
     async def test_pages_of_open_approvals_have_no_gap_or_overlap(self, backend: Backend) -> None:
         for n in range(7):
@@ -129,11 +135,10 @@ class OpenApprovalsSuite(PortSuite):
         assert await found(backend) == newest_first
         pages: list[list[str]] = []
         before = None
-        while page := (await backend.reader.open_approvals(BOB, limit=3, before=before)).tasks:
+        while page := await backend.reader.open_approvals(BOB, limit=3, before=before):
             pages.append([header.id for header, _ in page])
             before = page[-1][0].status_at, page[-1][0].id
         assert pages == [newest_first[:3], newest_first[3:6], newest_first[6:]]
-        assert (await backend.reader.open_approvals(BOB, limit=3, since=START + 1)).total == 4
         assert await found(backend, since=START + 2) == ['t6']
 
     async def test_page_key_is_random_and_stays(self, backend: Backend) -> None:

@@ -44,7 +44,7 @@ async def start_run_with_messages(backend: Backend, *more: str) -> Claim:
 
 async def unread_texts(backend: Backend, claimed: Claim, after: int | None = None) -> dict[str, int]:
     """Return the texts of the unread messages of a run, each with its row."""
-    messages = await backend.reader.unread('t', claimed.inbox if after is None else after)
+    messages = await backend.reader.unread('t', claimed.newest_read if after is None else after)
     assert [row for row, *_ in messages] == sorted(row for row, *_ in messages)
     return {text_of_body(body): row for row, body, _ in messages}
 
@@ -58,10 +58,10 @@ class SteeringSuite(PortSuite):
         await submit(backend, message('other', new='u'))
         for text in ('two', 'three'):
             await submit(backend, message(text, to='t'))
-        inbox = await unread_texts(backend, claimed)
-        assert [*inbox] == ['two', 'three']
-        assert [*await unread_texts(backend, claimed, inbox['two'])] == ['three']
-        assert await unread_texts(backend, claimed, inbox['three']) == {}
+        unread = await unread_texts(backend, claimed)
+        assert [*unread] == ['two', 'three']
+        assert [*await unread_texts(backend, claimed, unread['two'])] == ['three']
+        assert await unread_texts(backend, claimed, unread['three']) == {}
 
     async def test_unread_message_keeps_request_of_its_sender(self, backend: Backend) -> None:
         first = replace(message('one', new='t'), request=b'{"call":{"caller":"ann"}}')

@@ -440,7 +440,7 @@ class Drive:
         run, steering = self.run, self._arguments.steering
         if Agent.is_model_request_node(done) and done.is_resuming_without_prompt:
             turn.sent_again(done.request)
-        # Messages of the client stay in the inbox until the model has answered them.
+        # Messages of the client stay unread until the model has answered them.
         enqueued = enqueued_in(run, () if steering is None else steering.entering)
         if isinstance(following, End):
             return False

@@ -11,7 +11,7 @@ from pydantic_ai.run import AgentRun
 
 Content: TypeAlias = UserContent | ModelMessage
 Unread: TypeAlias = Callable[[int], Awaitable[Sequence[tuple[int, Sequence[Content]]]]]
-"""Returns the messages after a row of the inbox, oldest first, each with its row."""
+"""Returns the unread messages after a row, oldest first, each with its row."""
 
 
 class Steering:

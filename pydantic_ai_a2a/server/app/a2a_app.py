@@ -206,7 +206,7 @@ class A2AApp(FastA2A):
             UnsupportedOperationError: The task does not wait for credentials, or waits for other credentials by now.
         """
         call = Call(caller=ANONYMOUS, correlation_id=new_correlation_id())
-        return stored_values.load_task(await self.dispatcher.service.inbox.resume(call, task_id, text))
+        return stored_values.load_task(await self.dispatcher.service.incoming.resume(call, task_id, text))
 
     async def erase_task(self, task_id: str) -> bool:
         """Delete a task with its messages, artifacts and events. Return whether the task existed.

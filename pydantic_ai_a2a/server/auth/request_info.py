@@ -50,30 +50,32 @@ class RequestInfo:
     base_url: Callable[[], str] = field(default=str, repr=False)
     """Returns the URL under which the client reached the app; empty for transports without URLs."""
 
-    async def ask(self, option: str, work: Awaitable[T]) -> T:
+    async def ask(self, option: str, work: Awaitable[T], *, within: float | None = None) -> T:
         """Await a function of the operator, in time and while the client is there.
 
         Args:
             option: The option with the function, for the log.
             work: The function.
+            within: The seconds for the function; None for `PATIENCE`.
 
         Raises:
             OverloadedError: The function has not returned in time.
             ClientGone: The client has gone.
         """
         loop, task = asyncio.get_running_loop(), cast('asyncio.Task[Any]', asyncio.current_task())
-        moment = min(_MOMENT, PATIENCE)
+        patience = PATIENCE if within is None else within
+        moment = min(_MOMENT, patience)
         watches: list[asyncio.Task[None]] = []
         ended: list[Exception] = []
 
         async def watch() -> None:
             try:
-                async with asyncio.timeout(PATIENCE - moment):
+                async with asyncio.timeout(patience - moment):
                     await self.gone()
                 ended.append(ClientGone())
             except TimeoutError:
                 text = '%s has not returned within %g s (correlation id %s).'
-                logger.error(text, option, PATIENCE, self.correlation_id)
+                logger.error(text, option, patience, self.correlation_id)
                 ended.append(OverloadedError(headers={'Retry-After': '1'}))
             task.cancel()
 

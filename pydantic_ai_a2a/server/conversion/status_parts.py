@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_core import from_json
@@ -18,8 +18,20 @@ from .answer_schemas import answers_schema, choice_schemas, message_schema, ques
 from .answers_in_words import SEVERAL, instruction
 from .pending_calls import Pending, PendingCall
 
+DecidedBy: TypeAlias = Literal['approver', 'caller']
+"""For an approval with `Approvals.approvers`: the reader of the status may decide, or callers that the rule names."""
+_DECIDED_BY = 'decidedBy'
 
-def shown(pending: Pending, rules: Approvals, task_id: str, *, again: bool = False, asked_by: str = '') -> list[Part]:
+
+def shown(
+    pending: Pending,
+    rules: Approvals,
+    task_id: str,
+    *,
+    again: bool = False,
+    decided_by: DecidedBy = 'approver',
+    asked_by: str = '',
+) -> list[Part]:
     """Return the parts for clients: a text for people, and a data part for programs.
 
     Args:
@@ -27,12 +39,13 @@ def shown(pending: Pending, rules: Approvals, task_id: str, *, again: bool = Fal
         rules: Rules for the answers of clients.
         task_id: The task.
         again: True after an unclear answer of the client.
+        decided_by: The value for approvals, if the app has approvers.
         asked_by: Id of the caller who has asked for the calls; empty to name none.
     """
     waiting = pending.open or pending.calls
     questions = [call.text for call in waiting] if pending.calls else [pending.question]
     lines = [*(['The answer is not clear.'] if again else []), *questions, to_write(pending, rules)]
-    data: dict[str, Any] = {'pending': [_shown(call, rules) for call in waiting]}
+    data: dict[str, Any] = {'pending': [_shown(call, rules, decided_by) for call in waiting]}
     if asked_by:
         data['askedBy'] = {'id': asked_by}
     if pending.schema is not None:
@@ -42,6 +55,16 @@ def shown(pending: Pending, rules: Approvals, task_id: str, *, again: bool = Fal
     elif pending.schema is not None:
         data['messageSchema'] = message_schema(task_id, *question_schema(pending.schema))
     return [text_part('\n'.join(line for line in lines if line)), data_part(data)]
+
+
+def decided_by_caller(message: bytes) -> bytes:
+    """Return the stored status message of a waiting task for a caller who may give its open approvals."""
+    body = from_json(message)
+    data = (part['data'] for part in body['parts'] if part.get('mediaType') == MEDIA_TYPE)
+    approvals = [call for values in data for call in values.get('pending', ()) if call['kind'] == 'approval']
+    for call in approvals:
+        call[_DECIDED_BY] = 'caller'
+    return dump_json(body) if approvals else message
 
 
 def to_write(pending: Pending, rules: Approvals) -> str:
@@ -73,7 +96,7 @@ def data_part(data: dict[str, Any]) -> Part:
     return Part(data=data, media_type=MEDIA_TYPE, metadata={'type': MEDIA_TYPE})
 
 
-def _shown(call: PendingCall, rules: Approvals) -> dict[str, Any]:
+def _shown(call: PendingCall, rules: Approvals, decided_by: DecidedBy) -> dict[str, Any]:
     item: dict[str, Any] = {
         'id': call.shown_id,
         'toolCallId': call.local_id or call.id,
@@ -81,6 +104,8 @@ def _shown(call: PendingCall, rules: Approvals) -> dict[str, Any]:
         'tool': call.tool,
         'text': call.text,
     }
+    if call.kind == 'approval' and rules.approvers is not None:
+        item[_DECIDED_BY] = decided_by
     if call.kind == 'approval' and call.schema and 'description' in call.schema:
         item['description'] = call.schema['description']
     if call.args is not None and not call.hidden:

@@ -75,7 +75,7 @@ Decisions: TypeAlias = Sequence[tuple[PendingCall, CallAnswer]]
 """The calls that a message decides."""
 
 
-class Inbox:
+class IncomingMessages:
     """Puts the messages of clients into tasks.
 
     Args:

@@ -1,8 +1,8 @@
 """Pages of ListTasks for callers that may decide about others' tasks: own waiting tasks, and others' open approvals.
 
 Both come newest first, each from an index, and are merged. A scope as `Approvals.approvers` allows all of them at once.
-A function is asked for one task after another, until the page is full, or until it was asked often or long enough: such
-a page is shorter than asked, and the client goes on with its token.
+A function is asked for one task after another, also for own tasks with an open approval, until the page is full, or
+until it was asked often or long enough: such a page is shorter than asked, and the client goes on with its token.
 
 So a page may end behind a task that the caller may not know. Nobody can read the tokens (`sealed_tokens`), and with a
 function, `totalSize` counts own tasks and those of others that the pages so far have shown.
@@ -13,16 +13,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ...base_exceptions import ends_task
 from ...errors import ClientGone, OverloadedError
 from ...types.service_calls import Call
 from ...types.stored_tasks import StoredTask, TaskHeader
 from ...types.task_queries import Page, TaskQuery
-from ..auth.request_info import PATIENCE
-from ..store.ports import OpenApprovals, Pause, TaskReader
-from .approvers import RULE, ApproverAccess
+from ..auth import request_info
+from ..store.ports import Pause, TaskReader
+from .approvers import RULE, ApproverAccess, marked
 from .sealed_tokens import PagePosition, TokenSeal
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -34,11 +36,15 @@ MOST_ASKED = 100
 class _Entry(NamedTuple):
     """A task that a page may show."""
 
-    position: tuple[int, str]
-    task: StoredTask | TaskHeader
-    """A task of the caller, or the header of a task of another owner."""
-    pause: Pause | None = None
-    """The pause of a task of another owner."""
+    header: TaskHeader
+    pause: Pause | None
+    """The pause of a task with an open approval."""
+    own: StoredTask | None
+    """A task of the caller; None for a task of another owner."""
+
+    @property
+    def position(self) -> tuple[int, str]:
+        return self.header.status_at, self.header.id
 
 
 class ApproverLists:
@@ -71,50 +77,56 @@ class ApproverLists:
         """
         names = (call.caller.id, query.owner, query.state, query.since, self._access.rule_name)
         start = PagePosition() if token is None else await self._seal.opened(token, names)
-        own, others = await self._read(call.caller.owner, replace(query, before=start.before))
-        entries, complete = _merged(own, others, most=self._most(query))
+        own, entries, end = await self._candidates(call.caller.owner, replace(query, before=start.before))
         verdicts = _Verdicts(self._access, call)
         tasks, position, room = list[StoredTask](), start, sys.maxsize if query.max_bytes is None else query.max_bytes
-        more = True
         for entry in entries:
             if len(tasks) == query.page_size:
                 break
-            task = entry.task if isinstance(entry.task, StoredTask) else await verdicts.view(entry.task, entry.pause)
-            if verdicts.late:
+            allowed = await verdicts.about(entry)
+            if entry.own is not None:
+                task = marked(entry.own) if allowed else entry.own
+            elif verdicts.overload is None:
+                task = self._access.shown(entry.header, entry.pause, decided_by='caller') if allowed else None
+            elif position == start:
+                raise verdicts.overload
+            else:  # the next page begins with this task
                 break
             if task is not None:
                 room -= _size(task)
                 if tasks and room < 0:
                     break
                 tasks.append(task)
-            position = PagePosition(entry.position, position.shown + (task is not None and entry.pause is not None))
+            position = PagePosition(entry.position, position.shown + (task is not None and entry.own is None))
         else:
-            more = not complete
+            position = None if end is None else PagePosition(end, position.shown)
         verdicts.report()
-        total = own.total + (others.total if self._access.by_scope else position.shown)
-        return Page(tasks, None, total), await self._seal.sealed(position, names) if more else ''
+        if self._access.by_scope:
+            others = await self._reader.count_open_approvals(call.caller.owner, since=query.since)
+        else:
+            others = start.shown + sum(task.header.owner != call.caller.owner for task in tasks)
+        following = '' if position is None else await self._seal.sealed(position, names)
+        return Page(tasks, None, own.total + others), following
 
-    async def _read(self, owner: str, query: TaskQuery) -> tuple[Page, OpenApprovals]:
-        """Return the own tasks of a page, and the tasks of others that it may have."""
-        others = await self._reader.open_approvals(
-            owner, limit=self._most(query), before=query.before, since=query.since
-        )
-        return await self._reader.list(query), others
-
-    def _most(self, query: TaskQuery) -> int:
-        return query.page_size + 1 if self._access.by_scope else MOST_ASKED
-
-
-def _merged(own: Page, others: OpenApprovals, *, most: int) -> tuple[list[_Entry], bool]:
-    """Return the tasks of both, newest first, as far as both are known; and whether there are no more."""
-    entries = [_Entry((task.header.status_at, task.header.id), task) for task in own.tasks]
-    entries += [_Entry((header.status_at, header.id), header, pause) for header, pause in others.tasks]
-    known = [] if own.next is None else [own.next]
-    if len(others.tasks) == most:
-        header, _ = others.tasks[-1]
-        known.append((header.status_at, header.id))
-    entries.sort(reverse=True, key=lambda entry: entry.position)
-    return [entry for entry in entries if not known or entry.position >= max(known)], not known
+    async def _candidates(self, owner: str, query: TaskQuery) -> tuple[Page, Sequence[_Entry], tuple[int, str] | None]:
+        """Return the own tasks of a page, all tasks that it may have, and where they end: None if no more follow."""
+        own = await self._reader.list(query)
+        most = query.page_size + 1 if self._access.by_scope else MOST_ASKED
+        found = await self._reader.open_approvals(owner, limit=most, before=query.before, since=query.since)
+        pauses = {(header.id, pause.number): pause for header, pause in found}
+        entries = [_Entry(header, pause, None) for header, pause in found if header.owner != owner]
+        entries += [
+            _Entry(task.header, pauses.get((task.header.id, task.header.last_event)), task) for task in own.tasks
+        ]
+        entries.sort(reverse=True, key=lambda entry: entry.position)
+        ends = [] if own.next is None else [own.next]
+        if len(found) == most:
+            last, _ = found[-1]
+            ends.append((last.status_at, last.id))
+        if not ends:
+            return own, entries, None
+        end = max(ends)  # of the older tasks, only the own ones or the others are known
+        return own, [entry for entry in entries if entry.position >= end], end
 
 
 def _size(task: StoredTask) -> int:
@@ -126,46 +138,51 @@ def _size(task: StoredTask) -> int:
 class _Verdicts:
     """Asks `Approvals.approvers` about the tasks of a page, one after another, within one bound of time."""
 
-    late = False
-    """True once the time is up."""
+    overload: OverloadedError | None = None
+    """The error of a function that has not returned in time. It is not asked any more."""
 
     def __init__(self, access: ApproverAccess, call: Call) -> None:
         self._access = access
         self._call = call
-        self._until = asyncio.get_running_loop().time() + PATIENCE
+        self._clock = asyncio.get_running_loop().time
+        self._until = self._clock() + request_info.PATIENCE
         self._answered = 0
-        self._failures: list[Exception] = []
+        self._failures: list[BaseException] = []
+        self._leaves_out = False
 
-    async def view(self, header: TaskHeader, pause: Pause | None) -> StoredTask | None:
-        """Return what the caller sees of a task; None if the caller is no approver, or if the time is up.
+    async def about(self, entry: _Entry) -> bool:
+        """Return whether the caller may give the open approvals of a task; False also if nobody knows.
 
         Raises:
             ClientGone: The client has gone.
-            OverloadedError: The function does not return in time, already for the first task.
         """
-        bound = asyncio.timeout_at(self._until if self._answered else None)
+        if entry.pause is None or self.overload is not None:
+            return False
         try:
-            async with bound:
-                allowed = await self._access.verdict(self._call, header, pause)
-            self._answered += 1
-            return self._access.shown(header, pause) if allowed else None
-        except (ClientGone, OverloadedError):
-            raise
-        except Exception as error:
-            self.late = bound.expired()
-            if not self.late:
-                self._failures.append(error)
-            return None
+            allowed = await self._access.verdict(
+                self._call, entry.header, entry.pause, within=max(0, self._until - self._clock())
+            )
+        except OverloadedError as error:
+            self.overload = error
+            return False
+        except BaseException as error:
+            if isinstance(error, ClientGone) or ends_task(error, asyncio.current_task()):
+                raise
+            self._failures.append(error)
+            self._leaves_out |= entry.own is None
+            return False
+        self._answered += 1
+        return allowed
 
     def report(self) -> None:
         """Write a line to the log if the function has failed.
 
         Raises:
-            Exception: The function has failed for all tasks.
+            BaseException: The function has failed for all tasks, and others than own ones are left out.
         """
         if not self._failures:
             return
-        if not self._answered:
+        if self._leaves_out and not self._answered:
             raise self._failures[0]
-        text = '%s has failed for %d tasks of a list, which leaves them out (correlation id %s).'
+        text = '%s has failed for %d tasks of a list, which leaves out those of other owners (correlation id %s).'
         logger.error(text, RULE, len(self._failures), self._call.correlation_id, exc_info=self._failures[0])

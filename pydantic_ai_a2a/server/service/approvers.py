@@ -6,11 +6,14 @@ how a decision enters the task.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from ...errors import TaskNotFoundError
+from ...base_exceptions import ends_task
+from ...errors import ClientGone, TaskNotFoundError
 from ...settings.approvals import Approvals, Approvers
 from ...types.callers import Caller, load_caller, sender_of
 from ...types.service_calls import Call
@@ -21,7 +24,10 @@ from ..auth.operator_functions import allows, verdict_of
 from ..conversion import answers_in_words, pending_calls, status_parts
 from ..conversion.edited_arguments import as_run
 from ..conversion.pending_calls import Kind, Pending, PendingCall
+from ..conversion.status_parts import DecidedBy
 from ..store.ports import Pause, TaskReader
+
+logger = logging.getLogger('pydantic_ai_a2a')
 
 Kinds: TypeAlias = Collection[Kind] | None
 """The kinds of calls that a caller may answer; None for all kinds."""
@@ -70,7 +76,7 @@ class ApproverAccess:
         found = await self.find(call, task_id)
         if found is None:
             raise TaskNotFoundError
-        return self.shown(*found)
+        return self.shown(*found, decided_by='caller')
 
     async def view_of(self, header: TaskHeader) -> StoredTask:
         """Return the approver's view of a task: the state, and the approvals that wait."""
@@ -99,25 +105,48 @@ class ApproverAccess:
         """Return whether the rule may name the caller for tasks of others."""
         return not isinstance(self._rule, str) or self._rule in caller.scopes
 
-    async def verdict(self, call: Call, header: TaskHeader, pause: Pause | None) -> bool:
-        """Return the same as `may_approve`, for a task of the caller's tenant in a list of many.
+    async def own_view(self, call: Call, task: StoredTask) -> StoredTask:
+        """Return an own task that waits for input, which says so if the caller may give its open approvals."""
+        if self.by_scope:
+            return marked(task) if self._rule in call.caller.scopes else task
+        pause = await self._pause(task.header)
+        if pause is None or pause.number != task.header.last_event or waiting_approvals(pause) is None:
+            return task
+        try:
+            return marked(task) if await self.verdict(call, task.header, pause) else task
+        except BaseException as error:  # the owner reads the task all the same
+            if isinstance(error, ClientGone) or ends_task(error, asyncio.current_task()):
+                raise
+            text = '%s has failed for the owner of a task (correlation id %s).'
+            logger.error(text, RULE, call.correlation_id, exc_info=error)
+            return task
+
+    async def verdict(self, call: Call, header: TaskHeader, pause: Pause, *, within: float | None = None) -> bool:
+        """Return whether the rule names the caller for the waiting approvals of a task of the caller's tenant.
+
+        Args:
+            call: The call of the caller.
+            header: The task.
+            pause: The pause of the task.
+            within: The seconds for a function; None for as many as for each function of the operator.
 
         Raises:
-            Exception: The rule raises, or returns no bool.
+            OverloadedError: The function has not returned in time.
+            Exception: The function raises, or returns no bool.
         """
         if isinstance(self._rule, str):
             return self._rule in call.caller.scopes
         task = _waiting_task(header.owner, header.id, pause, {})
-        return await call.request.ask(RULE, verdict_of(RULE, self._rule, call.caller, task))
+        return await call.request.ask(RULE, verdict_of(RULE, self._rule, call.caller, task), within=within)
 
-    def shown(self, header: TaskHeader, pause: Pause | None) -> StoredTask:
+    def shown(self, header: TaskHeader, pause: Pause | None, *, decided_by: DecidedBy = 'approver') -> StoredTask:
         """Return what an approver sees of a task with its pause: the state, and the approvals that wait."""
         message = None
         if waiting := waiting_approvals(pause):
             assert pause is not None, 'its calls wait'
             rules = answers_in_words.rules_of(self._approvals, first=pause.first)
             asked_by = _asking(header.owner, pause).id if self._approvals.show_caller else ''
-            parts = status_parts.shown(waiting, rules, header.id, asked_by=asked_by)
+            parts = status_parts.shown(waiting, rules, header.id, decided_by=decided_by, asked_by=asked_by)
             name = f'{header.id}-{header.last_event}'
             ids = b',' + stored.ids(header.id, header.id)
             message = stored.message(name, b'ROLE_AGENT', stored_values.dump_parts(parts), ids)
@@ -127,6 +156,13 @@ class ApproverAccess:
 
     async def _pause(self, header: TaskHeader) -> Pause | None:
         return await self._reader.pause(header.id, header.owner)
+
+
+def marked(task: StoredTask) -> StoredTask:
+    """Return a waiting task for a caller who may give its open approvals."""
+    message = task.header.status_message
+    message = message and status_parts.decided_by_caller(message)
+    return task._replace(header=replace(task.header, status_message=message))
 
 
 def _waiting_task(owner: str, task_id: str, pause: Pause | None, changed: Changed) -> WaitingTask:

@@ -34,7 +34,7 @@ from ..conversion.message_limits import check_metadata
 from ..quotas import Metering
 from ..store.ports import Accepted, Backend, Submission, Subscription
 from ..store.ports.credentials import with_credential
-from .answers import Inbox
+from .answers import IncomingMessages
 from .approver_lists import ApproverLists
 from .approvers import ApproverAccess
 from .cancellation import canceled
@@ -101,7 +101,9 @@ class Service:
         rule = settings.approvals.approvers
         self._approvers = None if rule is None else ApproverAccess(rule, backend.reader, settings.approvals)
         self._lists = None if self._approvers is None else ApproverLists(self._approvers, backend.reader)
-        self.inbox = Inbox(backend, settings, submissions, approvers=self._approvers, metering=metering, offers=offers)
+        self.incoming = IncomingMessages(
+            backend, settings, submissions, approvers=self._approvers, metering=metering, offers=offers
+        )
         """Puts messages into tasks."""
 
     # --- messages ---------------------------------------------------------------------------------------------------
@@ -109,17 +111,17 @@ class Service:
     async def send_message(self, call: Call, params: SendParams) -> StoredTask:
         """Store the message and run its task. Return the task after its stop, or at once if requested (§3.1.1)."""
         approvers = self._approvers
-        if approvers is not None and (decided := await self.inbox.decide(approvers, call, params)) is not None:
+        if approvers is not None and (decided := await self.incoming.decide(approvers, call, params)) is not None:
             return decided
         submission = await self.submissions.check(call, params)
         if self._vault is not None:
             submission = await self._with_credential(self._vault, submission, call)
         if params.return_immediately:
-            accepted = await self.inbox.submit(submission, call, params.message)
+            accepted = await self.incoming.submit(submission, call, params.message)
             return await self._snapshot(submission, accepted, params.history_length)
         ending = self._backend.events.expect(submission.task_id)
         try:
-            accepted = await self.inbox.submit(submission, call, params.message)
+            accepted = await self.incoming.submit(submission, call, params.message)
             task_id, task = accepted.header.id, None
             begins = accepted.claim is not None or (submission.new and not accepted.replayed)
             if ending is None or not begins:  # the task may have stopped in another process
@@ -136,7 +138,7 @@ class Service:
     async def stream_message(self, call: Call, params: SendParams, on_drop: Callable[[], object]) -> EventStream:
         """Like `send_message`, with the task as the first item, followed by its events (§3.1.2)."""
         approvers = self._approvers
-        if approvers is not None and (decided := await self.inbox.decide(approvers, call, params)) is not None:
+        if approvers is not None and (decided := await self.incoming.decide(approvers, call, params)) is not None:
             return EventStream(decided.header.id, decided, None, _ENDS_SEND)
         submission = await self.submissions.check(call, params)
         if not submission.new:
@@ -146,7 +148,7 @@ class Service:
         form = self._form_for(call)
         subscription = self._backend.events.subscribe(submission.task_id, on_drop, live=form.pieces)
         try:
-            accepted = await self.inbox.submit(replace(submission, logged=True), call, params.message)
+            accepted = await self.incoming.submit(replace(submission, logged=True), call, params.message)
             if accepted.header.id != submission.task_id:  # a repeated message: join the task of the first
                 subscription.close()
                 subscription = self._backend.events.subscribe(accepted.header.id, on_drop, live=form.pieces)
@@ -184,6 +186,8 @@ class Service:
             if self._approvers is None:
                 raise TaskNotFoundError
             return await self._approvers.view(call, params.id)
+        if self._approvers is not None and task.header.state == 'input-required':
+            return await self._approvers.own_view(call, task)
         return task
 
     async def list_tasks(self, call: Call, params: ListParams) -> TaskList:

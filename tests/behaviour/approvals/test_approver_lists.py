@@ -9,20 +9,28 @@ import sqlite3
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fasta2a.storage import InMemoryStorage
 
-from pydantic_ai_a2a import Access, Approvals, Caller, Postgres, WaitingTask, to_a2a
+from pydantic_ai_a2a import Access, Approvals, Caller, Limits, Postgres, Retention, WaitingTask, to_a2a
+from pydantic_ai_a2a.clock import SYSTEM
+from pydantic_ai_a2a.errors import ClientGone, OverloadedError, UnsupportedOperationError
+from pydantic_ai_a2a.server.audit import LOGGER
 from pydantic_ai_a2a.server.auth import request_info
+from pydantic_ai_a2a.server.store.ports import TaskReader
 from pydantic_ai_a2a.server.store.postgres.connect import once
 from pydantic_ai_a2a.server.store.postgres.execution import Connection
 from pydantic_ai_a2a.server.store.sql.migrations import MIGRATIONS, newest
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
 from ...app_client import Client, RpcError, lifespan, message, state_of
+from ...bounds import LIMIT
 from ...dialects import in_no_version
+from ...logs import audit_records
 from ...serving import wait_until_ended
 from ..callers import caller_from_header, client_of_caller
 from ..pending_calls import ApprovalAgent, answer_message, approve, pending_calls
@@ -158,7 +166,7 @@ async def test_tasks_of_other_tenants_are_never_listed(backend: Any) -> None:
         assert (ids(page), page['totalSize']) == ([here], 1)
 
 
-async def test_function_is_asked_only_for_waiting_approvals_of_other_owners() -> None:
+async def test_function_is_asked_once_for_each_open_approval() -> None:
     seen: list[tuple[str, str]] = []
 
     def of_ann(approver: Caller, task: WaitingTask) -> bool:
@@ -169,11 +177,13 @@ async def test_function_is_asked_only_for_waiting_approvals_of_other_owners() ->
     async with lifespan(app):
         shown = await ask(app)
         refused = await ask(app, 'bob')
-        await ask(app, 'boss')
+        own = await ask(app, 'boss')
+        await ask(app, 'boss', text='ask')
+        await ask(app, 'ann', text='ask')
         seen.clear()
         page = await listed(boss(app))
-        assert seen == [('boss', refused), ('boss', shown)]
-        assert page['totalSize'] == 2
+        assert seen == [('boss', own), ('boss', refused), ('boss', shown)]
+        assert page['totalSize'] == 3
         assert refused not in ids(page)
 
 
@@ -257,7 +267,7 @@ async def test_tasks_for_which_the_function_fails_are_left_out(wrong: str, caplo
         assert (ids(page), page['totalSize']) == ([shown], 1)
     [line] = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
     assert line.startswith(
-        'Approvals.approvers has failed for 2 tasks of a list, which leaves them out (correlation id'
+        'Approvals.approvers has failed for 2 tasks of a list, which leaves out those of other owners (correlation id'
     )
 
 
@@ -294,6 +304,231 @@ async def test_withdrawn_scope_ends_the_lists() -> None:
         assert ids(await listed(boss(app))) == [task]
         assert ids(await listed(client_of_caller(app, 'boss'))) == []
         assert pending_calls(await boss(app).get_task(task))
+
+
+def copy_waiting_task(path: Path, task_id: str, number: int) -> None:
+    """Store copies of a task that waits, which are newer than the task."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        columns: list[str] = [row[1] for row in database.execute('PRAGMA table_info(task)')]
+        values = {
+            'id': "'copy ' || n",
+            'status_at': 'status_at + n',
+            'queue_seq': 'queue_seq + n',
+            'replay_key': 'replay_key || n',
+        }
+        database.create_function('a2a_clock', 0, int)
+        database.execute(
+            f'WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {number})'
+            f' INSERT INTO task ({", ".join(columns)}) SELECT'
+            f' {", ".join(values.get(column, column) for column in columns)} FROM task, numbers WHERE id = ?',
+            (task_id,),
+        )
+        database.execute("UPDATE task SET status_at = status_at WHERE id LIKE 'copy %'")
+
+
+async def test_function_that_refuses_almost_all_tasks_finds_the_last(tmp_path: Path) -> None:
+    asked_for: list[str] = []
+
+    def rule(approver: Caller, task: WaitingTask) -> bool:
+        asked_for.append(task.id)
+        return not task.id.startswith('copy')
+
+    app = guarded(rule, backend=f'sqlite:///{tmp_path}/agent.db?synchronous=normal')
+    async with lifespan(app):
+        oldest = await ask(app)
+        copy_waiting_task(tmp_path / 'agent.db', oldest, 9_999)
+        found = await pages(boss(app))
+    assert [task_id for page in found for task_id in page] == [oldest]
+    assert (len(asked_for), len({*asked_for}), len(found)) == (10_000, 10_000, 101)
+
+
+@pytest.mark.parametrize('hangs', [True, False], ids=['hangs', 'is overloaded'])
+async def test_function_without_answer_ends_the_page(hangs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def rule(approver: Caller, task: WaitingTask) -> bool:
+        if task.id == slow:
+            if not hangs:
+                raise OverloadedError
+            await asyncio.Event().wait()
+        return True
+
+    slow = ''
+    app = guarded(rule)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        tasks = [await ask(app) for _ in range(3)]
+        own = await ask(app, 'boss')
+        slow = tasks[1]
+        if hangs:
+            monkeypatch.setattr(request_info, 'PATIENCE', 1.0)
+        page = await listed(boss(app))
+        assert (ids(page), page['totalSize']) == ([own, tasks[2]], 2)
+        with pytest.raises(RpcError) as error:
+            await listed(boss(app), pageToken=page['nextPageToken'])
+        assert error.value.code == -32000
+        slow = ''
+        monkeypatch.undo()
+        assert ids(await listed(boss(app), pageToken=page['nextPageToken'])) == [tasks[1], tasks[0]]
+
+
+async def test_client_that_leaves_ends_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def rule(approver: Caller, task: WaitingTask) -> bool:
+        raise ClientGone
+
+    app = guarded(rule)
+    async with lifespan(app):
+        own = await ask(app, 'boss')
+        for name, params in (('ListTasks', WAITING), ('GetTask', {'id': own})):
+            with pytest.raises(AssertionError, match='without finishing its answer'):
+                await boss(app).call(name, params)
+
+
+@pytest.mark.parametrize('method', ['ListTasks', 'GetTask'])
+async def test_cancelled_request_ends_the_questions(method: str, caplog: pytest.LogCaptureFixture) -> None:
+    asked = asyncio.Event()
+
+    async def rule(approver: Caller, task: WaitingTask) -> bool:
+        asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    app = guarded(rule)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        own = await ask(app, 'boss')
+        params = WAITING if method == 'ListTasks' else {'id': own}
+        request = asyncio.create_task(boss(app).call(method, params))
+        await asked.wait()
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+    assert 'Approvals.approvers has' not in caplog.text
+
+
+async def test_page_ends_before_it_has_too_many_bytes(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Limits, 'page', 3000)
+    app = guarded(backend=backend)
+    async with lifespan(app):
+        tasks = [await ask(app, name) for name in ('ann', 'boss', 'ann', 'boss', 'bob')]
+        found = await pages(boss(app))
+    assert [task_id for page in found for task_id in page] == tasks[::-1]
+    assert 1 < len(found) <= 5
+
+
+async def test_rule_that_changes_between_pages_holds_for_the_next_page() -> None:
+    allowed = True
+
+    def rule(approver: Caller, task: WaitingTask) -> bool:
+        return allowed
+
+    app = guarded(rule)
+    async with lifespan(app):
+        tasks = [await ask(app) for _ in range(3)]
+        own = await ask(app, 'boss')
+        first = await listed(boss(app), pageSize=2)
+        assert ids(first) == [own, tasks[2]]
+        allowed = False
+        second = await listed(boss(app), pageSize=2, pageToken=first['nextPageToken'])
+        assert (ids(second), second['totalSize'], second['nextPageToken']) == ([], 2, '')
+
+
+async def test_tasks_decided_between_pages_do_not_move_the_others(backend: Any) -> None:
+    app = guarded(backend=backend)
+    async with lifespan(app):
+        tasks = [await ask(app) for _ in range(5)]
+        first = await listed(boss(app), pageSize=2)
+        assert ids(first) == [tasks[4], tasks[3]]
+        for decided in (tasks[4], tasks[2]):
+            await boss(app).send(answer_message(await boss(app).get_task(decided), approve()))
+        newer = await ask(app, 'bob')
+        second = await listed(boss(app), pageSize=2, pageToken=first['nextPageToken'])
+        assert (ids(second), second['totalSize'], second['nextPageToken']) == ([tasks[1], tasks[0]], 4, '')
+        assert ids(await listed(boss(app))) == [newer, tasks[3], tasks[1], tasks[0]]
+
+
+async def test_listed_task_that_has_gone_on_shows_its_new_state(backend: Any) -> None:
+    app = guarded(backend=backend, retention=Retention(waiting=timedelta(days=1)))
+    async with lifespan(app):
+        decided, expired, erased = [await ask(app) for _ in range(3)]
+        seen = {task['id']: task for task in (await listed(boss(app)))['tasks']}
+        await client_of_caller(app, 'chief', scopes='approve').send(answer_message(seen[decided], approve()))
+        await wait_until_ended(client_of_caller(app, 'ann'), decided)
+        later = SYSTEM.now() + 2 * 24 * 3600 * 1000
+        await app.backend.housekeeping.sweep(Retention(waiting=timedelta(days=1)), at=later)
+        await app.erase_task(erased)
+        views = [await boss(app).get_task(task_id) for task_id in (decided, expired)]
+        assert [state_of(view) for view in views] == ['COMPLETED', 'FAILED']
+        with pytest.raises(RpcError, match='Task not found'):
+            await boss(app).get_task(erased)
+        refusals = [await refusal(boss(app), answer_message(task, approve())) for task in seen.values()]
+        assert sorted(refusals) == [-32004, -32004, -32001]
+        page = await listed(boss(app))
+        assert (ids(page), page['totalSize']) == ([], 0)
+
+
+async def refusal(client: Client, sent: dict[str, Any]) -> int:
+    with pytest.raises(RpcError) as error:
+        await client.send(sent)
+    return error.value.code
+
+
+async def test_token_of_a_list_is_refused_without_the_scope() -> None:
+    app = guarded()
+    async with lifespan(app):
+        for name in ('ann', 'ann', 'boss', 'boss'):
+            await ask(app, name)
+        without = client_of_caller(app, 'boss')
+        tokens = [(await listed(client, pageSize=1))['nextPageToken'] for client in (boss(app), without)]
+        for client, token in ((without, tokens[0]), (boss(app), tokens[1])):
+            with pytest.raises(RpcError, match='pageToken'):
+                await listed(client, pageSize=1, pageToken=token)
+
+
+async def test_team_lists_own_tasks_and_says_who_of_it_decides() -> None:
+    def not_the_sender(approver: Caller, task: WaitingTask) -> bool:
+        return approver.id != task.caller.id
+
+    app = guarded(not_the_sender, access=Access(owner=lambda caller: 'team'))
+    async with lifespan(app):
+        tasks = [await ask(app, name, contextId='desk') for name in ('ann', 'bob')]
+        page = await listed(client_of_caller(app, 'ann'))
+        assert (ids(page), page['totalSize']) == (tasks[::-1], 2)
+        assert [task['contextId'] for task in page['tasks']] == ['desk', 'desk']
+        assert [pending_calls(task)[0]['decidedBy'] for task in page['tasks']] == ['caller', 'approver']
+
+
+async def test_list_of_an_approver_writes_no_audit_record(caplog: pytest.LogCaptureFixture) -> None:
+    app = guarded(lambda approver, task: False)
+    async with lifespan(app):
+        await ask(app)
+        with caplog.at_level(logging.INFO, LOGGER):
+            caplog.clear()
+            assert ids(await listed(boss(app))) == []
+    assert audit_records(caplog) == []
+
+
+async def test_storage_of_fasta2a_refuses_lists_of_approvers() -> None:
+    app = guarded(storage=InMemoryStorage())
+    async with lifespan(app):
+        with pytest.raises(RpcError, match='A FastA2A storage cannot list tasks: read each task by its id') as error:
+            await listed(boss(app))
+    assert error.value.code == -32004
+
+
+async def test_store_without_approvals_refuses_to_find_them() -> None:
+    reader = guarded().backend.reader
+    for finding in (
+        TaskReader.open_approvals(reader, '/boss', limit=1),
+        TaskReader.count_open_approvals(reader, '/boss'),
+        TaskReader.page_key(reader),
+    ):
+        with pytest.raises(UnsupportedOperationError, match='does not find the approvals of other owners'):
+            await finding
+
+
+async def test_operator_lists_waiting_tasks_of_all_owners() -> None:
+    app = guarded()
+    async with lifespan(app):
+        tasks = [await ask(app, name) for name in ('ann', 'bob')]
+        page = await app.list_tasks(state='input-required')
+        assert [task['id'] for task in page] == tasks[::-1]
 
 
 WITHOUT_STEP = (

@@ -98,7 +98,7 @@ async def test_stale_answer_of_an_approver_is_refused() -> None:
         ann, bob, eve = (client_of_caller(client.app, name) for name in ('ann', 'bob', 'eve'))
         task = await ann.send('pay')
         seen = await eve.get_task(task['id'])
-        assert pending_calls(seen) == pending_calls(task)
+        assert pending_calls(seen) == [{**call, 'decidedBy': 'caller'} for call in pending_calls(task)]
         await next_pause(bob, answer_message(task, approve(CALL)))
         assert (cashier.paid, cashier.calls) == ([5], {CALL})
         waiting = await eve.get_task(task['id'])

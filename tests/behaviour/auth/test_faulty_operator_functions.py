@@ -230,6 +230,12 @@ async def test_exit_in_approvers_leaves_the_task_waiting(
         )
         check_refusal(error, caplog)
         assert state_of(await client.get_task(task['id'])) == 'INPUT_REQUIRED'
+        waiting = {'status': 'TASK_STATE_INPUT_REQUIRED'}
+        assert (await client.call('ListTasks', waiting))['totalSize'] == 1
+        caplog.clear()
+        check_refusal(
+            await error_of_call(Client(client.app, headers={'X-Caller': 'bob'}).call('ListTasks', waiting)), caplog
+        )
     assert tools.deleted == []
 
 

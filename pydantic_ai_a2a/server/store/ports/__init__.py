@@ -36,7 +36,7 @@ from .run_end import Finish
 from .stored_status import Status
 from .submission import Accepted, Submission
 from .task_queue import TaskQueue
-from .task_reader import OpenApprovals, TaskReader
+from .task_reader import TaskReader
 from .wrapped_queue import WrappedQueue
 
 __all__ = [
@@ -65,7 +65,6 @@ __all__ = [
     'Leased',
     'Marks',
     'OnExpired',
-    'OpenApprovals',
     'Outbox',
     'Pause',
     'PayloadStore',

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ....errors import UnsupportedOperationError
 from ....types.stored_tasks import StoredTask, TaskHeader
 from ....types.task_queries import Page, TaskQuery
 from .pause import Pause
 
-
-class OpenApprovals(NamedTuple):
-    """Tasks with an open approval."""
-
-    tasks: Sequence[tuple[TaskHeader, Pause]]
-    """Newest status first."""
-    total: int
-    """Number of all of them, also before and after these."""
+_FINDS_NO_APPROVALS = 'The store of this agent does not find the approvals of other owners.'
 
 
 class TaskReader(ABC):
@@ -48,11 +40,11 @@ class TaskReader(ABC):
 
     async def open_approvals(
         self, owner: str, *, limit: int, before: tuple[int, str] | None = None, since: int | None = None
-    ) -> OpenApprovals:
-        """Return the tasks of the other owners of an owner's tenant that wait with an approval without a decision.
+    ) -> Sequence[tuple[TaskHeader, Pause]]:
+        """Return the waiting tasks of an owner's tenant with an approval without a decision, newest status first.
 
         Args:
-            owner: The owner.
+            owner: The owner, whose own tasks are among them.
             limit: The most tasks.
             before: Only tasks after the task with this (status_at, id).
             since: Oldest time of the status (ms, inclusive).
@@ -60,7 +52,15 @@ class TaskReader(ABC):
         Raises:
             UnsupportedOperationError: The store cannot find them.
         """
-        raise UnsupportedOperationError('The store of this agent does not find the approvals of other owners.')
+        raise UnsupportedOperationError(_FINDS_NO_APPROVALS)
+
+    async def count_open_approvals(self, owner: str, *, since: int | None = None) -> int:
+        """Return the number of all tasks of `open_approvals`, without the tasks of the owner.
+
+        Raises:
+            UnsupportedOperationError: The store cannot find them.
+        """
+        raise UnsupportedOperationError(_FINDS_NO_APPROVALS)
 
     async def page_key(self) -> bytes:
         """Return 32 random bytes that all processes of the store share, and nobody else knows.
@@ -68,12 +68,12 @@ class TaskReader(ABC):
         Raises:
             UnsupportedOperationError: The store does not find the approvals of other owners.
         """
-        raise UnsupportedOperationError('The store of this agent does not find the approvals of other owners.')
+        raise UnsupportedOperationError(_FINDS_NO_APPROVALS)
 
     @abstractmethod
     async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes, bytes | None]]:
         """Return the unread prompts of a running task after a row: (row, JSON, fields of its request), oldest first.
 
-        Rows are the rows of `Claim.inbox`, `Checkpoint.taken` and `Finish.taken`. Answers to pending calls are left
-        out. The fields of the request are those of `Claim.request`.
+        Rows are the rows of `Claim.newest_read`, `Checkpoint.taken` and `Finish.taken`. Answers to pending calls are
+        left out. The fields of the request are those of `Claim.request`.
         """

@@ -44,7 +44,7 @@ def save_checkpoint(agent: str, claimed: Claim, checkpoint: Checkpoint) -> Trans
             raise LeaseLost
 
 
-def move_checkpoint(agent: str, task_id: str, new_id: str, inbox: Sequence[int]) -> Transaction[RunUsage | None]:
+def move_checkpoint(agent: str, task_id: str, new_id: str, messages: Sequence[int]) -> Transaction[RunUsage | None]:
     """Move the checkpoint of a task to a new task, for the first run of the new task.
 
     Return the usage in the checkpoint; None without a checkpoint.
@@ -53,13 +53,13 @@ def move_checkpoint(agent: str, task_id: str, new_id: str, inbox: Sequence[int])
         agent: Namespace.
         task_id: The task.
         new_id: The new task, with copies of the unfinished messages.
-        inbox: The numbers of the copied messages.
+        messages: The numbers of the copied messages.
     """
     rows = yield f'SELECT used, taken FROM checkpoint WHERE {OF_TASK} ORDER BY n DESC LIMIT 1', (agent, task_id)
     if not rows:
         return None
     used, taken = rows[0]
-    entered = sum(row <= taken for row in inbox)
+    entered = sum(row <= taken for row in messages)
     yield (
         'UPDATE checkpoint SET task_id = ?, taken = COALESCE('
         '(SELECT MAX(seq) FROM (SELECT 1 AS seq UNION ALL SELECT seq FROM item'

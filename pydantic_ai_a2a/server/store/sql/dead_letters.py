@@ -100,7 +100,7 @@ def retry_task(
 
 
 def _move_turn(
-    agent: str, task_id: str, new_id: str, inbox: Sequence[tuple[int, int]], answer: int
+    agent: str, task_id: str, new_id: str, messages: Sequence[tuple[int, int]], answer: int
 ) -> Transaction[None]:
     """Move the turn of an answered task to a new task, for the first run of the new task.
 
@@ -108,11 +108,11 @@ def _move_turn(
         agent: Namespace.
         task_id: The answered task.
         new_id: The new task, with copies of the turn's messages.
-        inbox: The numbers of the turn's messages, with their answers.
+        messages: The numbers of the turn's messages, with their answers.
         answer: The number of the answer to resume with.
     """
     rows = yield f'SELECT seq FROM item WHERE {_FROM_CLIENT} ORDER BY seq', (agent, new_id)
-    copy_of = {seq: copy for (seq, _), copy in zip(inbox, [1, *(row[0] for row in rows)], strict=True)}
+    copy_of = {seq: copy for (seq, _), copy in zip(messages, [1, *(row[0] for row in rows)], strict=True)}
     turn = yield (
         'SELECT own_messages, own_usage, pending, (SELECT id FROM entry WHERE entry.agent = task.agent'
         f' AND entry.owner = task.owner AND entry.id = task.context_head) FROM task WHERE {TASK}',
@@ -123,7 +123,7 @@ def _move_turn(
         f' WHERE {TASK}'
     )
     yield [
-        (_SET_ANSWER, [(answers, agent, new_id, copy_of[seq]) for seq, answers in inbox if answers]),
+        (_SET_ANSWER, [(answers, agent, new_id, copy_of[seq]) for seq, answers in messages if answers]),
         (move, [(*turn[0], 1, copy_of[answer], agent, new_id)]),
         (_FORGET_TURN, [(agent, task_id)]),
     ]

@@ -67,7 +67,7 @@ def ask_for_rest(agent: str, header: TaskHeader, answer: Answer, at: int) -> Tra
 
 
 def go_on(agent: str, message: Submission) -> Write:
-    """Let the next run of a task begin with an answer, the newest message in the inbox."""
+    """Let the next run of a task begin with an answer, the newest message of the task."""
     pending = None if message.answer is None else message.answer.pending
     newest = f'(SELECT MAX(seq) FROM item WHERE {MESSAGE_OF_TASK})'
     statement = f'UPDATE task SET answer = {newest}, pending = ?, status_message = NULL WHERE {TASK}'

@@ -24,5 +24,6 @@ class SqlReader(Port, TaskReader):
     list = reading(task_reads.page)
     pause = reading(interrupted_tasks.pause)
     open_approvals = reading(approver_reads.open_approvals)
+    count_open_approvals = reading(approver_reads.count_open_approvals)
     page_key = writing(approver_reads.page_key)
     unread = reading(task_reads.unread)

@@ -421,7 +421,7 @@ CREATE TABLE approval (
     status_at BIGINT NOT NULL, -- time of the status
     task_id TEXT NOT NULL,
     owner TEXT NOT NULL,
-    PRIMARY KEY (agent, tenant, status_at, task_id)
+    PRIMARY KEY (agent, tenant, status_at, task_id, owner)
 ) WITHOUT ROWID
 
 -- Finds the row of a task.

@@ -17,8 +17,8 @@ from ....serving import serving
 AGENT = Agent(TestModel(custom_output_text='The answer.'), name='agent')
 TURNS, COUNTED = 104, 12
 PAGES, KILOBYTES = 15, 60
-STATEMENTS = 7
-"""Besides BEGIN and COMMIT. SQLite reports a statement for each row, and an INSERT ... ON CONFLICT twice."""
+STATEMENTS = 6
+"""Besides BEGIN and COMMIT. SQLite reports a statement for each row."""
 EPHEMERAL = 2
 """The new row of a task before its checks, and the result of the statement."""
 
@@ -67,5 +67,7 @@ async def test_turn_takes_few_statements_and_temporary_tables(tmp_path: Path, mo
             connection.create_function('a2a_clock', 0, int)
             connection.text_factory = bytes  # a step shows bound bytes as text
             steps = [step for each in of_turn for step in connection.execute(f'EXPLAIN {each}')]
-    assert 0 < len(of_turn) <= STATEMENTS
+    # SQLite reports a statement again for a trigger that looks at its row, and an INSERT ... ON CONFLICT twice.
+    performed = [each for n, each in enumerate(of_turn) if n == 0 or each != of_turn[n - 1]]
+    assert 0 < len(performed) <= STATEMENTS
     assert [opcode for _, opcode, *_ in steps].count(b'OpenEphemeral') <= EPHEMERAL
