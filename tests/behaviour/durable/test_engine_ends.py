@@ -452,9 +452,7 @@ async def test_app_becomes_ready_once_dbos_is_reachable(tmp_path: Path) -> None:
     skip_without_dbos()
     agent = DbosSetup(tmp_path).agent(TestModel(custom_output_text='Hi.'))
     engine = DBOS(f'sqlite:///{tmp_path}/missing/dbos.db')
-    app = to_a2a(agent, backend=f'sqlite:///{tmp_path}/agent.db', engine=engine)
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(agent, backend=f'sqlite:///{tmp_path}/agent.db', engine=engine) as client:
         assert await readiness(client) != (200, 'ok')
         (tmp_path / 'missing').mkdir()
         await wait_until_ready(client)
@@ -497,5 +495,5 @@ async def test_dbos_database_in_memory_creates_no_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     agent = DbosSetup(tmp_path).agent(TestModel())
-    async with lifespan(to_a2a(agent, backend=f'sqlite:///{tmp_path}/agent.sqlite', engine=DBOS(url))):
+    async with serving(agent, backend=f'sqlite:///{tmp_path}/agent.sqlite', engine=DBOS(url)):
         assert not {path.stem for path in tmp_path.iterdir()} - {'agent'}

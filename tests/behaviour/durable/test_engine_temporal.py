@@ -237,9 +237,8 @@ async def test_workflow_code_has_task_but_no_credential(kit: TemporalSetup) -> N
 
 
 async def test_app_with_wrong_namespace_is_not_ready(kit: TemporalSetup, caplog: pytest.LogCaptureFixture) -> None:
-    app = to_a2a(kit.agent(TestModel()), **kit.options(namespace='wrong'))
-    async with lifespan(app):
-        assert await readiness(Client(app)) == (503, 'ok')
+    async with serving(kit.agent(TestModel()), **kit.options(namespace='wrong')) as client:
+        assert await readiness(client) == (503, 'ok')
     assert 'Namespace wrong is not found.' in caplog.text
 
 

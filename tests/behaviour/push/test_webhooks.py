@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from pydantic_ai import Agent
 from pydantic_ai_a2a import Access, BearerAuth, Caller, Push, to_a2a
 
 from ...agents import GatedAgent
-from ...app_client import LIMIT, Client, Exchange, RpcError, lifespan, message, rpc
+from ...app_client import Client, Exchange, RpcError, lifespan, message, rpc
 from ...constants import with_constants
 from ...dialects import only_in
 from ...serving import list_tasks, serving
@@ -84,9 +83,10 @@ async def test_webhook_without_id_is_single_per_task_and_caller() -> None:
 
 @covers('official `a2a-sdk` 1.x client')
 async def test_callers_of_same_owner_keep_separate_webhooks() -> None:
-    app = to_a2a(GatedAgent().agent, auth=caller_from_header, access=Access(owner=lambda caller: 'team'), push=Push())
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        ann, bob = client_of_caller(app, 'ann'), client_of_caller(app, 'bob')
+    async with serving(
+        GatedAgent().agent, auth=caller_from_header, access=Access(owner=lambda caller: 'team'), push=Push()
+    ) as client:
+        ann, bob = client_of_caller(client.app, 'ann'), client_of_caller(client.app, 'bob')
         task_id = await start_task(ann, taskPushNotificationConfig={'url': 'https://example.com/ann'})
         [of_ann] = await list_configs(bob, task_id)
         body = {'taskPushNotificationConfig': {'url': 'https://example.com/bob'}, 'returnImmediately': True}
@@ -109,9 +109,10 @@ async def test_callers_of_same_owner_keep_separate_webhooks() -> None:
 
 @only_in('0.3', '1.0 needs the id')
 async def test_get_without_id_returns_own_or_oldest_webhook() -> None:
-    app = to_a2a(Agent('test'), auth=caller_from_header, access=Access(owner=lambda caller: 'team'), push=Push())
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        ann, bob, carl = (client_of_caller(app, name) for name in ('ann', 'bob', 'carl'))
+    async with serving(
+        Agent('test'), auth=caller_from_header, access=Access(owner=lambda caller: 'team'), push=Push()
+    ) as client:
+        ann, bob, carl = (client_of_caller(client.app, name) for name in ('ann', 'bob', 'carl'))
         task_id = (await ann.send())['id']
         of_ann, of_bob = [await create_config(each, task_id, url=URL) for each in (ann, bob)]
         assert of_ann['id'] != of_bob['id']
@@ -165,9 +166,8 @@ async def test_forbidden_webhook_url_is_refused(url: str) -> None:
 
 
 async def test_webhooks_of_another_owner_are_not_found() -> None:
-    app = to_a2a(Agent('test'), auth=caller_from_header, push=Push())
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        ann, bob = client_of_caller(app, 'ann'), client_of_caller(app, 'bob')
+    async with serving(Agent('test'), auth=caller_from_header, push=Push()) as client:
+        ann, bob = client_of_caller(client.app, 'ann'), client_of_caller(client.app, 'bob')
         task_id = (await ann.send())['id']
         config = await create_config(ann, task_id, **CONFIG)
         errors = [
@@ -326,26 +326,24 @@ async def test_undecryptable_webhook_is_named_and_can_be_replaced(
 
 @pytest.mark.parametrize('path', ['/acme', '/acme/'])
 async def test_webhooks_belong_to_tenant_of_path(path: str) -> None:
-    app = to_a2a(Agent('test'), push=Push(), access=Access(tenants=['acme', 'umbrella']))
-    async with lifespan(app):
-        client = Client(app, path=path)
-        task_id = await task_with_webhooks(client, 'a')
-        assert [each['id'] for each in await list_configs(client, task_id)] == ['a']
-        for stranger in (Client(app, path='/umbrella/'), Client(app)):
+    async with serving(Agent('test'), push=Push(), access=Access(tenants=['acme', 'umbrella'])) as client:
+        acme, umbrella = Client(client.app, path=path), Client(client.app, path='/umbrella/')
+        task_id = await task_with_webhooks(acme, 'a')
+        assert [each['id'] for each in await list_configs(acme, task_id)] == ['a']
+        for stranger in (umbrella, client):
             for reading in (get_config(stranger, task_id, 'a'), list_configs(stranger, task_id)):
                 missing = await error_of_call(reading)
                 assert missing.code == -32001
-        await delete_config(client, task_id, 'a')
-        assert await list_configs(client, task_id) == []
+        await delete_config(acme, task_id, 'a')
+        assert await list_configs(acme, task_id) == []
 
 
 async def test_webhooks_belong_to_tenant_of_params() -> None:
-    app = to_a2a(Agent('test'), push=Push(), access=Access(tenants=['acme']))
-    async with lifespan(app):
-        sent = await Client(app).call('SendMessage', {'message': message(), 'tenant': 'acme'})
-        client, task_id = Client(app, path='/acme/'), sent['task']['id']
-        await create_config(client, task_id, id='a', url=URL)
-        assert await webhook_page(Client(app), task_id, tenant='acme') == (['a'], '')
+    async with serving(Agent('test'), push=Push(), access=Access(tenants=['acme'])) as client:
+        sent = await client.call('SendMessage', {'message': message(), 'tenant': 'acme'})
+        task_id = sent['task']['id']
+        await create_config(Client(client.app, path='/acme/'), task_id, id='a', url=URL)
+        assert await webhook_page(client, task_id, tenant='acme') == (['a'], '')
 
 
 @pytest.mark.parametrize(

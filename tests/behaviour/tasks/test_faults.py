@@ -27,9 +27,9 @@ from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.settings import Settings
 from pydantic_ai_a2a.store import WrappedQueue
 
-from ...app_client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of, texts
+from ...app_client import LIMIT, Client, RpcError, message, rpc, state_of, texts
 from ...logs import loop_errors
-from ...serving import serving, wait_until_ended
+from ...serving import list_tasks, serving, wait_until_ended
 from ...suites import values
 
 
@@ -91,11 +91,10 @@ async def test_store_error_at_run_end_does_not_stop_worker(
 
     backend = MemoryBackend('agent', reader_lag=1000)
     backend.queue = Breaking(backend.queue)
-    app = to_a2a(Agent(TestModel()), backend=backend)
     with loop_errors() as told:
-        async with lifespan(app):
-            await Client(app).send(message(contextId='broken'), returnImmediately=True)
-            assert state_of(await Client(app).send()) == 'COMPLETED'
+        async with serving(Agent(TestModel()), backend=backend) as client:
+            await client.send(message(contextId='broken'), returnImmediately=True)
+            assert state_of(await client.send()) == 'COMPLETED'
     assert told == []
     assert 'A task could not be stored; the worker tries again at the next heartbeat.' in caplog.messages
 
@@ -233,5 +232,5 @@ async def test_stream_broken_at_first_event_is_unsubscribed() -> None:
     async with serving(Agent(TestModel()), backend=backend) as client:
         with pytest.raises(OSError, match='the client has gone'):
             await client.app(scope, receive, send)
-        [task] = await client.a2a_app.list_tasks()
+        [task] = await list_tasks(client)
         assert not backend.events.watched(task['id'])

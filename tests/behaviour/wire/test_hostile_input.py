@@ -21,7 +21,7 @@ from pydantic_ai_a2a import Caller
 
 from ...app_client import Answer, Client, Exchange, RpcError, message, rpc, state_of
 from ...dialects import current_dialect, in_no_version, json_rpc, only_in
-from ...serving import serving
+from ...serving import list_tasks, serving
 from ..refusals import send_body, serving_without_runs
 
 Change = Callable[[bytes], bytes]
@@ -221,8 +221,8 @@ async def test_special_characters_in_ids_are_plain_text(odd: dict[str, str]) -> 
     async with serving(Agent('test')) as client:
         task = await client.send(message(**odd))
         assert await client.get_task(task['id']) == task
-        [found] = await client.a2a_app.list_tasks(context_id=odd['contextId'])
-        assert await client.a2a_app.list_tasks(context_id=odd['contextId'] + ' ') == []
+        [found] = await list_tasks(client, context_id=odd['contextId'])
+        assert await list_tasks(client, context_id=odd['contextId'] + ' ') == []
         assert len(await client.messages_of(odd['contextId'])) == 2
     assert (state_of(task), task['contextId'], found['id']) == ('COMPLETED', odd['contextId'], task['id'])
     assert task['history'][0]['messageId'] == odd['messageId']
@@ -248,7 +248,7 @@ async def test_similar_ids_are_distinct(subtests: pytest.Subtests) -> None:
         with subtests.test(str(pair)):
             async with serving(Agent('test')) as client:
                 tasks = [await client.send(message(messageId=id * 8, contextId=id)) for id in pair]
-                found = [[task['id'] for task in await client.a2a_app.list_tasks(context_id=id)] for id in pair]
+                found = [[task['id'] for task in await list_tasks(client, context_id=id)] for id in pair]
                 again = [await client.send(message(messageId=id * 8, contextId=id)) for id in pair]
             assert found == [[task['id']] for task in tasks]
             assert [len(task['history']) for task in tasks] == [2, 2]
@@ -305,7 +305,7 @@ async def test_last_duplicate_json_member_is_checked_and_stored() -> None:
     body = body.replace(b'"messageId": ', b'"messageId": "first-message-id", "messageId": ')
     async with serving(Agent('test')) as client:
         answer = await client.post(body.replace(b'"id": ', b'"id": "first", "id": ', 1))
-        [task] = await client.a2a_app.list_tasks()
+        [task] = await list_tasks(client)
     assert checked_json(answer)['id'] == 'r-1'
     sent = current_dialect().result('SendMessage', answer.json)['task']['history'][0]
     assert (sent['messageId'], sent['parts'][0]['text']) == ('last-message-id', 'last')

@@ -36,7 +36,7 @@ from ...agents import scripted_model
 from ...app_client import message, state_of
 from ...cases import each_case
 from ...dialects import current_dialect
-from ...serving import serving
+from ...serving import list_tasks, serving
 from ..promised_behaviours import covers
 
 PNG = b'\x89PNG\r\n\x1a\n' + bytes(8)
@@ -425,7 +425,7 @@ async def test_thinking_and_tool_calls_are_never_exposed() -> None:
         async with client.send_streaming(message(contextId=task['contextId'])) as events:
             streamed = await events.rest()
         listed = await client.call('ListTasks', {'includeArtifacts': True}) if current_dialect().has_lists else task
-        python = await client.a2a_app.list_tasks()
+        python = await list_tasks(client)
     assert state_of(task) == 'COMPLETED'
     assert streamed[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
     for shown in (task, [event.data for event in streamed], listed, python):
