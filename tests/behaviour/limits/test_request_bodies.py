@@ -114,13 +114,6 @@ async def test_server_ends_request_whose_body_is_late() -> None:
     assert ended.answers == 0
 
 
-async def test_disconnect_during_body_ends_request() -> None:
-    async with serving_without_runs(limits=LONG_BODY_TIME) as client:
-        slow = ScriptedBody(client)
-        slow.parts.put_nowait({'type': 'http.disconnect'})
-        await slow.task
-
-
 def test_body_timeout_works_in_every_event_loop() -> None:
     app = to_a2a(Agent('test'), limits=SHORT_BODY_TIME)
 

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from pydantic_ai_a2a import Caller
 
 from ...app_client import Answer, Client, Exchange, RpcError, message, rpc, state_of
-from ...dialects import current_dialect, in_no_version, json_rpc, only_in
+from ...dialects import Call, current_dialect, in_no_version, json_rpc, only_in
 from ...serving import list_tasks, serving
 from ..refusals import send_body, serving_without_runs
 
@@ -132,49 +132,53 @@ CORPUS: dict[str, tuple[Change, int]] = {
     'a bad text last': (message_text(b'"good","text":"\\ud800"'), -32602),
 }
 """What is done to a request that would be served, and the code of the refusal."""
+WITHOUT_ENVELOPE = {
+    case: row
+    for case, row in CORPUS.items()
+    if 'envelope' not in case and 'nobody knows' not in case and ' last' not in case
+}
+"""What can be done to a request of HTTP+JSON, which has only the params."""
 
 
-def hostile_body(change: Change, dialect: str) -> tuple[bytes, dict[str, str]]:
-    """The changed request, and the headers of the dialect."""
-    said = message('TEXT', messageId='message-id', metadata={'k': 'VALUE'})
-    if dialect == 'fasta2a':
-        wire = {'jsonrpc': '2.0', 'id': 'r-1', 'method': 'message/send', 'params': {'message': said | {'role': 'user'}}}
-        return change(json.dumps(wire).encode()), {'Content-Type': 'application/json'}
-    body = rpc('SendMessage', {'message': said})
-    return change(body), {'Content-Type': 'application/json', 'A2A-Version': current_dialect().version}
+CHANGED = {'messageId': 'message-id', 'metadata': {'k': 'VALUE'}}
+"""What requests of the corpus have besides the text `TEXT`."""
 
 
-@json_rpc('HTTP+JSON has no envelope; its bodies are in test_http_json')
-async def test_a_hostile_request_is_refused(subtests: pytest.Subtests) -> None:
-    await refuse_corpus(current_dialect().version, subtests)
+def fasta2a_body(change: Change) -> bytes:
+    """The changed request in FastA2A's dialect."""
+    params = {'message': message('TEXT', role='user', **CHANGED)}
+    return change(json.dumps({'jsonrpc': '2.0', 'id': 'r-1', 'method': 'message/send', 'params': params}).encode())
+
+
+async def test_hostile_request_is_refused(subtests: pytest.Subtests) -> None:
+    request = rpc('SendMessage', {'message': message('TEXT', **CHANGED)})
+    cases = CORPUS if current_dialect().has_envelope else WITHOUT_ENVELOPE
+    async with serving_without_runs() as client:
+        for case, (change, code) in cases.items():
+            with subtests.test(case):
+                answer = await client.post(Call.to(request.verb, request.path, change(request)))
+                assert checked_json(answer)['error']['code'] == code
 
 
 @in_no_version("it is FastA2A's dialect")
 async def test_hostile_request_is_refused_in_fasta2a_dialect(subtests: pytest.Subtests) -> None:
-    await refuse_corpus('fasta2a', subtests)
-
-
-async def refuse_corpus(dialect: str, subtests: pytest.Subtests) -> None:
     async with serving_without_runs() as client:
+        client.headers = {}
         for case, (change, code) in CORPUS.items():
             with subtests.test(case):
-                body, headers = hostile_body(change, dialect)
-                answer = await Exchange(client.app, 'POST', '/', headers, body).answer()
-                assert checked_json(answer)['error']['code'] == code
+                assert checked_json(await client.post(fasta2a_body(change)))['error']['code'] == code
 
 
 @pytest.mark.slow
 @in_no_version('one dialect tells')
 async def test_refused_requests_do_not_leak_memory() -> None:
-    headers = {'Content-Type': 'application/json'}
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     async with serving_without_runs() as client:
+        client.headers = {}
 
         async def send_all() -> int:
             for change, _ in CORPUS.values():
-                checked_json(
-                    await Exchange(client.app, 'POST', '/', headers, hostile_body(change, 'fasta2a')[0]).answer()
-                )
+                checked_json(await client.post(fasta2a_body(change)))
             await asyncio.to_thread(gc.collect)  # the one thread has then dropped the long body that it read last
             return sys.getallocatedblocks()
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pytest
-from inline_snapshot import snapshot
 from pydantic import BaseModel, Field, TypeAdapter
 from pydantic_ai import Agent
 from pydantic_ai.capabilities import AbstractCapability
@@ -137,27 +136,6 @@ async def test_typed_output_is_data_part_with_schema(
     part = {'data': {'result': result}, 'mediaType': 'application/json', 'metadata': metadata}
     assert artifact['parts'] == current_dialect().parts([part])
     assert [each['role'] for each in task['history']] == ['ROLE_USER']
-
-
-@DATA
-async def test_schema_and_data_use_serialization_aliases() -> None:
-    task = await completed_task(Agent(TestModel(custom_output_args={'place': 'Rome'}), output_type=Weather))
-    [part] = task['artifacts'][0]['parts']
-    assert part['data'] == {'result': {'placeName': 'Rome', 'celsius': 20.5}}
-    assert part['metadata'] == snapshot(
-        {
-            'json_schema': {
-                'properties': {
-                    'placeName': {'title': 'Placename', 'type': 'string'},
-                    'celsius': {'default': 20.5, 'title': 'Celsius', 'type': 'number'},
-                },
-                'required': ['placeName'],
-                'title': 'Weather',
-                'type': 'object',
-            },
-            'python_type': 'Weather',
-        }
-    )
 
 
 @DATA

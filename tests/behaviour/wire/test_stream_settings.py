@@ -247,10 +247,6 @@ async def test_card_declares_live_text_if_stream_setting_permits(form: TextStrea
     assert (LIVE['A2A-Extensions'] in uris) == declared
 
 
-def test_default_stream_setting_is_on_request() -> None:
-    assert Results() == Results(stream='on-request', interval=0.1, data_as_text=False)
-
-
 @pytest.mark.parametrize('form', ['on-request', 'replace', 'mark', 'whole'])
 async def test_streamed_and_unstreamed_text_are_stored_alike(form: TextStream) -> None:
     _, streamed = await events_of(agent_with_responses(SUNNY), stream=form)
@@ -364,21 +360,21 @@ JSON = '{"city":"Rome","degrees":21}'
 
 
 @pytest.mark.parametrize(
-    ('modes', 'contents'),
-    [([], [DATA, JSON]), (['application/json'], [DATA]), (['text/plain'], [JSON]), (['*/*'], [DATA, JSON])],
+    ('results', 'modes', 'contents'),
+    [
+        (Results(), [], [DATA]),
+        (Results(data_as_text=True), [], [DATA, JSON]),
+        (Results(data_as_text=True), ['application/json'], [DATA]),
+        (Results(data_as_text=True), ['text/plain'], [JSON]),
+        (Results(data_as_text=True), ['*/*'], [DATA, JSON]),
+    ],
 )
-async def test_data_as_text_adds_json_text_part(modes: list[str], contents: list[Any]) -> None:
-    async with serving(reporter, results=Results(data_as_text=True)) as client:
+async def test_data_as_text_adds_json_text_part(results: Results, modes: list[str], contents: list[Any]) -> None:
+    async with serving(reporter, results=results) as client:
         task = await client.send(acceptedOutputModes=modes)
     parts = task['artifacts'][0]['parts']
     assert [part['data'] if 'data' in part else part['text'] for part in parts] == contents
     assert len(task['history']) == 1
-
-
-async def test_data_has_no_text_part_by_default() -> None:
-    async with serving(reporter) as client:
-        task = await client.send()
-    assert [part.get('data') for part in task['artifacts'][0]['parts']] == [DATA]
 
 
 @pytest.mark.parametrize(

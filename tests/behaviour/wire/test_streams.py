@@ -145,12 +145,6 @@ async def test_last_event_id_resumes_stream_after_any_event() -> None:
         ]
 
 
-async def test_resume_after_last_event_gives_empty_stream() -> None:
-    async with serving(words(), results=Results(interval=0)) as client:
-        events = await whole_stream(client.app)
-        assert await resumed(client.app, events[0].result['task']['id'], str(events[-1].id)) == []
-
-
 @pytest.mark.parametrize('unknown', ['1000', '9' * 30])
 async def test_resume_after_unknown_event_id_gives_task_snapshot(unknown: str) -> None:
     async with serving(words(), results=Results(interval=0)) as client:
