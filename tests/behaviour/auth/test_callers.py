@@ -21,7 +21,6 @@ from ...agents import GatedAgent, echo_prompts
 from ...app_client import Client, message, rpc, state_of, texts
 from ...serving import list_tasks, serving, wait_until_ended
 from ..callers import caller_from_header, client_of_caller
-from ..promised_behaviours import covers
 from ..refusals import error_of_answer, error_of_call, send_body, serving_without_runs
 
 
@@ -52,11 +51,6 @@ async def test_known_caller_owns_the_created_task(authenticate: Authenticate) ->
         assert await list_tasks(client, caller=Caller(id='bob')) == []
 
 
-async def test_agent_card_is_public() -> None:
-    async with serving_without_runs(auth=caller_from_header) as client:
-        assert (await client.get('/.well-known/agent-card.json')).status == 200
-
-
 @pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask', 'SendMessage', 'SendStreamingMessage'])
 async def test_task_of_another_owner_is_not_found(method: str) -> None:
     stage = GatedAgent()
@@ -84,28 +78,6 @@ async def test_list_tasks_returns_only_tasks_of_the_caller() -> None:
         assert (await bob.call('ListTasks'))['totalSize'] == 0
         assert {task['id'] for task in (await ann.call('ListTasks'))['tasks']} == set(mine)
     assert (error.code, error.fields) == (-32602, ['pageToken'])
-
-
-@covers('same contextId from two callers')
-async def test_same_context_id_of_two_callers_is_two_contexts() -> None:
-    async with serving(Agent(FunctionModel(echo_prompts)), auth=caller_from_header) as client:
-        for name in ('ann', 'bob', 'ann'):
-            task = await client_of_caller(client.app, name).send(message(f'I am {name}', contextId='shared'))
-            assert task['contextId'] == 'shared'
-        of_bob, of_ann = [
-            await client_of_caller(client.app, name).send(message('Who am I?', contextId='shared'))
-            for name in ('bob', 'ann')
-        ]
-    assert texts(of_bob) == ['I am bob + Who am I?']
-    assert texts(of_ann) == ['I am ann + I am ann + Who am I?']
-
-
-async def test_same_message_id_of_two_callers_is_two_messages() -> None:
-    async with serving(Agent('test'), auth=caller_from_header) as client:
-        sent = message('hello')
-        ann, bob = client_of_caller(client.app, 'ann'), client_of_caller(client.app, 'bob')
-        mine, yours, again = [await each.send(sent) for each in (ann, bob, ann)]
-    assert mine['id'] == again['id'] != yours['id']
 
 
 async def test_anonymous_callers_share_tasks_and_contexts() -> None:

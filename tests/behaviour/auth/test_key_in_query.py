@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import product
 from typing import Any
 
 import httpx
@@ -99,6 +100,19 @@ IN_HEADER: dict[str, SecurityScheme] = {
 }
 
 
+UNRECOGNIZED = [
+    f'KEY={BOB}',
+    f'%256Bey={BOB}',
+    f'key%3D{BOB}',
+    f'key[]={BOB}',
+    f'a=1;key={BOB}',
+    f'token={BOB}',
+    BOB,
+    f'a=1%26key%3D{BOB}',
+]
+"""Keys in forms that no server accepts."""
+
+
 @pytest.mark.parametrize(
     ('options', 'query'),
     [
@@ -111,6 +125,7 @@ IN_HEADER: dict[str, SecurityScheme] = {
         ({'auth': no_caller, 'security_schemes': IN_HEADER}, f'access_token={BOB}'),
         ({'auth': no_caller}, f'session={JWT}'),
         ({}, f'access_token={BOB}'),
+        *product([{'auth': AUTH}, {'auth': APIKeyAuth({BOB: 'bob'}, header='Key')}], UNRECOGNIZED),
     ],
 )
 async def test_credentials_of_every_scheme_are_redacted_from_the_query(options: dict[str, Any], query: str) -> None:
@@ -118,7 +133,7 @@ async def test_credentials_of_every_scheme_are_redacted_from_the_query(options: 
         exchange = Exchange(client.app, 'GET', f'/tasks?{query}&x=1', {'A2A-Version': '1.0'}, b'')
         assert (await exchange.next())['status'] == (401 if 'auth' in options else 200)
         assert (BOB in repr(exchange.scope), JWT in repr(exchange.scope)) == (False, False)
-        assert exchange.scope['query_string'].endswith(b'=redacted&x=1')
+        assert exchange.scope['query_string'].endswith(b'redacted&x=1')
         await exchange.next()
 
 
@@ -129,30 +144,6 @@ async def test_unknown_query_token_is_redacted_in_capitals() -> None:
             assert (await exchange.answer()).status == 401
             redacted = b'an-expired-token' not in exchange.scope['query_string']
             assert redacted is (name.lower() == 'access_token')
-
-
-@pytest.mark.parametrize(
-    'query',
-    [
-        'KEY={}',
-        '%256Bey={}',
-        'key%3D{}',
-        'key[]={}',
-        'a=1;key={}',
-        'token={}',
-        '{}',
-        'a=1%26key%3D{}',
-    ],
-)
-@pytest.mark.parametrize('auth', [AUTH, APIKeyAuth({BOB: 'bob'}, header='Key')], ids=['query', 'header'])
-async def test_key_in_unrecognized_form_is_redacted(query: str, auth: APIKeyAuth) -> None:
-    async with serving(Agent('test'), auth=auth) as client:
-        exchange = Exchange(client.app, 'GET', f'/tasks?{query.format(BOB)}&x=1', {}, b'')
-        start = await exchange.next()
-        assert start['status'] == 401
-        assert BOB not in repr(exchange.scope)
-        assert exchange.scope['query_string'].endswith(b'redacted&x=1')
-        await exchange.next()
 
 
 class Recording:

@@ -31,24 +31,30 @@ from ...app_client import LIMIT, Client, RpcError, message, rpc, state_of, texts
 from ...logs import loop_errors
 from ...serving import list_tasks, serving, wait_until_ended
 from ...suites import values
+from ..refusals import BASE_EXCEPTIONS
 
 
-class PanicException(BaseException):
-    """Like that of Rust code behind Python."""
+@pytest.mark.parametrize('raised', BASE_EXCEPTIONS)
+@pytest.mark.parametrize('place', ['model', 'tool'])
+async def test_base_exception_in_run_fails_only_its_task(place: str, raised: str) -> None:
+    errors = [BASE_EXCEPTIONS[raised]()]
 
-
-async def test_base_exception_in_run_fails_only_its_task() -> None:
-    errors = [PanicException('boom')]
-
-    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    async def fail_once(*_: Any) -> str:
         if errors:
             raise errors.pop()
-        return ModelResponse(parts=[TextPart('fine')])
+        return 'fine'
 
-    async with serving(Agent(FunctionModel(answer))) as client:
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[TextPart(await fail_once())])
+
+    async def look() -> str:
+        return await fail_once()
+
+    async with serving(Agent(FunctionModel(answer) if place == 'model' else TestModel(), tools=[look])) as client:
         failed = await client.send(message(contextId='c'))
         following = await client.send(message(contextId='c'))
     assert (state_of(failed), state_of(following)) == ('FAILED', 'COMPLETED')
+    assert failed['status']['message']['metadata']['failure'] == 'internal'
 
 
 def test_keyboard_interrupt_in_run_ends_event_loop() -> None:
