@@ -322,14 +322,6 @@ async def test_task_continues_after_server_gets_credentials(open_playground: Vis
     await expect(page.get_by_text("Results: ['Lunch?']")).to_have_count(1)
 
 
-async def test_question_without_schema_takes_text(open_playground: Visit) -> None:
-    page = await open_playground(to_a2a(file_keeper()))
-    await send_message(page, 'Name it.')
-    await page.get_by_role('form', name='Question: ask_name').get_by_label('Answer').fill('Ada')
-    await page.keyboard.press('Enter')
-    await expect(page.get_by_text("Results: ['Ada']")).to_have_count(1)
-
-
 async def test_message_field_answers_question_of_agent(open_playground: Visit) -> None:
     script = {'Hello.': [tool_call('final_result', '{"question": "Which **city**?"}')], 'Paris': ['Paris it is.']}
     app = to_a2a(scripted(script, output_type=[str, InputRequired]))

@@ -444,9 +444,3 @@ async def test_http_json_body_contradicting_task_id_is_refused(name: str) -> Non
             200,
             {'id': 'c', 'taskId': one, 'url': url},
         )
-
-
-async def test_http_json_webhook_path_is_unsupported_by_default() -> None:
-    async with serving(Agent('test')) as client:
-        status, answer = await request(client, 'POST', '/tasks/t/pushNotificationConfigs', {})
-        assert (status, answer['error']['details'][0]['reason']) == (400, 'PUSH_NOTIFICATION_NOT_SUPPORTED')

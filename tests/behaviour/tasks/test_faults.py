@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
@@ -27,9 +26,9 @@ from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.settings import Settings
 from pydantic_ai_a2a.store import WrappedQueue
 
-from ...app_client import LIMIT, Client, RpcError, message, rpc, state_of, texts
+from ...app_client import LIMIT, Client, message, rpc, state_of
 from ...logs import loop_errors
-from ...serving import list_tasks, serving, wait_until_ended
+from ...serving import list_tasks, serving
 from ...suites import values
 from ..refusals import BASE_EXCEPTIONS
 
@@ -103,50 +102,6 @@ async def test_store_error_at_run_end_does_not_stop_worker(
             assert state_of(await client.send()) == 'COMPLETED'
     assert told == []
     assert 'A task could not be stored; the worker tries again at the next heartbeat.' in caplog.messages
-
-
-@pytest.mark.parametrize('ends', ['FAILED', 'CANCELED'])
-async def test_streamed_text_of_failed_or_canceled_task_is_kept(ends: str) -> None:
-    released = asyncio.Event()
-
-    async def words(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        yield 'half of '
-        yield 'an answer'
-        await released.wait()
-        raise ValueError('gone')
-
-    async with serving(Agent(FunctionModel(stream_function=words))) as client:
-        async with client.live.send_streaming() as stream:
-            task_id = (await anext(stream)).result['task']['id']
-            for _ in range(3):
-                await anext(stream)
-            if ends == 'CANCELED':
-                await client.call('CancelTask', {'id': task_id})
-            released.set()
-            await stream.rest()
-        task = await client.get_task(task_id)
-    assert (state_of(task), texts(task)) == (ends, ['half of an answer'])
-
-
-async def test_queued_messages_of_task_are_limited() -> None:
-    begun, released = asyncio.Event(), asyncio.Event()
-
-    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        begun.set()
-        await released.wait()
-        return ModelResponse(parts=[TextPart('done')])
-
-    async with serving(Agent(FunctionModel(answer)), limits=Limits(messages=2)) as client:
-        task = await client.send(returnImmediately=True)
-        await begun.wait()
-        for _ in range(2):
-            await client.send(message(taskId=task['id']), returnImmediately=True)
-        with pytest.raises(RpcError) as refused:
-            await client.send(message(taskId=task['id']))
-        released.set()
-        done = await wait_until_ended(client, task['id'])
-    assert refused.value.code == -32000
-    assert [each['role'] for each in done['history']].count('ROLE_USER') == 3
 
 
 SETTINGS = Settings(
