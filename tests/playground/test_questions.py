@@ -214,7 +214,7 @@ async def test_dates_lists_and_choices_have_matching_inputs(open_playground: Vis
     await expect(page.get_by_text(answer)).to_have_count(1)
 
 
-async def test_complaint_about_item_is_at_list_field(open_playground: Visit) -> None:
+async def test_error_of_list_item_is_shown_at_list_field(open_playground: Visit) -> None:
     agent = scripted({'Book.': [tool_call('ask')]})
     pair = {'type': 'array', 'prefixItems': [{'type': 'integer'}, {'type': 'string'}]}
 
@@ -232,7 +232,7 @@ async def test_complaint_about_item_is_at_list_field(open_playground: Visit) -> 
     assert await form.get_by_label('pair').get_attribute('aria-invalid') == 'true'
 
 
-async def test_message_field_answers_no_sign_in(open_playground: Visit) -> None:
+async def test_message_field_does_not_answer_sign_in(open_playground: Visit) -> None:
     def sign_in(text: str) -> AuthRequired:
         return AuthRequired(text, schemes=['sso'], url='https://sso.example.com/')
 

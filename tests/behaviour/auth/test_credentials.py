@@ -246,7 +246,7 @@ class StoppedClock(Clock):
         return self._now
 
 
-async def test_credential_of_part_of_second_is_used() -> None:
+async def test_credential_valid_for_part_of_second_is_used() -> None:
     desk = CredentialAgent()
     backend = MemoryBackend('desk', reader_lag=READER_LAG, clock=StoppedClock())
     async with serving_ann(

@@ -87,7 +87,7 @@ async def test_run_is_limited_to_remaining_budget() -> None:
         assert_quota_exceeded(await client.post(send_body()), 'budgets.requests', retry_after=TOMORROW)
 
 
-async def test_smallest_rest_of_several_budgets_limits_run() -> None:
+async def test_smallest_remaining_budget_limits_run() -> None:
     budgets = Budget(window=DAY, requests=9), Budget(window=7 * DAY, requests=2), Budget(window=30 * DAY, requests=50)
     async with serving_with_budgets(agent_with_requests(steps=3), *budgets) as (client, _):
         failed = await client.send()

@@ -106,7 +106,7 @@ class Ended(ScriptedBody):
         self.answers += 1
 
 
-async def test_server_ends_request_whose_body_is_late() -> None:
+async def test_request_cancelled_at_body_timeout_gets_no_response() -> None:
     async with serving_without_runs(limits=SHORT_BODY_TIME) as client:
         ended = Ended(client)
         with pytest.raises(asyncio.CancelledError):
