@@ -19,11 +19,12 @@ from pydantic_ai.models.instrumented import InstrumentationSettings
 from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
-from pydantic_ai_a2a import APIKeyAuth, CallContext, Caller, Workers, a2a, to_a2a
+from pydantic_ai_a2a import APIKeyAuth, CallContext, Caller, a2a
 
-from ...app_client import LIMIT, Client, lifespan, texts
+from ...app_client import texts
 from ...serving import list_tasks, serving, wait_until_ended
 from ..callers import authenticate_as
+from ..durable_handover import serving_until_handover
 from ..refusals import error_of_call
 
 SECRET = 'ann@example.com'
@@ -89,15 +90,13 @@ async def test_run_in_another_process_reads_claims(tmp_path: Path) -> None:
     options: dict[str, Any] = {
         'auth': by_header,
         'backend': f'sqlite:///{tmp_path}/desk.db',
-        'workers': Workers(drain_grace=0.01),
+        'headers': {'X-Caller': 'ann'},
     }
-    app = to_a2a(first.agent, **options)
-    async with lifespan(app):
-        task = await Client(app, headers={'X-Caller': 'ann'}).send('Who am I?', returnImmediately=True)
-        await asyncio.wait_for(first.asking.wait(), LIMIT)
-    app = to_a2a(ClaimsAgent().agent, **options)
-    async with lifespan(app):
-        done = await wait_until_ended(Client(app, headers={'X-Caller': 'ann'}), task['id'])
+    async with serving_until_handover(first.agent, **options) as client:
+        task = await client.send('Who am I?', returnImmediately=True)
+        await first.asking.wait()
+    async with serving_until_handover(ClaimsAgent().agent, **options) as client:
+        done = await wait_until_ended(client, task['id'])
     assert texts(done) == ['2']
 
 

@@ -13,7 +13,7 @@ from pydantic_ai import Agent
 from pydantic_ai_a2a import Access, BearerAuth, Caller, Push, to_a2a
 
 from ...agents import GatedAgent
-from ...app_client import Client, Exchange, RpcError, lifespan, message, rpc
+from ...app_client import Client, Exchange, RpcError, message, rpc
 from ...constants import with_constants
 from ...dialects import only_in
 from ...serving import list_tasks, serving
@@ -302,12 +302,9 @@ async def test_undecryptable_webhook_is_named_and_can_be_replaced(
 ) -> None:
     backend = f'sqlite:///{tmp_path}/agent.db'
     keys = [Fernet.generate_key().decode() for _ in range(2)]
-    app = to_a2a(Agent('test'), name='a', backend=backend, push=Push(keys=keys[:1]))
-    async with lifespan(app):
-        task_id = await task_with_webhooks(Client(app), 'lost', 'gone')
-    app = to_a2a(Agent('test'), name='a', backend=backend, push=Push(keys=keys[1:]))
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(Agent('test'), name='a', backend=backend, push=Push(keys=keys[:1])) as client:
+        task_id = await task_with_webhooks(client, 'lost', 'gone')
+    async with serving(Agent('test'), name='a', backend=backend, push=Push(keys=keys[1:])) as client:
         for reading in (get_config(client, task_id, 'lost'), list_configs(client, task_id)):
             with pytest.raises(RpcError, match='configuration lost was encrypted with a key') as unreadable:
                 await reading
