@@ -268,22 +268,13 @@ async def test_message_to_killed_run_reaches_model_once(killed_app: KilledApp) -
 
 
 @slow
-async def test_resumed_run_is_charged_once_when_canceled(killed_app: KilledApp) -> None:
+@pytest.mark.parametrize('resumes', [True, False])
+async def test_killed_run_is_charged_once_when_canceled(resumes: bool, killed_app: KilledApp) -> None:
     async with killed_app.serving('desk'):
         task = await killed_app.send('text at look')
         await killed_app.kill({'text at look': task})
-        if killed_app.repeats:
+        if resumes and killed_app.repeats:
             await killed_app.reached('text at look', task)
-        assert state_of(await killed_app.remote.call('CancelTask', id=task['id'])) == 'CANCELED'
-        assert await killed_app.told('cancelled: ') == '1'
-        await killed_app.is_charged(1)
-
-
-@slow
-async def test_run_canceled_right_after_kill_is_charged(killed_app: KilledApp) -> None:
-    async with killed_app.serving('desk'):
-        task = await killed_app.send('text at look')
-        await killed_app.kill({'text at look': task})
         assert state_of(await killed_app.remote.call('CancelTask', id=task['id'])) == 'CANCELED'
         assert await killed_app.told('cancelled: ') == '1'
         await killed_app.is_charged(1)

@@ -384,24 +384,23 @@ async def test_invalid_webhook_field_is_named_with_full_path(target: dict[str, A
 
 
 @only_in('0.3', '1.0 has one scheme')
-async def test_invalid_authentication_scheme_is_named_with_index() -> None:
-    target = {'url': URL, 'authentication': {'schemes': ['Bearer', 'a b']}}
+@pytest.mark.parametrize(
+    ('schemes', 'problem'),
+    [
+        (
+            ['Bearer', 'a b'],
+            'pushNotificationConfig.authentication.schemes[1]: must not have characters that this field does not allow',
+        ),
+        (['a b'] * 1001, '1001 problems'),
+    ],
+    ids=['second', '1001'],
+)
+async def test_invalid_authentication_schemes_are_named_or_counted(schemes: list[str], problem: str) -> None:
+    target = {'url': URL, 'authentication': {'schemes': schemes}}
     async with serving(Agent('test'), push=Push()) as client:
         params = {'taskId': 'no-such-task', 'pushNotificationConfig': target}
         answer = await client.post(rpc('CreateTaskPushNotificationConfig', params, client.dialect))
-    assert answer.json['error']['message'] == (
-        'Invalid parameters: pushNotificationConfig.authentication.schemes[1]: must not have characters that this'
-        ' field does not allow'
-    )
-
-
-@only_in('0.3', '1.0 has one scheme')
-async def test_over_1000_invalid_authentication_schemes_are_counted() -> None:
-    target = {'url': URL, 'authentication': {'schemes': ['a b'] * 1001}}
-    async with serving(Agent('test'), push=Push()) as client:
-        params = {'taskId': 'no-such-task', 'pushNotificationConfig': target}
-        answer = await client.post(rpc('CreateTaskPushNotificationConfig', params, client.dialect))
-    assert answer.json['error']['message'] == 'Invalid parameters: 1001 problems'
+    assert answer.json['error']['message'] == f'Invalid parameters: {problem}'
 
 
 # --- over HTTP+JSON (§11.3) -----------------------------------------------------------------------------------------

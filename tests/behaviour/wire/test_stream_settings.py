@@ -131,28 +131,24 @@ async def subscribe_halfway(writer: HalfwayAgent, client: Client, task_id: str) 
         return before, updates_seen(await reader.rest())
 
 
-async def test_live_text_message_streams_for_later_reader() -> None:
+@pytest.mark.parametrize(
+    ('live', 'at_once', 'streams'),
+    [(True, True, True), (True, False, False), (False, True, False)],
+    ids=['live text', 'live text, blocking', 'plain'],
+)
+async def test_later_reader_gets_pieces_of_nonblocking_live_text_message(
+    live: bool, at_once: bool, streams: bool
+) -> None:
     writer = HalfwayAgent()
     async with serving(writer.agent, results=Results(interval=0)) as client:
-        task = await client.live.send(returnImmediately=True)
-        seen = await subscribe_halfway(writer, client, task['id'])
-    assert (writer.streamed, *seen) == ([True], ['It '], LATER)
-
-
-@pytest.mark.parametrize('live', [False, True], ids=['not activated', 'blocking'])
-async def test_plain_or_blocking_message_streams_no_pieces(live: bool) -> None:
-    writer = HalfwayAgent()
-    async with serving(writer.agent, results=Results(interval=0)) as client:
-        if live:
-            sending = asyncio.create_task(client.live.send())
-            await writer.begun.wait()
-            [listed] = await list_tasks(client)
-            seen = await subscribe_halfway(writer, client, listed['id'])
-            await sending
-        else:
-            task = await client.send(returnImmediately=True)
-            seen = await subscribe_halfway(writer, client, task['id'])
-    assert (writer.streamed, *seen) == ([False], [], [WHOLE, ('COMPLETED',)])
+        sender = client.live if live else client
+        sending = asyncio.create_task(sender.send(returnImmediately=at_once))
+        await writer.begun.wait()
+        [listed] = await list_tasks(client)
+        before, after = await subscribe_halfway(writer, client, listed['id'])
+        await sending
+    assert writer.streamed == [streams]
+    assert (before, after) == ((['It '], LATER) if streams else ([], [WHOLE, ('COMPLETED',)]))
 
 
 async def test_continuing_message_decides_streaming_of_its_run() -> None:
