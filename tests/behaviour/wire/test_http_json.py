@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from itertools import product
@@ -20,7 +19,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pydantic_ai_a2a import Access, BearerAuth, mount, to_a2a
 from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 
-from ...app_client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of
+from ...agents import GatedAgent
+from ...app_client import Answer, Client, Exchange, lifespan, message, rpc, state_of
 from ...dialects import PATHS, only_in
 from ...serving import serving
 from ..refusals import error_of_answer, serving_without_runs
@@ -34,19 +34,6 @@ async def request_json(app: ASGIApp, verb: str, path: str, body: bytes = b'', **
     """An answer to a request as it is given; header names are written with `_` for `-`."""
     named = {name.replace('_', '-'): value for name, value in headers.items()}
     return await Exchange(app, verb, path, named, body).answer()
-
-
-def waiting() -> tuple[Agent, asyncio.Event, asyncio.Event]:
-    """An agent whose runs wait: it, that a run has begun, and that it may end."""
-    agent, begun, go = Agent('test'), asyncio.Event(), asyncio.Event()
-
-    @agent.tool_plain
-    async def wait() -> str:
-        begun.set()
-        await go.wait()
-        return 'done'
-
-    return agent, begun, go
 
 
 # --- paths and verbs ------------------------------------------------------------------------------------------------
@@ -65,15 +52,14 @@ def test_paths_of_tests_match_operations_table() -> None:
 
 @pytest.mark.parametrize('verb', ['GET', 'POST'])
 async def test_subscribe_works_by_get_and_post(verb: str) -> None:
-    agent, begun, go = waiting()
-    async with serving(agent) as client:
+    stage = GatedAgent()
+    async with serving(stage.agent) as client:
         task = await client.send('wait', returnImmediately=True)
-        async with asyncio.timeout(LIMIT):
-            await begun.wait()
+        await stage.reached('wait')
         exchange = Exchange(client.app, verb, f'/tasks/{task["id"]}:subscribe', {}, b'')
         start = await exchange.next()
         first = await exchange.next()
-        go.set()
+        stage.open('wait')
         rest = b''.join([part async for part in bodies(exchange)])
     assert dict(start['headers'])[b'content-type'] == b'text/event-stream'
     events = [frame.split(b'\n') for frame in (first['body'] + rest).split(b'\n\n')[:-1]]

@@ -66,24 +66,16 @@ async def test_stream_setting_and_extension_decide_text_form(
 
 
 async def test_readers_of_a_task_get_different_text_forms() -> None:
-    begun, go_on = asyncio.Event(), asyncio.Event()
-
-    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        yield 'It '
-        begun.set()
-        await go_on.wait()
-        yield 'is sunny.'
-
-    agent = Agent(FunctionModel(stream_function=stream))
-    async with serving(agent, results=Results(interval=0)) as client:
+    writer = HalfwayAgent()
+    async with serving(writer.agent, results=Results(interval=0)) as client:
         live = Client(client.app, headers=LIVE)
         async with live.send_streaming() as sender:
             task_id = (await anext(sender)).result['task']['id']
-            await begun.wait()
+            await writer.begun.wait()
             async with client.subscribe(task_id) as late, live.subscribe(task_id) as asked:
                 snapshots = [(await anext(reader)).result['task'] for reader in (late, asked)]
                 half = await client.get_task(task_id)
-                go_on.set()
+                writer.go_on.set()
                 plain, pieces, all_pieces = [await reader.rest() for reader in (late, asked, sender)]
         async with client.subscribe(task_id, Last_Event_ID='1') as resumed:
             again = await resumed.rest()
