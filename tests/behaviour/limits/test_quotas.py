@@ -177,17 +177,17 @@ def test_rate_for_unknown_operation_is_refused_at_startup() -> None:
 
 async def test_stream_over_quota_is_refused_until_stream_closes() -> None:
     stage = GatedAgent()
-    async with serving(stage.agent, auth=AUTH, limits=Limits(quotas=Quotas(streams=1))) as client:
-        ann = client_of(client, 'ann')
+    refused = rpc('SendStreamingMessage', {'message': message('refused')})
+    async with serving(stage.agent, auth=AUTH, limits=Limits(quotas=Quotas(streams=2))) as client:
+        ann, bob = client_of(client, 'ann'), client_of(client, 'bob')
         async with ann.send_streaming('first'):
-            body = rpc('SendStreamingMessage', {'message': message('second')})
-            assert_quota_exceeded(await ann.post(body), 'streams')
-            async with client_of(client, 'bob').send_streaming('of bob'):
-                pass
-        stage.open('first', 'third', 'of bob')
-        async with ann.send_streaming('third') as stream:
+            for text in ('second', 'third'):
+                async with ann.send_streaming(text), bob.send_streaming('of bob'):
+                    assert_quota_exceeded(await ann.post(refused), 'streams')
+        stage.open('first', 'second', 'third', 'fourth', 'of bob')
+        async with ann.send_streaming('fourth') as stream:
             await stream.rest()
-    assert 'second' not in stage.began
+    assert 'refused' not in stage.began
 
 
 async def test_blocking_send_counts_as_stream() -> None:
