@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,10 +21,14 @@ ALL_POINTS = ('model 1', 'tool 1', 'tool 11', 'model 2', 'tool 2', 'tool 12', 'm
 
 
 @asynccontextmanager
-async def serving_until_handover(
-    agent: Agent[Any, Any], *, headers: Mapping[str, str] | None = None, **options: Any
-) -> AsyncGenerator[Client]:
-    """A client of an app that hands its runs back as soon as the block ends."""
+async def serving_until_handover(agent: Agent[Any, Any], **options: Any) -> AsyncGenerator[Client]:
+    """A client of an app that hands its runs back as soon as the block ends.
+
+    Args:
+        agent: The agent.
+        options: Arguments of `to_a2a`, and `headers` of the client's requests.
+    """
+    headers = options.pop('headers', None)
     settings: dict[str, Any] = {'name': 'agent', 'workers': Workers(drain_grace=0.01), **options}
     app = to_a2a(agent, **settings)
     async with lifespan(app), asyncio.timeout(LIMIT):
