@@ -22,11 +22,17 @@ ALL_POINTS = ('model 1', 'tool 1', 'tool 11', 'model 2', 'tool 2', 'tool 12', 'm
 
 @asynccontextmanager
 async def serving_until_handover(agent: Agent[Any, Any], **options: Any) -> AsyncGenerator[Client]:
-    """A client of an app that hands its runs back as soon as the block ends."""
-    options.setdefault('workers', Workers(drain_grace=0.01))
-    app = to_a2a(agent, name='agent', **options)
+    """A client of an app that hands its runs back as soon as the block ends.
+
+    Args:
+        agent: The agent.
+        options: Arguments of `to_a2a`, and `headers` of the client's requests.
+    """
+    headers = options.pop('headers', None)
+    settings: dict[str, Any] = {'name': 'agent', 'workers': Workers(drain_grace=0.01), **options}
+    app = to_a2a(agent, **settings)
     async with lifespan(app), asyncio.timeout(LIMIT):
-        yield Client(app)
+        yield Client(app, headers=headers)
 
 
 async def start_task(client: Client, text: str, context: str = 'c') -> str:

@@ -169,7 +169,7 @@ async def test_new_chat_starts_without_tasks_of_earlier_conversation(open_playgr
     await expect(page.get_by_role('article', name='Task')).to_have_count(0)
 
 
-async def test_link_to_earlier_conversation_works_during_drawing(open_playground: Visit) -> None:
+async def test_link_to_earlier_conversation_opens_despite_url_update(open_playground: Visit) -> None:
     page = await open_playground(to_a2a(file_keeper()))
     await send_message(page, 'Where?')
     tasks = page.get_by_role('navigation', name='Tasks').get_by_role('button')

@@ -214,7 +214,7 @@ async def test_dates_lists_and_choices_have_matching_inputs(open_playground: Vis
     await expect(page.get_by_text(answer)).to_have_count(1)
 
 
-async def test_complaint_about_item_is_at_list_field(open_playground: Visit) -> None:
+async def test_error_of_list_item_is_shown_at_list_field(open_playground: Visit) -> None:
     agent = scripted({'Book.': [tool_call('ask')]})
     pair = {'type': 'array', 'prefixItems': [{'type': 'integer'}, {'type': 'string'}]}
 
@@ -232,7 +232,7 @@ async def test_complaint_about_item_is_at_list_field(open_playground: Visit) -> 
     assert await form.get_by_label('pair').get_attribute('aria-invalid') == 'true'
 
 
-async def test_message_field_answers_no_sign_in(open_playground: Visit) -> None:
+async def test_message_field_does_not_answer_sign_in(open_playground: Visit) -> None:
     def sign_in(text: str) -> AuthRequired:
         return AuthRequired(text, schemes=['sso'], url='https://sso.example.com/')
 
@@ -320,14 +320,6 @@ async def test_task_continues_after_server_gets_credentials(open_playground: Vis
     [task] = await app.list_tasks()
     await app.resume_task(task['id'])
     await expect(page.get_by_text("Results: ['Lunch?']")).to_have_count(1)
-
-
-async def test_question_without_schema_takes_text(open_playground: Visit) -> None:
-    page = await open_playground(to_a2a(file_keeper()))
-    await send_message(page, 'Name it.')
-    await page.get_by_role('form', name='Question: ask_name').get_by_label('Answer').fill('Ada')
-    await page.keyboard.press('Enter')
-    await expect(page.get_by_text("Results: ['Ada']")).to_have_count(1)
 
 
 async def test_message_field_answers_question_of_agent(open_playground: Visit) -> None:

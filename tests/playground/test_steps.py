@@ -231,26 +231,24 @@ async def test_page_on_public_host_shows_no_steps(visit_url: Visit) -> None:
 
 
 @each_case(
-    'headers',
+    ('address', 'headers', 'steps'),
     [
-        {'Origin': 'https://evil.example'},
-        {'Origin': 'http://127.0.0.1:9000'},
-        {'Origin': 'null'},
-        {'X-Forwarded-For': '203.0.113.7'},
-        {'Origin': 'https://agent.example'},  # through a proxy that adds no header
-        {'Host': 'agent.example', 'Origin': 'http://agent.example'},
+        ('127.0.0.1', {}, {}),
+        ('203.0.113.7', {}, None),
+        ('127.0.0.1', {'Origin': 'https://evil.example'}, None),
+        ('127.0.0.1', {'Origin': 'http://127.0.0.1:9000'}, None),
+        ('127.0.0.1', {'Origin': 'null'}, None),
+        ('127.0.0.1', {'X-Forwarded-For': '203.0.113.7'}, None),
+        ('127.0.0.1', {'Origin': 'https://agent.example'}, None),  # through a proxy that adds no header
+        ('127.0.0.1', {'Host': 'agent.example', 'Origin': 'http://agent.example'}, None),
     ],
 )
-def test_only_page_of_same_machine_gets_steps(headers: dict[str, str]) -> None:
+def test_only_page_of_same_machine_gets_steps(
+    address: str, headers: dict[str, str], steps: dict[str, object] | None
+) -> None:
     app = to_a2a(Agent('test'), access=Access(cors=['*']))
-    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
-        assert client.post('/docs/steps?task=1', headers={**LOCAL, **headers}).json() is None
-        assert client.post('/docs/steps?task=1', headers=LOCAL).json() == {}
-
-
-def test_another_machine_gets_no_steps() -> None:
-    with TestClient(to_a2a(Agent('test')), client=('203.0.113.7', 50_000)) as client:
-        assert client.post('/docs/steps', headers=LOCAL).json() is None
+    with TestClient(app, client=(address, 50_000)) as client:
+        assert client.post('/docs/steps?task=1', headers={**LOCAL, **headers}).json() == steps
 
 
 def test_server_with_authentication_serves_no_steps() -> None:

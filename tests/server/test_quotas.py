@@ -18,11 +18,11 @@ PAID = RunUsage(requests=3, input_tokens=60, output_tokens=40)
 
 
 @pytest.mark.parametrize('left', [Left(-1, None, None), Left(None, -50, None), Left(5, 0, None)])
-def test_overspent_budget_stays_used_up(left: Left) -> None:
+def test_retry_gets_no_requests_of_exhausted_budget(left: Left) -> None:
     assert left.with_paid(PAID).nothing
 
 
-def test_next_try_has_rest_of_budget() -> None:
+def test_retry_limits_include_usage_of_earlier_tries() -> None:
     assert Left(2, 50, None).with_paid(PAID) == Left(5, 150, None)
 
 

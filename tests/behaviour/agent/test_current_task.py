@@ -13,10 +13,11 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.run import AgentRunResult
 
-from pydantic_ai_a2a import Caller, CurrentTask, Messages, Workers, a2a, to_a2a
+from pydantic_ai_a2a import Caller, CurrentTask, Messages, a2a
 
-from ...app_client import LIMIT, Client, lifespan, message, state_of, texts
+from ...app_client import LIMIT, message, state_of, texts
 from ...serving import serving, wait_until_ended
+from ..durable_handover import serving_until_handover
 from ..pending_calls import answer_message, approve
 
 
@@ -159,14 +160,11 @@ async def test_run_taken_over_by_another_process_keeps_tool_artifacts(tmp_path: 
     first, second = Shop('chart'), Shop('chart')
     first.gate.clear()
     backend = f'sqlite:///{tmp_path}/shop.db'
-    options: dict[str, Any] = {'backend': backend, 'name': 'shop', 'workers': Workers(drain_grace=0.01)}
-    app = to_a2a(first.agent, **options)
-    async with lifespan(app):
-        task = await Client(app).send('go', returnImmediately=True)
-        await asyncio.wait_for(first.answering.wait(), LIMIT)
-    app = to_a2a(second.agent, **options)
-    async with lifespan(app):
-        done = await wait_until_ended(Client(app), task['id'])
+    async with serving_until_handover(first.agent, backend=backend) as client:
+        task = await client.send('go', returnImmediately=True)
+        await first.answering.wait()
+    async with serving_until_handover(second.agent, backend=backend) as client:
+        done = await wait_until_ended(client, task['id'])
     assert (first.calls, second.calls) == (['chart'], [])
     assert names(done) == [('chart', 'a chart'), ('sum', 'the last'), ('result', 'done')]
 

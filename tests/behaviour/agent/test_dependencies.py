@@ -18,13 +18,11 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from pydantic_ai_a2a import APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Messages, Workers
-from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
 from ...agents import GatedAgent, echo_prompts
 from ...app_client import Client, message, rpc, state_of, texts
 from ...constants import with_constants
 from ...serving import each_backend, serving, wait_until_ended
-from ..faulty_queues import CancelCounter
 
 AGENT: Agent[Any, str] = Agent(TestModel(), deps_type=str)
 
@@ -375,28 +373,6 @@ async def test_dependencies_slower_than_timeout_fail_task() -> None:
         task = await client.send()
     assert task['status']['message']['metadata']['failure'] == 'timeout'
     assert slow.over.is_set()
-
-
-async def test_two_cancels_during_creation_of_dependencies_are_answered() -> None:
-    going, canceled = asyncio.Event(), asyncio.Event()
-
-    async def factory(call: CallContext) -> None:
-        going.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await canceled.wait()
-
-    backend = MemoryBackend('agent', reader_lag=10**6)
-    queue = backend.queue = CancelCounter(backend.queue)
-    async with serving(AGENT, deps_factory=factory, backend=backend) as client:
-        task = await client.send(returnImmediately=True)
-        await going.wait()
-        first, second = (asyncio.ensure_future(cancel(client, task)) for _ in range(2))
-        await queue.taken(2)
-        canceled.set()
-        assert (await first, await second) == ('CANCELED', 'CANCELED')
-    backend.close()
 
 
 async def test_shutdown_does_not_wait_for_hanging_close_of_dependencies() -> None:

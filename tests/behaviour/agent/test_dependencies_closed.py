@@ -107,7 +107,7 @@ async def begun(client: Client, prompt: str, count: int) -> list[str]:
 
 
 @pytest.mark.long
-async def test_every_opened_session_is_closed_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_dependencies_of_each_run_are_closed_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, 'pydantic_ai_a2a')  # hundreds of tracebacks
     sessions, crowd = Sessions(tmp_path / 'sessions.db'), Crowd()
     timed_out, done, failed = short_or_long((50, 75, 75), (200, 350, 250))

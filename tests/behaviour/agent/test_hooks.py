@@ -15,6 +15,7 @@ from fasta2a.storage import InMemoryStorage
 from pydantic_ai import Agent, AgentRunResult
 from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import AgentWorker, CallContext, Caller, InputRequired, Limits, RunFailure, Workers, to_a2a
@@ -103,13 +104,18 @@ async def test_on_complete_is_not_called_for_input_required() -> None:
     assert outputs == ['one + two']
 
 
-async def test_sync_hook_runs_in_thread() -> None:
+@pytest.mark.parametrize('name', ['on_complete', 'on_tool_call', 'on_tool_result'])
+async def test_sync_hook_runs_in_thread(name: str) -> None:
     threads: list[int] = []
 
-    def on_complete(result: AgentRunResult[str]) -> None:
+    async def look() -> str:
+        return 'seen'
+
+    def hook(_: object) -> None:
         threads.append(threading.get_ident())
 
-    async with serving(AGENT, on_complete=on_complete) as client:
+    options: dict[str, Any] = {name: hook}
+    async with serving(Agent(TestModel(), tools=[look]), **options) as client:
         await client.send('hi')
     assert len(threads) == 1
     assert threads != [threading.get_ident()]
@@ -246,15 +252,22 @@ async def yields(result: object) -> AsyncGenerator[None]:
     yield
 
 
-async def test_invalid_hook_is_refused_at_start() -> None:
-    hooks: list[Any] = [yields, 1]
-    with pytest.raises(TypeError, match=r'on_cancel= must be a function or an async function without yield, not .+'):
-        to_a2a(AGENT, on_cancel=hooks[0])
-    with pytest.raises(TypeError, match=r'to_a2a\(\): on_cancel takes a function or None, not an int\.'):
-        to_a2a(AGENT, on_cancel=hooks[1])
+HOOKS = ('on_complete', 'on_cancel', 'on_failure', 'on_tool_call', 'on_tool_result')
 
 
-async def test_hooks_and_deps_factory_are_refused_with_custom_worker() -> None:
+@pytest.mark.parametrize('name', HOOKS)
+async def test_invalid_hook_is_refused_at_start(name: str) -> None:
+    generator: dict[str, Any] = {name: yields}
+    number: dict[str, Any] = {name: 1}
+    with pytest.raises(TypeError, match=rf'{name}= must be a function or an async function without yield, not .+'):
+        to_a2a(AGENT, **generator)
+    with pytest.raises(TypeError, match=rf'to_a2a\(\): {name} takes a function or None, not an int\.'):
+        to_a2a(AGENT, **number)
+
+
+@pytest.mark.parametrize('name', [*HOOKS, 'deps_factory'])
+async def test_hooks_and_deps_factory_are_refused_with_custom_worker(name: str) -> None:
     worker = AgentWorker(agent=AGENT, broker=InMemoryBroker(), storage=InMemoryStorage())
-    with pytest.raises(TypeError, match=r'to_a2a\(\) takes no deps_factory, on_complete, on_failure'):
-        to_a2a(AGENT, workers=Workers(worker=worker), on_complete=print, on_failure=print, deps_factory=print)
+    options: dict[str, Any] = {name: print}
+    with pytest.raises(TypeError, match=rf'to_a2a\(\) takes no {name}'):
+        to_a2a(AGENT, workers=Workers(worker=worker), **options)

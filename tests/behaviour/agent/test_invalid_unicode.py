@@ -14,7 +14,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from pydantic_ai_a2a import A2AClient, Progress, RemoteAgent, Results, to_a2a
 
 from ...agents import user_prompts
-from ...app_client import Client, lifespan, message, state_of, texts
+from ...app_client import Client, message, state_of, texts
 from ...serving import each_backend, serving
 from ..pending_calls import answer_message, approve
 
@@ -95,9 +95,7 @@ async def test_lone_surrogates_are_replaced_and_task_completes(
     for prompt in ['text', 'pair', 'think', 'find', 'tell', 'delete']:
         with subtests.test(prompt):
             caplog.clear()
-            app = to_a2a(agent_of(), backend=backend, results=Results(progress=SHOWN))
-            async with lifespan(app):
-                client = Client(app)
+            async with serving(agent_of(), backend=backend, results=Results(progress=SHOWN)) as client:
                 task = await _told(client, prompt, watched=watched)
                 if prompt == 'delete':
                     task = await _told(client, answer_message(task, approve()), watched=watched)

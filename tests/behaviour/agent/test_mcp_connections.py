@@ -16,10 +16,10 @@ from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import to_a2a
 from pydantic_ai_a2a.server.agent.mcp_connections import MCPConnections
 
-from ...app_client import LIMIT, Client, lifespan, state_of, texts
+from ...app_client import state_of, texts
+from ...serving import list_tasks, serving
 
 
 class CountingServer(MCPServer):
@@ -56,10 +56,9 @@ async def test_mcp_connection_is_checked_once_after_tool_error() -> None:
     def fail() -> None:
         raise ValueError('no')
 
-    app = to_a2a(agent)
     with agent.override(toolsets=[MCPToolset[object](FastMCPTransport(server))]):
-        async with lifespan(app), asyncio.timeout(LIMIT):
-            assert 'Error' in texts(await Client(app).send())[0]
+        async with serving(agent) as client:
+            assert 'Error' in texts(await client.send())[0]
             await server.looked_at.wait()
             for _ in range(1_000):
                 await asyncio.sleep(0)
@@ -79,13 +78,14 @@ async def test_run_waits_while_mcp_connection_is_checked() -> None:
             raise ValueError('no')
         return 'yes'
 
-    app = to_a2a(Agent(FunctionModel(counted), toolsets=[MCPToolset[object](FastMCPTransport(server))]))
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with serving(
+        Agent(FunctionModel(counted), toolsets=[MCPToolset[object](FastMCPTransport(server))])
+    ) as client:
         server.answers.clear()
-        assert 'Error' in texts(await Client(app).send())[0]
+        assert 'Error' in texts(await client.send())[0]
         await server.looked_at.wait()
-        sending = asyncio.create_task(Client(app).send())
-        while not await app.list_tasks(state='working'):  # noqa: ASYNC110 - the worker tells nobody
+        sending = asyncio.create_task(client.send())
+        while not await list_tasks(client, state='working'):  # noqa: ASYNC110 - the worker tells nobody
             await asyncio.sleep(0)
         for _ in range(1_000):
             await asyncio.sleep(0)
@@ -136,32 +136,30 @@ async def test_mcp_server_is_pinged_before_run_and_reconnected(kind: str, caplog
     def fail() -> str:
         return 'yes'
 
-    client = Pinged(FastMCPTransport(server), kind)
-    app = to_a2a(Agent(FunctionModel(model), toolsets=[MCPToolset[object](client)]))
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        client.dead = kind == 'dying'
-        task = await Client(app).send()
+    connection = Pinged(FastMCPTransport(server), kind)
+    async with serving(Agent(FunctionModel(model), toolsets=[MCPToolset[object](connection)])) as client:
+        connection.dead = kind == 'dying'
+        task = await client.send()
         assert (state_of(task), texts(task)) == ('COMPLETED', ['yes'])
-        assert client.pings == 1
+        assert connection.pings == 1
     assert ('The agent was entered anew, and its tasks go on.' in caplog.messages) is (kind == 'dying')
 
 
 async def test_cancel_stops_run_waiting_for_dead_mcp_server() -> None:
     canceled = asyncio.Event()
-    client = Pinged(FastMCPTransport(CountingServer()), 'dead')
-    agent = Agent(FunctionModel(model), toolsets=[MCPToolset[object](client)])
+    connection = Pinged(FastMCPTransport(CountingServer()), 'dead')
+    agent = Agent(FunctionModel(model), toolsets=[MCPToolset[object](connection)])
 
     async def on_cancel(run: RunCancelled) -> None:
         canceled.set()
 
-    app = to_a2a(agent, on_cancel=on_cancel)
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        client.dead = True
-        sending = asyncio.create_task(Client(app).send())
-        while (await Client(app).get('/health/ready')).json['components']['agent'] != 'reconnecting':
+    async with serving(agent, on_cancel=on_cancel) as client:
+        connection.dead = True
+        sending = asyncio.create_task(client.send())
+        while (await client.get('/health/ready')).json['components']['agent'] != 'reconnecting':
             pass
-        [task] = await app.list_tasks(state='working')
-        await Client(app).call('CancelTask', {'id': task['id']})
+        [task] = await list_tasks(client, state='working')
+        await client.call('CancelTask', {'id': task['id']})
         assert state_of(await sending) == 'CANCELED'
         await canceled.wait()
 

@@ -17,14 +17,14 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from pydantic_ai_a2a import Limits, Messages, Push, Retention, Workers, to_a2a
+from pydantic_ai_a2a import Limits, Messages, Push, Retention, Workers
 from pydantic_ai_a2a.server.store.ports import Swept
 from pydantic_ai_a2a.server.store.sql.housekeeping import SqlHousekeeping
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.telemetry.metrics import metrics
 
 from ...agents import GatedAgent, scripted_model
-from ...app_client import Client, RpcError, lifespan, message, state_of
+from ...app_client import RpcError, message, state_of
 from ...constants import with_constants
 from ...serving import each_backend, serving, wait_until_ended
 from ...suites import values
@@ -301,7 +301,6 @@ async def test_no_instrument_is_created_without_meter_provider(monkeypatch: pyte
 
 async def test_second_app_shares_instruments_of_first_app(measured: Metrics) -> None:
     for _ in range(2):
-        app = to_a2a(Agent(FunctionModel(answer)))
-        async with lifespan(app):
-            await Client(app).send()
+        async with serving(Agent(FunctionModel(answer))) as client:
+            await client.send()
     assert measured.tasks() == {'submitted': 2, 'completed': 2}

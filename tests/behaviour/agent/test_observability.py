@@ -26,7 +26,7 @@ from ...app_client import LIMIT, Client, RpcError, lifespan, message, state_of
 from ...cases import each_case
 from ...constants import with_constants
 from ...dialects import only_in
-from ...serving import each_backend, serving, wait_until_ended
+from ...serving import each_backend, list_tasks, serving, wait_until_ended
 from ...spans import (
     CALLER,
     OTHER_TRACE,
@@ -48,15 +48,13 @@ __all__ = ('spans',)  # a fixture
 @covers('`traceparent`')
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
 async def test_operation_and_run_are_spans_in_trace_of_caller(method: str, spans: Spans) -> None:
-    app = to_a2a(Agent('test', name='joker'))
-    async with lifespan(app):
-        client = Client(app, headers={'traceparent': TRACEPARENT})
+    async with serving(Agent('test', name='joker'), headers={'traceparent': TRACEPARENT}) as client:
         if method == 'SendMessage':
             await client.send(sent := message())
         else:
             async with client.send_streaming(sent := message()) as stream:
                 await stream.rest()
-        [task] = await app.list_tasks()
+        [task] = await list_tasks(client)
     operation, run = spans.one(method), spans.one('a2a run')
     assert len(spans.all()) == 2
     assert (operation.kind, operation.parent and f'{operation.parent.span_id:016x}') == (SpanKind.SERVER, CALLER)
@@ -223,12 +221,10 @@ async def test_spans_of_webhook_configs_and_resumed_streams_name_task(spans: Spa
 
 async def test_span_names_tenant_only_if_server_uses_tenants(spans: Spans) -> None:
     key = 'the-key-of-ann-1234'
-    tenants = to_a2a(Agent('test'), auth=APIKeyAuth({key: 'ann'}), access=Access(tenants=['acme']))
-    async with lifespan(tenants):
-        await Client(tenants, path='/acme', headers={'X-API-Key': key}).send()
-    none = to_a2a(Agent('test'))
-    async with lifespan(none):
-        await Client(none).call('SendMessage', {'message': message(), 'tenant': 'SECRET'})
+    async with serving(Agent('test'), auth=APIKeyAuth({key: 'ann'}), access=Access(tenants=['acme'])) as client:
+        await Client(client.app, path='/acme', headers={'X-API-Key': key}).send()
+    async with serving(Agent('test')) as client:
+        await client.call('SendMessage', {'message': message(), 'tenant': 'SECRET'})
     sends = [dict(span.attributes or {}) for span in spans.named('SendMessage')]
     assert [attributes.get('a2a.tenant') for attributes in sends] == ['acme', None]
 
@@ -323,13 +319,13 @@ def agent_that_notes(seen: Seen, **options: Any) -> Agent[None, Any]:
 @covers('`traceparent`')
 async def test_baggage_of_caller_reaches_tools(spans: Spans) -> None:
     seen: Seen = []
-    app = to_a2a(agent_that_notes(seen))
-    async with lifespan(app):
-        client = Client(app, headers={'traceparent': TRACEPARENT, 'baggage': 'team=blue,city=K%C3%B6ln'})
+    async with serving(
+        agent_that_notes(seen), headers={'traceparent': TRACEPARENT, 'baggage': 'team=blue,city=K%C3%B6ln'}
+    ) as client:
         await client.send()
         async with client.send_streaming() as stream:
             await stream.rest()
-        await Client(app).send()
+        await Client(client.app).send()
     assert seen == [{'team': 'blue', 'city': 'Köln'}, {'team': 'blue', 'city': 'Köln'}, {}]
 
 

@@ -194,7 +194,7 @@ async def test_progress_does_not_replace_status_of_working_task() -> None:
 
 @ROW
 @EACH_AGENT
-async def test_progress_is_not_recorded_without_subscribers(agent: Agent[None, Any]) -> None:
+async def test_no_progress_events_are_stored_without_subscribers(agent: Agent[None, Any]) -> None:
     async with serving(agent, results=Results(progress=ALL)) as client:
         task = await client.send()
         async with client.live.subscribe(task['id'], Last_Event_ID='1') as reader:

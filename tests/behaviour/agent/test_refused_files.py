@@ -110,17 +110,28 @@ async def test_last_error_of_fallback_models_decides_failure_kind() -> None:
         assert failure(await client.send(message(parts=[OGG])))[0] == 'refused-file'
 
 
-@each_case(
-    ('error', 'kind'),
-    [
-        (KeyError('a fault of the code'), 'internal'),
-        (UnicodeError('a fault of the code'), 'internal'),
-        (ModelAuthenticationError('model', 'key'), 'provider-error'),
-        (ModelHTTPError(500, 'model'), 'provider-error'),
-    ],
-)
-async def test_unrelated_errors_with_file_keep_their_failure_kind(error: Exception, kind: str) -> None:
-    async with serving(Agent(failing(error)), workers=Workers(retries=0)) as client:
+def unfinished_tool() -> str:
+    raise NotImplementedError
+
+
+def failing_history_processor(messages: list[ModelMessage]) -> list[ModelMessage]:
+    raise ValueError
+
+
+UNRELATED: dict[str, tuple[Agent[Any, Any], str]] = {
+    'key': (Agent(failing(KeyError('a fault of the code'))), 'internal'),
+    'unicode': (Agent(failing(UnicodeError('a fault of the code'))), 'internal'),
+    'credentials': (Agent(failing(ModelAuthenticationError('model', 'key'))), 'provider-error'),
+    'server error': (Agent(failing(ModelHTTPError(500, 'model'))), 'provider-error'),
+    'tool': (Agent(TestModel(), tools=[unfinished_tool]), 'internal'),
+    'history processor': (Agent(TestModel(), capabilities=[ProcessHistory(failing_history_processor)]), 'internal'),
+}
+"""Agents whose errors have nothing to do with a file, and the kind of failure."""
+
+
+@each_case(('agent', 'kind'), UNRELATED.values(), ids=UNRELATED)
+async def test_unrelated_errors_with_file_keep_their_failure_kind(agent: Agent[Any, Any], kind: str) -> None:
+    async with serving(agent, workers=Workers(retries=0)) as client:
         assert failure(await client.send(message(parts=[OGG])))[0] == kind
 
 
@@ -128,22 +139,6 @@ async def test_unrelated_errors_with_file_keep_their_failure_kind(error: Excepti
 async def test_model_errors_without_file_are_no_file_refusal(error: Exception) -> None:
     async with serving(Agent(failing(error))) as client:
         assert failure(await client.send())[0] in ('internal', 'provider-error')
-
-
-async def test_tool_error_is_no_file_refusal() -> None:
-    def hear() -> str:
-        raise NotImplementedError
-
-    async with serving(Agent(TestModel(), tools=[hear])) as client:
-        assert failure(await client.send(message(parts=[OGG])))[0] == 'internal'
-
-
-async def test_history_processor_error_is_no_file_refusal() -> None:
-    def prepare(messages: list[ModelMessage]) -> list[ModelMessage]:
-        raise ValueError
-
-    async with serving(Agent(TestModel(), capabilities=[ProcessHistory(prepare)])) as client:
-        assert failure(await client.send(message(parts=[OGG])))[0] == 'internal'
 
 
 async def test_refused_file_of_earlier_message_is_named() -> None:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from fasta2a.broker import InMemoryBroker
-from fasta2a.storage import InMemoryStorage
 from pydantic import BaseModel
 from pydantic_ai import Agent, FunctionToolset, ModelRetry, RunContext
 from pydantic_ai.capabilities import Hooks
@@ -18,7 +14,7 @@ from pydantic_ai.exceptions import ApprovalRequired
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
-from pydantic_ai_a2a import AgentWorker, Messages, ToolCall, ToolResult, Workers, a2a, to_a2a
+from pydantic_ai_a2a import Messages, ToolCall, ToolResult, a2a
 
 from ...agents import scripted_model
 from ...app_client import message, state_of, texts
@@ -167,19 +163,6 @@ async def test_canceled_call_reports_no_result() -> None:
     assert log.lines == [('call', 'wait', {})]
 
 
-async def test_sync_tool_hook_runs_in_thread() -> None:
-    threads: list[int] = []
-
-    def hook(_: ToolResult) -> None:
-        threads.append(threading.get_ident())
-
-    agent = Agent(tool_calling_model('double', number=1), toolsets=[doubling(CallLog())])
-    async with serving(agent, on_tool_result=hook) as client:
-        await client.send('hi')
-    assert len(threads) == 1
-    assert threads != [threading.get_ident()]
-
-
 @pytest.mark.parametrize('error', ['Exception', *BASE_EXCEPTIONS])
 @pytest.mark.parametrize('later', [False, True], ids=['function', 'async function'])
 async def test_failing_tool_hook_is_logged_and_tool_runs(
@@ -224,17 +207,3 @@ async def test_tool_hooks_are_called_for_direct_replies() -> None:
     async with serving(agent, messages=Messages(reply='message'), **log.options) as client:
         await client.call('SendMessage', {'message': message('hi')})
     assert log.lines[0] == ('call', 'double', {'number': 1})
-
-
-async def yields(_: object) -> AsyncGenerator[None]:
-    yield
-
-
-async def test_invalid_tool_hooks_are_refused() -> None:
-    hook: Any = yields
-    agent = Agent(tool_calling_model('double'))
-    with pytest.raises(TypeError, match=r'on_tool_call= must be a function or an async function without yield'):
-        to_a2a(agent, on_tool_call=hook)
-    worker = AgentWorker(agent=agent, broker=InMemoryBroker(), storage=InMemoryStorage())
-    with pytest.raises(TypeError, match=r'to_a2a\(\) takes no on_tool_result'):
-        to_a2a(agent, workers=Workers(worker=worker), on_tool_result=print)

@@ -43,7 +43,7 @@ from pydantic_ai_a2a.server.audit import LOGGER
 from ...app_client import Client, Exchange, lifespan, message, rpc, state_of
 from ...logs import audit_records
 from ...server.auth.issuer import AUDIENCE, ISSUER, SECRET, Key, bearer, hs256_token, issuer
-from ...serving import serving
+from ...serving import list_tasks, serving
 from ..refusals import error_of_answer, send_body, serving_without_runs
 
 ANN, BOB, CAROL = 'the-token-of-ann-1234', 'the-key-of-bob-1234', 'the-key-of-carol-1234'
@@ -107,20 +107,17 @@ async def test_401_has_a_challenge_for_every_scheme(credentials: Callable[[], di
     ids=['token', 'key', 'jwt', 'wrong and right', 'two'],
 )
 async def test_any_of_several_authenticators_is_enough(credentials: Callable[[], dict[str, str]], owner: str) -> None:
-    app = to_a2a(Agent('test'), auth=[TOKENS, KEYS, JWT])
-    async with lifespan(app):
-        task = await Client(app, headers=credentials()).send()
-        assert [each['id'] for each in await app.list_tasks(caller=Caller(id=owner))] == [task['id']]
+    async with serving(Agent('test'), auth=[TOKENS, KEYS, JWT], headers=credentials()) as client:
+        task = await client.send()
+        assert [each['id'] for each in await list_tasks(client, caller=Caller(id=owner))] == [task['id']]
 
 
 async def test_all_of_requires_valid_credentials_for_every_scheme() -> None:
-    app = to_a2a(Agent('test'), auth=AllOf(TOKENS, KEYS))
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(Agent('test'), auth=AllOf(TOKENS, KEYS)) as client:
         for credentials in ({}, bearer(ANN), {'X-API-Key': BOB}, bearer(ANN) | {'X-API-Key': 'wrong'}):
             error_of_answer(await client.post(send_body(), credentials), status=401, id=None)
-        task = await Client(app, headers=bearer(ANN) | {'X-API-Key': BOB}).send()
-        assert [each['id'] for each in await app.list_tasks(caller=Caller(id='ann'))] == [task['id']]
+        task = await Client(client.app, headers=bearer(ANN) | {'X-API-Key': BOB}).send()
+        assert [each['id'] for each in await list_tasks(client, caller=Caller(id='ann'))] == [task['id']]
 
 
 async def test_agent_card_declares_the_enforced_security() -> None:
@@ -397,10 +394,11 @@ AROUND = Middleware(AuthenticationMiddleware, backend=Backend())
 
 @pytest.mark.parametrize('name', ['ann', 'old-ann'])
 async def test_starlette_user_is_the_caller(name: str) -> None:
-    app = to_a2a(Agent('test'), auth=StarletteAuth(tenant='acme'), middleware=[AROUND])
-    async with lifespan(app):
-        task = await Client(app, headers={'X-User': name}).send()
-        owned = await app.list_tasks(caller=Caller(id=name, tenant='acme'))
+    async with serving(
+        Agent('test'), auth=StarletteAuth(tenant='acme'), middleware=[AROUND], headers={'X-User': name}
+    ) as client:
+        task = await client.send()
+        owned = await list_tasks(client, caller=Caller(id=name, tenant='acme'))
     assert [each['id'] for each in owned] == [task['id']]
 
 

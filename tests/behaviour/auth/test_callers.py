@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -10,15 +12,15 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
 from starlette.requests import Request
+from starlette.types import ASGIApp
 
 from pydantic_ai_a2a import A2AApp, Access, CallContext, Caller, Limits, Messages, Quotas, Rate, to_a2a
 from pydantic_ai_a2a.server.auth.authenticator import Authenticate
 
 from ...agents import GatedAgent, echo_prompts
-from ...app_client import LIMIT, Client, lifespan, message, rpc, state_of, texts
-from ...serving import serving, wait_until_ended
+from ...app_client import Client, message, rpc, state_of, texts
+from ...serving import list_tasks, serving, wait_until_ended
 from ..callers import caller_from_header, client_of_caller
-from ..promised_behaviours import covers
 from ..refusals import error_of_answer, error_of_call, send_body, serving_without_runs
 
 
@@ -42,69 +44,40 @@ async def test_unknown_caller_is_refused_before_the_request_is_parsed(authentica
 
 @pytest.mark.parametrize('authenticate', [caller_from_header, by_header_later])
 async def test_known_caller_owns_the_created_task(authenticate: Authenticate) -> None:
-    app = to_a2a(Agent('test'), auth=authenticate)
-    async with lifespan(app):
-        task = await client_of_caller(app, 'ann').send()
+    async with serving(Agent('test'), auth=authenticate) as client:
+        task = await client_of_caller(client.app, 'ann').send()
         assert state_of(task) == 'COMPLETED'
-        assert [each['id'] for each in await app.list_tasks(caller=Caller(id='ann'))] == [task['id']]
-        assert await app.list_tasks(caller=Caller(id='bob')) == []
-
-
-async def test_agent_card_is_public() -> None:
-    async with serving_without_runs(auth=caller_from_header) as client:
-        assert (await client.get('/.well-known/agent-card.json')).status == 200
+        assert [each['id'] for each in await list_tasks(client, caller=Caller(id='ann'))] == [task['id']]
+        assert await list_tasks(client, caller=Caller(id='bob')) == []
 
 
 @pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask', 'SendMessage', 'SendStreamingMessage'])
 async def test_task_of_another_owner_is_not_found(method: str) -> None:
     stage = GatedAgent()
-    app = to_a2a(stage.agent, auth=caller_from_header)
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        task = await client_of_caller(app, 'ann').send(returnImmediately=True)
+    async with serving(stage.agent, auth=caller_from_header) as client:
+        ann, bob = client_of_caller(client.app, 'ann'), client_of_caller(client.app, 'bob')
+        task = await ann.send(returnImmediately=True)
         await stage.reached('hello')
-        foreign = await client_of_caller(app, 'bob').post(about(method, task['id']))
-        missing = await client_of_caller(app, 'bob').post(about(method, 'no-such-task'))
-        tenant = await client_of_caller(app, 'ann', tenant='other').post(about(method, task['id']))
+        foreign = await bob.post(about(method, task['id']))
+        missing = await bob.post(about(method, 'no-such-task'))
+        tenant = await client_of_caller(client.app, 'ann', tenant='other').post(about(method, task['id']))
         stage.open('hello')
     errors = [error_of_answer(answer) for answer in (foreign, missing, tenant)]
     assert {(error.code, error.reason, error.message) for error in errors} == {
         (-32001, 'TASK_NOT_FOUND', 'Task not found.')
     }
-    assert [each['status']['state'] for each in await app.list_tasks()] == ['completed']
+    assert [each['status']['state'] for each in await list_tasks(client)] == ['completed']
 
 
 async def test_list_tasks_returns_only_tasks_of_the_caller() -> None:
-    app = to_a2a(Agent('test'), auth=caller_from_header)
-    async with lifespan(app):
-        ann, bob = client_of_caller(app, 'ann'), client_of_caller(app, 'bob')
+    async with serving(Agent('test'), auth=caller_from_header) as client:
+        ann, bob = client_of_caller(client.app, 'ann'), client_of_caller(client.app, 'bob')
         mine = [(await ann.send())['id'] for _ in range(2)]
         page = await ann.call('ListTasks', {'pageSize': 1})
         error = await error_of_call(bob.call('ListTasks', {'pageSize': 1, 'pageToken': page['nextPageToken']}))
         assert (await bob.call('ListTasks'))['totalSize'] == 0
         assert {task['id'] for task in (await ann.call('ListTasks'))['tasks']} == set(mine)
     assert (error.code, error.fields) == (-32602, ['pageToken'])
-
-
-@covers('same contextId from two callers')
-async def test_same_context_id_of_two_callers_is_two_contexts() -> None:
-    app = to_a2a(Agent(FunctionModel(echo_prompts)), auth=caller_from_header)
-    async with lifespan(app):
-        for name in ('ann', 'bob', 'ann'):
-            task = await client_of_caller(app, name).send(message(f'I am {name}', contextId='shared'))
-            assert task['contextId'] == 'shared'
-        of_bob = await client_of_caller(app, 'bob').send(message('Who am I?', contextId='shared'))
-        of_ann = await client_of_caller(app, 'ann').send(message('Who am I?', contextId='shared'))
-    assert texts(of_bob) == ['I am bob + Who am I?']
-    assert texts(of_ann) == ['I am ann + I am ann + Who am I?']
-
-
-async def test_same_message_id_of_two_callers_is_two_messages() -> None:
-    app = to_a2a(Agent('test'), auth=caller_from_header)
-    async with lifespan(app):
-        sent = message('hello')
-        mine, yours = await client_of_caller(app, 'ann').send(sent), await client_of_caller(app, 'bob').send(sent)
-        again = await client_of_caller(app, 'ann').send(sent)
-    assert mine['id'] == again['id'] != yours['id']
 
 
 async def test_anonymous_callers_share_tasks_and_contexts() -> None:
@@ -129,17 +102,20 @@ def team(caller: Caller) -> str:
     return TEAMS[caller.id]
 
 
-def shared() -> A2AApp:
-    return to_a2a(Agent(FunctionModel(echo_prompts)), auth=by_name, access=Access(owner=team))
+@asynccontextmanager
+async def serving_teams(**options: Any) -> AsyncGenerator[A2AApp]:
+    async with serving(
+        Agent(FunctionModel(echo_prompts)), auth=by_name, access=Access(owner=team), **options
+    ) as client:
+        yield client.a2a_app
 
 
-def client_of(app: A2AApp, who: str) -> Client:
+def client_of(app: ASGIApp, who: str) -> Client:
     return Client(app, headers={'X-Caller': who})
 
 
 async def test_team_shares_tasks_and_contexts() -> None:
-    app = shared()
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with serving_teams() as app:
         first = await client_of(app, 'acme/ann').send('one')
         second = await client_of(app, 'acme/bob').send(message('two', contextId=first['contextId']))
         assert (await client_of(app, 'acme/bob').get_task(first['id']))['id'] == first['id']
@@ -148,8 +124,7 @@ async def test_team_shares_tasks_and_contexts() -> None:
 
 @pytest.mark.parametrize('who', ['acme/carol', 'other/ann', 'other/bob', '/ann'])
 async def test_task_of_another_team_or_tenant_is_not_found(who: str) -> None:
-    app = shared()
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with serving_teams() as app:
         first = await client_of(app, 'acme/ann').send('one')
         error = await error_of_call(client_of(app, who).get_task(first['id']))
         own = await client_of(app, who).send(message('two', contextId=first['contextId']))
@@ -158,8 +133,7 @@ async def test_task_of_another_team_or_tenant_is_not_found(who: str) -> None:
 
 
 async def test_list_tasks_counts_the_tasks_of_the_team() -> None:
-    app = shared()
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with serving_teams() as app:
         for who in ('acme/ann', 'acme/bob', 'acme/carol', 'other/ann'):
             await client_of(app, who).send('one')
         sizes = [
@@ -170,9 +144,8 @@ async def test_list_tasks_counts_the_tasks_of_the_team() -> None:
 
 
 async def test_python_api_maps_callers_to_their_team() -> None:
-    app = shared()
     ann, bob, carol = (Caller(id=name, tenant='acme') for name in TEAMS)
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with serving_teams() as app:
         task = await client_of(app, 'acme/ann').send('one')
         assert [len(await app.list_tasks(caller=who)) for who in (ann, bob, carol)] == [1, 1, 0]
         kept = await app.conversations(caller=bob).load(task['contextId'])
@@ -184,8 +157,7 @@ async def test_python_api_maps_callers_to_their_team() -> None:
 
 async def test_team_shares_a_quota() -> None:
     quotas = Quotas(rates=Rate(1, timedelta(hours=1)))
-    app = to_a2a(Agent('test'), auth=by_name, access=Access(owner=team), limits=Limits(quotas=quotas))
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with serving_teams(limits=Limits(quotas=quotas)) as app:
         await client_of(app, 'acme/ann').send()
         await client_of(app, 'acme/carol').send()
         error_of_answer(await client_of(app, 'acme/bob').post(send_body()), status=429)
@@ -227,15 +199,14 @@ async def test_message_runs_as_the_sending_team_member() -> None:
         told.append((text, call.caller.id, sorted(call.caller.scopes), call.headers['x-caller']))
 
     stage = GatedAgent()
-    app = to_a2a(
+    async with serving(
         stage.agent,
         auth=known,
         access=Access(owner=team),
         deps_factory=note,
         messages=Messages(deps_headers=['x-caller']),
-    )
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        ann, bob = client_of(app, 'ann'), client_of(app, 'bob')
+    ) as client:
+        ann, bob = client_of(client.app, 'ann'), client_of(client.app, 'bob')
         await ann.send(message('first', contextId='c'), returnImmediately=True)
         await stage.reached('first')
         task = await ann.send(message('delete all', contextId='c'), returnImmediately=True)

@@ -19,10 +19,12 @@ from pydantic_ai.models.instrumented import InstrumentationSettings
 from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
-from pydantic_ai_a2a import APIKeyAuth, CallContext, Caller, Workers, a2a, to_a2a
+from pydantic_ai_a2a import APIKeyAuth, CallContext, Caller, a2a
 
-from ...app_client import LIMIT, Client, lifespan, texts
-from ...serving import serving, wait_until_ended
+from ...app_client import texts
+from ...serving import list_tasks, serving, wait_until_ended
+from ..callers import authenticate_as
+from ..durable_handover import serving_until_handover
 from ..refusals import error_of_call
 
 SECRET = 'ann@example.com'
@@ -59,9 +61,10 @@ class ClaimsAgent:
 async def test_run_reads_claims_of_its_caller() -> None:
     calls: list[CallContext] = []
     for factory in (None, calls.append):
-        app = to_a2a(ClaimsAgent().agent, auth=by_header, deps_factory=factory)
-        async with lifespan(app):
-            task = await Client(app, headers={'X-Caller': 'ann'}).send('Who am I?')
+        async with serving(
+            ClaimsAgent().agent, auth=by_header, deps_factory=factory, headers={'X-Caller': 'ann'}
+        ) as client:
+            task = await client.send('Who am I?')
             assert texts(task) == ['2']
             assert SECRET not in repr(task)
     assert [call.caller.claims for call in calls] == [{'email': SECRET, 'groups': ['a', 'b']}]
@@ -76,9 +79,8 @@ async def test_run_reads_caller_with_unusual_characters() -> None:
     def whoami(ctx: RunContext[Any]) -> None:
         callers.append(a2a(ctx).caller)
 
-    app = to_a2a(agent, auth=lambda _: odd)
-    async with lifespan(app):
-        await Client(app).send('Who am I?')
+    async with serving(agent, auth=authenticate_as(odd)) as client:
+        await client.send('Who am I?')
     assert [(caller, caller.scopes) for caller in callers] == [(odd, odd.scopes)]
 
 
@@ -88,15 +90,13 @@ async def test_run_in_another_process_reads_claims(tmp_path: Path) -> None:
     options: dict[str, Any] = {
         'auth': by_header,
         'backend': f'sqlite:///{tmp_path}/desk.db',
-        'workers': Workers(drain_grace=0.01),
+        'headers': {'X-Caller': 'ann'},
     }
-    app = to_a2a(first.agent, **options)
-    async with lifespan(app):
-        task = await Client(app, headers={'X-Caller': 'ann'}).send('Who am I?', returnImmediately=True)
-        await asyncio.wait_for(first.asking.wait(), LIMIT)
-    app = to_a2a(ClaimsAgent().agent, **options)
-    async with lifespan(app):
-        done = await wait_until_ended(Client(app, headers={'X-Caller': 'ann'}), task['id'])
+    async with serving_until_handover(first.agent, **options) as client:
+        task = await client.send('Who am I?', returnImmediately=True)
+        await first.asking.wait()
+    async with serving_until_handover(ClaimsAgent().agent, **options) as client:
+        done = await wait_until_ended(client, task['id'])
     assert texts(done) == ['2']
 
 
@@ -106,9 +106,8 @@ async def test_logs_and_spans_have_no_claims(caplog: pytest.LogCaptureFixture) -
     settings = InstrumentationSettings(tracer_provider=provider)
     desk = ClaimsAgent(capabilities=[Instrumentation(settings)])
     with caplog.at_level(logging.DEBUG):
-        app = to_a2a(desk.agent, auth=by_header)
-        async with lifespan(app):
-            await Client(app, headers={'X-Caller': 'ann'}).send('Who am I?')
+        async with serving(desk.agent, auth=by_header, headers={'X-Caller': 'ann'}) as client:
+            await client.send('Who am I?')
     spans = exporter.get_finished_spans()
     assert len(spans) > 2
     assert not [span for span in spans if SECRET in span.to_json()]
@@ -139,9 +138,8 @@ async def test_api_key_can_carry_claims() -> None:
     ids=['bytes', 'NaN', 'number as a name', 'set', 'too long', 'surrogate'],
 )
 async def test_invalid_claims_refuse_the_request(claims: Any, caplog: pytest.LogCaptureFixture) -> None:
-    app = to_a2a(Agent('test'), auth=lambda _: Caller(id='ann', claims=claims))
-    async with lifespan(app):
-        error = await error_of_call(Client(app).send())
-        assert await app.list_tasks() == []
+    async with serving(Agent('test'), auth=authenticate_as(Caller(id='ann', claims=claims))) as client:
+        error = await error_of_call(client.send())
+        assert await list_tasks(client) == []
     assert error.code == -32603
     assert 'Caller.claims must be a JSON object of at most 10000 bytes.' in caplog.text

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import pickle
 import sqlite3
-from collections.abc import Awaitable, Callable
-from contextlib import closing
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 from starlette.requests import Request
+from starlette.types import ASGIApp
 
 from pydantic_ai_a2a import (
     A2AApp,
@@ -48,7 +49,7 @@ from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
 from ...app_client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
 from ...constants import with_constants
-from ...serving import each_backend, wait_until_ended
+from ...serving import each_backend, serving, wait_until_ended
 from ...suites.values import READER_LAG
 from ..pending_calls import answer_message, approve, pending_calls
 
@@ -115,8 +116,15 @@ class CredentialAgent:
         return to_a2a(self.agent, auth=BearerAuth(TOKENS), access=access, **options)
 
 
-def client_of(app: A2AApp, token: str = 'first-token-of-ann') -> Client:
+def client_of(app: ASGIApp, token: str = 'first-token-of-ann') -> Client:
     return Client(app, headers={'Authorization': f'Bearer {token}'})
+
+
+@asynccontextmanager
+async def serving_ann(app: A2AApp) -> AsyncGenerator[Client]:
+    """The client of ann for the app, which is served in the block."""
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        yield client_of(app)
 
 
 async def auth_required(client: Client, task_id: str) -> None:
@@ -128,11 +136,10 @@ async def auth_required(client: Client, task_id: str) -> None:
 
 async def test_tool_uses_credential_of_its_caller(caplog: pytest.LogCaptureFixture) -> None:
     desk = CredentialAgent()
-    app = desk.app()
     with caplog.at_level(logging.DEBUG):
-        async with lifespan(app):
-            task = await client_of(app).send('Go!')
-            assert await client_of(app, 'first-token-of-bob').send('Go!')
+        async with serving_ann(desk.app()) as client:
+            task = await client.send('Go!')
+            assert await client_of(client.app, 'first-token-of-bob').send('Go!')
     assert state_of(task) == 'COMPLETED'
     assert desk.used == [f'{SECRET} of ann for first-token-of-ann', f'{SECRET} of bob for first-token-of-bob']
     assert SECRET not in caplog.text + repr(task) + repr(Credential(value=SECRET, expires_in=1))
@@ -140,16 +147,16 @@ async def test_tool_uses_credential_of_its_caller(caplog: pytest.LogCaptureFixtu
 
 async def test_exchange_may_be_a_plain_function() -> None:
     desk = CredentialAgent()
-    app = desk.app(lambda request, caller: Credential(value=f'{SECRET} of {caller.id}', expires_in=600))
-    async with lifespan(app):
-        assert state_of(await client_of(app).send('Go!')) == 'COMPLETED'
+    async with serving_ann(
+        desk.app(lambda request, caller: Credential(value=f'{SECRET} of {caller.id}', expires_in=600))
+    ) as client:
+        assert state_of(await client.send('Go!')) == 'COMPLETED'
     assert desk.used == [f'{SECRET} of ann']
 
 
 async def test_streamed_message_brings_a_credential() -> None:
     desk = CredentialAgent()
-    app = desk.app()
-    async with lifespan(app), client_of(app).send_streaming('Go!') as stream:
+    async with serving_ann(desk.app()) as client, client.send_streaming('Go!') as stream:
         await stream.rest()
     assert desk.used == [f'{SECRET} of ann for first-token-of-ann']
 
@@ -175,15 +182,15 @@ async def test_another_process_decrypts_credential_with_an_older_key(backend: st
     first, second = CredentialAgent(), CredentialAgent()
     first.gate.clear()
     app = first.app(backend=backend, workers=Workers(drain_grace=0.01))
-    async with lifespan(app):
-        task = await client_of(app).send('Go!', returnImmediately=True)
+    async with serving_ann(app) as client:
+        task = await client.send('Go!', returnImmediately=True)
         await asyncio.wait_for(first.asking.wait(), LIMIT)
         [row] = await stored_credentials(backend)
         assert SECRET not in repr(row)
     await asyncio.to_thread(app.backend.close)
     app = second.app(backend=backend, keys=(NEW_KEY, KEY))
-    async with lifespan(app):
-        assert texts(await wait_until_ended(client_of(app), task['id'])) == ['done']
+    async with serving_ann(app) as client:
+        assert texts(await wait_until_ended(client, task['id'])) == ['done']
         assert SECRET not in repr([item async for item in app.backend.housekeeping.export('/ann')])
     assert second.used == [f'{SECRET} of ann for first-token-of-ann']
     assert await stored_credentials(backend) == []
@@ -191,13 +198,12 @@ async def test_another_process_decrypts_credential_with_an_older_key(backend: st
 
 async def test_task_without_credential_is_auth_required_until_sign_in() -> None:
     desk = CredentialAgent()
-    app = desk.app(exchange_second_token_only)
-    async with lifespan(app):
-        task = await client_of(app).send('Go!')
+    async with serving_ann(desk.app(exchange_second_token_only)) as client:
+        task = await client.send('Go!')
         assert state_of(task) == 'AUTH_REQUIRED'
         assert desk.used == []
         again = message('Signed in.', taskId=task['id'])
-        task = await client_of(app, 'other-token-of-ann').send(again)
+        task = await client_of(client.app, 'other-token-of-ann').send(again)
         assert state_of(task) == 'COMPLETED'
     assert desk.used == [f'{SECRET} of ann for other-token-of-ann']
 
@@ -205,28 +211,27 @@ async def test_task_without_credential_is_auth_required_until_sign_in() -> None:
 async def test_credential_is_not_used_for_a_later_message() -> None:
     desk = CredentialAgent()
     app = desk.app(exchange_second_token_only)
-    async with lifespan(app):
-        task = await client_of(app).send('Go!')
+    async with serving_ann(app) as client:
+        task = await client.send('Go!')
         desk.gate.clear()
         signed_in = message('Signed in.', taskId=task['id'])
         await client_of(app, 'other-token-of-ann').send(signed_in, returnImmediately=True)
         # The message is accepted while the credential of the other message is in use.
         await desk.fetched.wait()
-        await client_of(app).send(message('Once more!', taskId=task['id']), returnImmediately=True)
+        await client.send(message('Once more!', taskId=task['id']), returnImmediately=True)
         stored = await app.backend.reader.load(task['id'], None)
         assert stored is not None
         desk.gate.set()
         await app.backend.events.wait(task['id'], stored.header.last_event)
-        task = await client_of(app).get_task(task['id'])
+        task = await client.get_task(task['id'])
     assert state_of(task) == 'AUTH_REQUIRED'
     assert desk.used == [f'{SECRET} of ann for other-token-of-ann']
 
 
 async def test_expired_credential_is_not_used() -> None:
     desk = CredentialAgent()
-    app = desk.app(exchange_returning(Credential(value=SECRET, expires_in=0.0001)))
-    async with lifespan(app):
-        assert state_of(await client_of(app).send('Go!')) == 'AUTH_REQUIRED'
+    async with serving_ann(desk.app(exchange_returning(Credential(value=SECRET, expires_in=0.0001)))) as client:
+        assert state_of(await client.send('Go!')) == 'AUTH_REQUIRED'
         assert desk.used == []
 
 
@@ -241,12 +246,13 @@ class StoppedClock(Clock):
         return self._now
 
 
-async def test_credential_of_part_of_second_is_used() -> None:
+async def test_credential_valid_for_part_of_second_is_used() -> None:
     desk = CredentialAgent()
     backend = MemoryBackend('desk', reader_lag=READER_LAG, clock=StoppedClock())
-    app = desk.app(exchange_returning(Credential(value=SECRET, expires_in=0.9)), backend=backend)
-    async with lifespan(app):
-        assert state_of(await client_of(app).send('Go!')) == 'COMPLETED'
+    async with serving_ann(
+        desk.app(exchange_returning(Credential(value=SECRET, expires_in=0.9)), backend=backend)
+    ) as client:
+        assert state_of(await client.send('Go!')) == 'COMPLETED'
     assert desk.used == [SECRET]
 
 
@@ -254,14 +260,13 @@ async def test_credential_of_part_of_second_is_used() -> None:
 async def test_credential_of_other_task_is_not_used(backend: str) -> None:
     desk = CredentialAgent()
     desk.gate.clear()
-    app = desk.app(backend=backend)
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        of_ann = await client_of(app).send('Go!', returnImmediately=True)
-        of_bob = await client_of(app, 'first-token-of-bob').send('Go!', returnImmediately=True)
+    async with serving_ann(desk.app(backend=backend)) as client:
+        of_ann = await client.send('Go!', returnImmediately=True)
+        of_bob = await client_of(client.app, 'first-token-of-bob').send('Go!', returnImmediately=True)
         await copy_credential(backend, of_ann['id'], of_bob['id'])
         desk.gate.set()
-        await auth_required(client_of(app, 'first-token-of-bob'), of_bob['id'])
-        await wait_until_ended(client_of(app), of_ann['id'])
+        await auth_required(client_of(client.app, 'first-token-of-bob'), of_bob['id'])
+        await wait_until_ended(client, of_ann['id'])
     assert desk.used == [f'{SECRET} of ann for first-token-of-ann']
 
 
@@ -320,9 +325,9 @@ async def test_failed_exchange_refuses_the_message(
 ) -> None:
     desk = CredentialAgent()
     app = desk.app(exchange, timeout=0.01)
-    async with lifespan(app):
+    async with serving_ann(app) as client:
         with pytest.raises(RpcError, match='The credentials of the caller could not be exchanged') as error:
-            await client_of(app).send('Go!')
+            await client.send('Go!')
         assert await app.list_tasks() == []
     assert error.value.code == code
     assert 'Credentials.exchange' in caplog.text
@@ -335,16 +340,16 @@ async def test_credential_is_erased_when_the_task_ends(backend: str) -> None:
     desk = CredentialAgent()
     desk.gate.clear()
     app = desk.app(backend=backend)
-    async with lifespan(app):
-        task = await client_of(app).send('Go!', returnImmediately=True)
+    async with serving_ann(app) as client:
+        task = await client.send('Go!', returnImmediately=True)
         await asyncio.wait_for(desk.asking.wait(), LIMIT)
         assert len(await stored_credentials(backend)) == 1
-        await client_of(app).call('CancelTask', {'id': task['id']})
+        await client.call('CancelTask', {'id': task['id']})
         assert await stored_credentials(backend) == []
     await asyncio.to_thread(app.backend.close)
     app = CredentialAgent().app(exchange_returning(None), backend=backend)
-    async with lifespan(app):
-        waiting = await client_of(app).send('Go!')
+    async with serving_ann(app) as client:
+        waiting = await client.send('Go!')
         assert state_of(waiting) == 'AUTH_REQUIRED'
         # A task that waits keeps the credential of its last message, for at most the lifetime of the credential.
     await asyncio.to_thread(app.backend.close)
@@ -357,15 +362,15 @@ async def test_undecryptable_credential_leaves_the_task_auth_required(
     first, second = CredentialAgent(), CredentialAgent()
     first.gate.clear()
     app = first.app(backend=backend, workers=Workers(drain_grace=0.01))
-    async with lifespan(app):
-        task = await client_of(app).send('Go!', returnImmediately=True)
+    async with serving_ann(app) as client:
+        task = await client.send('Go!', returnImmediately=True)
         await asyncio.wait_for(first.asking.wait(), LIMIT)
     await asyncio.to_thread(app.backend.close)
     app = second.app(backend=backend, keys=(NEW_KEY,))
-    async with lifespan(app):
-        await auth_required(client_of(app), task['id'])
+    async with serving_ann(app) as client:
+        await auth_required(client, task['id'])
         await app.resume_task(task['id'])
-        await client_of(app).call('CancelTask', {'id': task['id']})
+        await client.call('CancelTask', {'id': task['id']})
     await asyncio.to_thread(app.backend.close)
     assert second.used == []
     assert f'No key of Credentials.keys decrypts the credential of task {task["id"]}.' in caplog.text
@@ -413,17 +418,16 @@ async def test_approver_does_not_replace_the_credential() -> None:
         exchanges.append(caller.id)
         return await exchange_token(request, caller)
 
-    app = to_a2a(
+    async with serving(
         agent,
         auth=BearerAuth({**TOKENS, 'first-token-of-boss': BOSS}),
         access=Access(credentials=Credentials(exchange=exchange, keys=[KEY])),
         approvals=Approvals(approvers='approve'),
-    )
-    async with lifespan(app):
-        task = await client_of(app).send('Pay.')
+    ) as client:
+        task = await client_of(client.app).send('Pay.')
         [call] = pending_calls(task)
-        await client_of(app, 'first-token-of-boss').send(answer_message(task, approve(call['id'])))
-        await wait_until_ended(client_of(app), task['id'])
+        await client_of(client.app, 'first-token-of-boss').send(answer_message(task, approve(call['id'])))
+        await wait_until_ended(client_of(client.app), task['id'])
     assert (used, exchanges) == ([f'{SECRET} of ann for first-token-of-ann'], ['ann'])
 
 
@@ -472,11 +476,10 @@ def mail_app(
 
 async def test_toolset_without_credential_pauses_before_the_first_step() -> None:
     mail = ToolsetNeedingCredential()
-    app = mail_app(mail, exchange_second_token_only)
-    async with lifespan(app):
-        task = await client_of(app).send('Delete it.')
+    async with serving_ann(mail_app(mail, exchange_second_token_only)) as client:
+        task = await client.send('Delete it.')
         assert state_of(task) == 'AUTH_REQUIRED'
-        owner = client_of(app, 'other-token-of-ann')
+        owner = client_of(client.app, 'other-token-of-ann')
         task = await owner.send(message('Signed in.', taskId=task['id']))
         [call] = pending_calls(task)
         task = await owner.send(answer_message(task, approve(call['id'])))
@@ -487,8 +490,8 @@ async def test_toolset_without_credential_pauses_before_the_first_step() -> None
 async def test_approved_call_runs_after_the_owner_signs_in(backend: str) -> None:
     mail = ToolsetNeedingCredential()
     app = mail_app(mail, exchange_token, approvals=Approvals(approvers='approve'), backend=backend)
-    async with lifespan(app):
-        task = await client_of(app).send('Delete it.')
+    async with serving_ann(app) as client:
+        task = await client.send('Delete it.')
         [call] = pending_calls(task)
         mail.expired = True
         await client_of(app, 'first-token-of-boss').send(answer_message(task, approve(call['id'])))
@@ -534,8 +537,7 @@ async def test_messages_sent_while_auth_required_all_reach_the_model(backend: st
 
     post = ToolNeedingCredential()
     app = to_a2a(Agent(FunctionModel(model), name='agent', toolsets=[post]), backend=backend, auth=BearerAuth(TOKENS))
-    async with lifespan(app):
-        client = client_of(app)
+    async with serving_ann(app) as client:
         post.called = False
         task = await client.send('Fetch it.')
         post.listed = listed
@@ -568,16 +570,15 @@ async def test_resumed_run_waits_for_a_missing_credential(backend: str) -> None:
         mail.tools.clear()
         mail.add_function(tool, takes_ctx=False, name='delete')
     app = mail_app(first, exchange_token, backend=backend, workers=Workers(drain_grace=0.01))
-    async with lifespan(app):
-        task = await client_of(app).send('Delete it.', returnImmediately=True)
+    async with serving_ann(app) as client:
+        task = await client.send('Delete it.', returnImmediately=True)
         await asyncio.wait_for(running.wait(), LIMIT)
     await asyncio.to_thread(app.backend.close)
     second.expired = True
     app = mail_app(second, exchange_token, backend=backend)
-    async with lifespan(app):
-        owner = client_of(app)
-        await auth_required(owner, task['id'])
+    async with serving_ann(app) as client:
+        await auth_required(client, task['id'])
         second.expired = False
-        task = await owner.send(message('Signed in.', taskId=task['id']))
+        task = await client.send(message('Signed in.', taskId=task['id']))
     await asyncio.to_thread(app.backend.close)
     assert texts(task) == ['Delete it. + Signed in. + deleted']

@@ -19,8 +19,8 @@ from pydantic_ai_a2a.server.auth import request_info
 from pydantic_ai_a2a.server.auth.authenticator import Authenticator
 from pydantic_ai_a2a.server.auth.request_info import RequestInfo
 
-from ...app_client import LIMIT, Client, Exchange, RpcError, lifespan, message, rpc, state_of
-from ...serving import serving
+from ...app_client import LIMIT, Client, Exchange, RpcError, message, rpc, state_of
+from ...serving import list_tasks, serving
 from ..pending_calls import ApprovalAgent, answer_message, approve
 from ..refusals import BASE_EXCEPTIONS, SECRET, error_of_answer, error_of_call, send_body, serving_without_runs
 
@@ -161,9 +161,9 @@ async def test_tenant_is_allowed_only_by_true(wrong: Callable[..., Any], caplog:
 @each_wrong
 async def test_approver_is_allowed_only_by_true(wrong: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
     tools = ApprovalAgent()
-    app = to_a2a(tools.agent, auth=BearerAuth({TOKEN: 'ann'}), approvals=Approvals(approvers=wrong))
-    client = Client(app, headers=BEARER)
-    async with lifespan(app):
+    async with serving(
+        tools.agent, auth=BearerAuth({TOKEN: 'ann'}), approvals=Approvals(approvers=wrong), headers=BEARER
+    ) as client:
         task = await client.send('delete')
         with pytest.raises(RpcError, match='The caller may not answer this call'):
             await client.send(answer_message(task, approve()))
@@ -240,13 +240,13 @@ async def test_exit_in_approvers_leaves_the_task_waiting(
 
 
 async def test_server_keeps_serving_after_exit_in_auth(exiting_function: Exits) -> None:
-    app = to_a2a(
-        Agent('test'), auth=lambda request: exiting_function() if 'x-caller' in request.headers else Caller(id='ann')
-    )
-    async with lifespan(app):
+    def authenticate(request: Request) -> Any:
+        return exiting_function() if 'x-caller' in request.headers else Caller(id='ann')
+
+    async with serving(Agent('test'), auth=authenticate) as client:
         with pytest.raises(RpcError):
-            await Client(app, headers={'X-Caller': 'nobody'}).send()
-        assert state_of(await Client(app).send(message('hello'))) == 'COMPLETED'
+            await Client(client.app, headers={'X-Caller': 'nobody'}).send()
+        assert state_of(await client.send(message('hello'))) == 'COMPLETED'
 
 
 # --- functions that never return, or cancel the request -------------------------------------------------------------
@@ -277,10 +277,9 @@ async def test_operator_function_cancelling_its_task_refuses_the_request(
         await asyncio.sleep(0)
         raise AssertionError
 
-    app = to_a2a(ApprovalAgent().agent, **options_of(leave, name))
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        client, method, params = await request_calling(Client(app), name)
-        answer = await client.post(rpc(method, params))
+    async with serving(ApprovalAgent().agent, **options_of(leave, name)) as client:
+        asked, method, params = await request_calling(client, name)
+        answer = await asked.post(rpc(method, params))
     assert (answer.json['error']['code'], answer.json['error']['message']) == (-32603, 'Internal error.')
     assert answer.headers['x-correlation-id'] in caplog.text
 
@@ -297,9 +296,8 @@ async def test_request_cancelled_by_server_ends_though_auth_cancels_too() -> Non
             assert task is not None
             task.cancel()
 
-    app = to_a2a(Agent('test'), auth=leave)
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        exchange = Exchange(app, 'POST', '/', {'Content-Type': 'application/json'}, rpc('SendMessage', {}))
+    async with serving(Agent('test'), auth=leave) as client:
+        exchange = Exchange(client.app, 'POST', '/', {'Content-Type': 'application/json'}, rpc('SendMessage', {}))
         await begun.wait()
         exchange.task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -312,10 +310,9 @@ async def test_hanging_operator_function_times_out(
 ) -> None:
     monkeypatch.setattr(request_info, 'PATIENCE', 0.01)
     endless = HangingFunction()
-    app = to_a2a(ApprovalAgent().agent, **options_of(endless, name))
-    async with asyncio.timeout(LIMIT), lifespan(app):
-        client, method, params = await request_calling(Client(app), name)
-        error = await error_of_call(client.call(method, params))
+    async with serving(ApprovalAgent().agent, **options_of(endless, name)) as client:
+        asked, method, params = await request_calling(client, name)
+        error = await error_of_call(asked.call(method, params))
     assert error.message.endswith('try again later.')
     assert endless.ended.is_set()
     assert f'{name} has not returned within 0.01 s (correlation id ' in caplog.text
@@ -342,14 +339,13 @@ class DisconnectingClient(Exchange):
 @pytest.mark.parametrize('name', ['auth=', 'Messages.reply'])
 async def test_operator_function_is_cancelled_when_the_client_leaves(name: str) -> None:
     endless = HangingFunction()
-    app = to_a2a(Agent('test'), **options_of(endless, name))
-    async with asyncio.timeout(LIMIT), lifespan(app):
-        request = DisconnectingClient(Client(app), rpc('SendMessage', {'message': message()}))
+    async with serving(Agent('test'), **options_of(endless, name)) as client:
+        request = DisconnectingClient(client, rpc('SendMessage', {'message': message()}))
         await endless.begun.wait()
         request.leave()
         await endless.ended.wait()
         await asyncio.wait([request.task])
-        assert await app.list_tasks() == []
+        assert await list_tasks(client) == []
 
 
 async def test_auth_function_is_cancelled_when_the_socket_closes() -> None:
@@ -383,14 +379,13 @@ async def test_body_sent_during_authentication_is_read(pieces: int) -> None:
         await decide.wait()
         return Caller(id='ann')
 
-    app = to_a2a(Agent('test'), auth=auth)
     body = rpc('SendMessage', {'message': message()})
-    async with asyncio.timeout(LIMIT), lifespan(app):
-        request = DisconnectingClient(Client(app), body[: len(body) // pieces], more=pieces > 1)
+    async with serving(Agent('test'), auth=auth) as client:
+        request = DisconnectingClient(client, body[: len(body) // pieces], more=pieces > 1)
         await request.taken.wait()  # the server watches its client after a second
         for n in range(1, pieces):
             part = body[len(body) * n // pieces : len(body) * (n + 1) // pieces]
             request.parts.put_nowait({'type': 'http.request', 'body': part, 'more_body': n + 1 < pieces})
         decide.set()
         assert (await request.answer()).status == 200
-        assert len(await app.list_tasks()) == 1
+        assert len(await list_tasks(client)) == 1

@@ -24,7 +24,7 @@ from pydantic_ai_a2a import Caller, Workers, to_a2a
 
 from ...agents import echo_prompts, user_prompts
 from ...app_client import LIMIT, Answer, RpcError, lifespan, message, rpc, state_of, texts
-from ...serving import each_backend
+from ...serving import each_backend, serving
 from ...sizes import LONG, examples
 from ..callers import caller_from_header, client_of_caller
 from ..refusals import error_of_answer
@@ -316,10 +316,13 @@ async def test_foreign_and_unknown_tasks_run_the_same_sql(
             await gate.wait()
         return echo_prompts(messages, info)
 
-    workers = Workers(lease=3_600, drain_grace=0.1)
-    app = to_a2a(Agent(FunctionModel(answer), name='agent'), backend=backend, auth=caller_from_header, workers=workers)
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        ann, bob = (client_of_caller(app, name) for name in CALLERS)
+    async with serving(
+        Agent(FunctionModel(answer), name='agent'),
+        backend=backend,
+        auth=caller_from_header,
+        workers=Workers(lease=3_600),
+    ) as client:
+        ann, bob = (client_of_caller(client.app, name) for name in CALLERS)
         async with ann.send_streaming(message(contextId='CONTEXT')) as stream:
             await stream.until(f'TASK_STATE_{state}')
         await begun.wait()  # by then, the run has read from the store what it needs

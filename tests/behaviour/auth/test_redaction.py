@@ -185,14 +185,12 @@ class RaisingReader(TaskReader):
 async def test_a2a_error_shows_only_its_own_sentence(
     subtests: pytest.Subtests, spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = to_a2a(Agent('test'), auth=APIKeyAuth({KEY: 'ann'}))
-    async with lifespan(app):
+    async with serving(Agent('test'), auth=APIKeyAuth({KEY: 'ann'}), headers={'X-API-Key': KEY}) as client:
         for error in CLIENT_ERRORS:
             with subtests.test(error.__name__):
                 caplog.clear()
                 spans.clear()
-                app.backend.reader = RaisingReader(error())
-                client = Client(app, headers={'X-API-Key': KEY})
+                client.a2a_app.backend.reader = RaisingReader(error())
                 answer = await client.post(rpc('GetTask', {'id': SECRET}))
                 assert error_of_answer(answer, status=answer.status).message.rstrip('.') == error().message.rstrip('.')
                 assert SECRET not in str(answer) + span_text(spans)
@@ -203,10 +201,8 @@ async def test_a2a_error_shows_only_its_own_sentence(
 async def test_store_exception_is_an_internal_error_with_correlation_id(
     spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app = to_a2a(Agent('test'), auth=APIKeyAuth({KEY: 'ann'}))
-    async with lifespan(app):
-        app.backend.reader = RaisingReader(OSError(SECRET))
-        client = Client(app, headers={'X-API-Key': KEY})
+    async with serving(Agent('test'), auth=APIKeyAuth({KEY: 'ann'}), headers={'X-API-Key': KEY}) as client:
+        client.a2a_app.backend.reader = RaisingReader(OSError(SECRET))
         for operation in ('GetTask', 'SubscribeToTask'):
             answer = await client.post(rpc(operation, {'id': SECRET}))
             assert error_of_answer(answer, status=answer.status).message.rstrip('.') == 'Internal error'

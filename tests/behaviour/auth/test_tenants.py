@@ -20,7 +20,7 @@ from pydantic_ai_a2a import Access, APIKeyAuth, Caller, Limits, Push, Quotas, Ra
 from ...app_client import Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
 from ...dialects import PATHS, Call
 from ...logs import audit_records
-from ...serving import serving
+from ...serving import list_tasks, serving
 from ..refusals import error_of_answer, serving_without_runs
 
 ANN, BOB = 'the-key-of-ann-1234', 'the-key-of-bob-1234'
@@ -135,11 +135,10 @@ def violated_fields(answer: Answer) -> list[str]:
 
 
 async def test_tenant_of_the_credentials_needs_no_path() -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=['umbrella']))
-    async with lifespan(app):
-        task = await client_in_tenant(app, BOB).send()
-        same = await client_in_tenant(app, BOB, 'acme').get_task(task['id'])
-        [owned] = await app.list_tasks(caller=Caller(id='bob', tenant='acme'))
+    async with serving(Agent('test'), auth=AUTH, access=Access(tenants=['umbrella'])) as client:
+        task = await client_in_tenant(client.app, BOB).send()
+        same = await client_in_tenant(client.app, BOB, 'acme').get_task(task['id'])
+        [owned] = await list_tasks(client, caller=Caller(id='bob', tenant='acme'))
     assert same['id'] == owned['id'] == task['id']
 
 
@@ -147,34 +146,33 @@ async def test_tenants_function_decides_per_caller() -> None:
     async def allowed(caller: Caller, name: str) -> bool:
         return name == f'{caller.id}s-company'
 
-    app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=allowed))
-    async with lifespan(app):
-        task = await client_in_tenant(app, ANN, 'anns-company').send()
+    async with serving(Agent('test'), auth=AUTH, access=Access(tenants=allowed)) as client:
+        task = await client_in_tenant(client.app, ANN, 'anns-company').send()
         with pytest.raises(RpcError, match='is not a tenant of this caller'):
-            await client_in_tenant(app, ANN, 'bobs-company').send()
-        [owned] = await app.list_tasks()
+            await client_in_tenant(client.app, ANN, 'bobs-company').send()
+        [owned] = await list_tasks(client)
     assert (state_of(task), owned['id']) == ('COMPLETED', task['id'])
 
 
 async def test_owner_function_receives_the_selected_tenant() -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=True, owner=lambda caller: f'team of {caller.tenant}'))
-    async with lifespan(app):
-        task = await client_in_tenant(app, ANN, 'acme').send()
-        same = await client_in_tenant(app, BOB, 'acme').get_task(task['id'])
-        other = await refused(client_in_tenant(app, ANN, 'umbrella'), task['id'])
+    async with serving(
+        Agent('test'), auth=AUTH, access=Access(tenants=True, owner=lambda caller: f'team of {caller.tenant}')
+    ) as client:
+        task = await client_in_tenant(client.app, ANN, 'acme').send()
+        same = await client_in_tenant(client.app, BOB, 'acme').get_task(task['id'])
+        other = await refused(client_in_tenant(client.app, ANN, 'umbrella'), task['id'])
     assert (same['id'], other) == (task['id'], -32001)
 
 
 async def test_rate_is_shared_by_all_tenants_of_a_caller() -> None:
-    app = to_a2a(
+    async with serving(
         Agent('test'),
         auth=AUTH,
         access=Access(tenants=True),
         limits=Limits(quotas=Quotas(rates={'GetTask': Rate(1, timedelta(days=1))})),
-    )
-    async with lifespan(app):
-        codes = [await refused(client_in_tenant(app, ANN, tenant), 't') for tenant in ('acme', 'umbrella')]
-        other = await refused(client_in_tenant(app, BOB), 't')
+    ) as client:
+        codes = [await refused(client_in_tenant(client.app, ANN, tenant), 't') for tenant in ('acme', 'umbrella')]
+        other = await refused(client_in_tenant(client.app, BOB), 't')
     assert (codes, other) == ([-32001, -32000], -32001)
 
 
@@ -187,11 +185,10 @@ async def test_anonymous_callers_of_two_tenants_have_separate_tasks() -> None:
 
 @pytest.mark.parametrize('names', [{}, {'tenant': 'acme'}])
 async def test_tenants_false_ignores_params_and_hides_tenant_paths(names: Mapping[str, str]) -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=False))
-    async with lifespan(app):
-        task = (await client_in_tenant(app, ANN).call('SendMessage', {'message': message(), **names}))['task']
-        [owned] = await app.list_tasks(caller=Caller(id='ann'))
-        nothing = await Client(app).post(rpc('GetTask', {'id': 't'}), {'X-API-Key': ANN}, path='/acme/')
+    async with serving(Agent('test'), auth=AUTH, access=Access(tenants=False)) as client:
+        task = (await client_in_tenant(client.app, ANN).call('SendMessage', {'message': message(), **names}))['task']
+        [owned] = await list_tasks(client, caller=Caller(id='ann'))
+        nothing = await client.post(rpc('GetTask', {'id': 't'}), {'X-API-Key': ANN}, path='/acme/')
     assert (owned['id'], nothing.status) == (task['id'], 404)
 
 
@@ -237,9 +234,8 @@ async def test_app_paths_cannot_be_tenants() -> None:
 async def test_path_of_playground_is_no_tenant(docs_url: str, name: str) -> None:
     with pytest.raises(ValueError, match=f"'{name}' cannot be the name of a tenant"):
         to_a2a(Agent('test'), access=Access(tenants=['acme', name]), docs_url=docs_url)
-    app = to_a2a(Agent('test'), access=Access(tenants=True), docs_url=docs_url)
-    async with lifespan(app):
-        assert (await Client(app).post(rpc('GetTask', {'id': 't'}), path=f'/{name}')).status == 404
+    async with serving(Agent('test'), access=Access(tenants=True), docs_url=docs_url) as client:
+        assert (await client.post(rpc('GetTask', {'id': 't'}), path=f'/{name}')).status == 404
 
 
 async def test_agent_card_of_a_tenant_names_the_tenant() -> None:
@@ -264,12 +260,11 @@ async def test_agent_card_of_a_tenant_names_the_tenant() -> None:
 
 
 async def test_tenant_is_encoded_in_card_url() -> None:
-    app = to_a2a(Agent('test'), access=Access(tenants=['a/b']))
-    async with lifespan(app):
-        card = (await Client(app).get(f'/a%2Fb{CARD}')).json
+    async with serving(Agent('test'), access=Access(tenants=['a/b'])) as client:
+        card = (await client.get(f'/a%2Fb{CARD}')).json
         assert card['url'] == 'http://testserver/a%2Fb/'
-        await Client(app, path='/a%2Fb/').send()
-        [task] = await app.list_tasks(caller=Caller(id='', tenant='a/b'))
+        await Client(client.app, path='/a%2Fb/').send()
+        [task] = await list_tasks(client, caller=Caller(id='', tenant='a/b'))
     assert task['status']['state'] == 'completed'
 
 

@@ -19,9 +19,8 @@ from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
 
 from ...agents import user_prompts
-from ...app_client import LIMIT, RpcError, message, state_of
-from ...logs import log_event
-from ...serving import serving, wait_until_ended
+from ...app_client import message, state_of
+from ...serving import list_tasks, serving, wait_until_ended
 from ..faulty_queues import FinishInDoubt
 from ..metered import DAY, HTTP, USED
 
@@ -105,39 +104,6 @@ class ChargesInDoubt(QuotaStore):
         raise StoreUnavailable
 
 
-async def test_repeated_charge_of_canceled_run_counts_once(tmp_path: Path) -> None:
-    backend, breaking = backend_in(tmp_path), FailingToolAgent()
-    backend.quotas = quotas = ChargesInDoubt(backend.quotas)
-    async with serving(breaking.agent, backend=backend, limits=Limits(quotas=QUOTAS), workers=WORKERS) as client:
-        task = await client.send(returnImmediately=True)
-        await breaking.begun.wait()
-        with log_event('was taken over') as told:
-            await backend.queue.cancel(task['id'], '/', at=backend.now(), force=True)
-            breaking.goes_on.set()
-            assert await asyncio.to_thread(told.wait, LIMIT)
-        await quotas.again.wait()
-    assert await used(backend) == [(1, 100, 10_000_000)]
-    backend.close()
-
-
-async def test_repeated_charge_of_erased_task_counts_once(
-    tmp_path: Path,
-) -> None:
-    backend, breaking = backend_in(tmp_path), FailingToolAgent()
-    backend.quotas = quotas = ChargesInDoubt(backend.quotas)
-    async with serving(breaking.agent, backend=backend, limits=Limits(quotas=QUOTAS), workers=WORKERS) as client:
-        task = await client.send(returnImmediately=True)
-        quotas.then = lambda: backend.housekeeping.erase_task(task['id'], None, at=backend.now())
-        await breaking.begun.wait()
-        await backend.queue.cancel(task['id'], '/', at=backend.now(), force=True)
-        breaking.goes_on.set()
-        await quotas.again.wait()
-        with pytest.raises(RpcError, match='not found'):
-            await client.get_task(task['id'])
-    assert await used(backend) == [(1, 100, 10_000_000)]
-    backend.close()
-
-
 class UnavailableQueue(WrappedQueue):
     """Is unavailable when the end of a run is stored for the first time."""
 
@@ -150,14 +116,21 @@ class UnavailableQueue(WrappedQueue):
         raise StoreUnavailable
 
 
-async def test_canceled_run_is_charged_despite_store_outage(tmp_path: Path) -> None:
+@pytest.mark.parametrize('fault', ['none', 'task erased after first charge', 'end not stored at first'])
+async def test_repeated_charge_of_canceled_run_counts_once(fault: str, tmp_path: Path) -> None:
     backend, breaking = backend_in(tmp_path), FailingToolAgent()
-    backend.queue, backend.quotas = UnavailableQueue(backend.queue), (quotas := ChargesInDoubt(backend.quotas))
+    backend.quotas = quotas = ChargesInDoubt(backend.quotas)
+    erased = fault.startswith('task erased')
+    if fault.startswith('end not stored'):
+        backend.queue = UnavailableQueue(backend.queue)
     async with serving(breaking.agent, backend=backend, limits=Limits(quotas=QUOTAS), workers=WORKERS) as client:
         task = await client.send(returnImmediately=True)
+        if erased:
+            quotas.then = lambda: backend.housekeeping.erase_task(task['id'], None, at=backend.now())
         await breaking.begun.wait()
         await backend.queue.cancel(task['id'], '/', at=backend.now(), force=True)
         breaking.goes_on.set()
         await quotas.again.wait()
+        assert len(await list_tasks(client)) == (0 if erased else 1)
     assert await used(backend) == [(1, 100, 10_000_000)]
     backend.close()

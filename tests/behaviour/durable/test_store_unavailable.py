@@ -250,7 +250,7 @@ class Unanswered(WrappedQueue):
         raise StoreUnavailable
 
 
-async def test_stop_after_unanswered_failure_releases_next_run(tmp_path: Path) -> None:
+async def test_shutdown_after_lost_store_answer_releases_next_run(tmp_path: Path) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

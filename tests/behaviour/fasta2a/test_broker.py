@@ -271,19 +271,9 @@ async def test_task_of_second_process_streams_to_sender(
     assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
-async def test_task_of_second_process_can_be_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize('canceler', ['sender', 'third process'])
+async def test_cancel_from_another_process_stops_the_run(canceler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_backend, 'PAUSE', 0.01)
-    stage, broker, storage = GatedAgent(), SharedBroker(), InMemoryStorage[list[ModelMessage]]()
-    async with AsyncExitStack() as stack:
-        here = await stack.enter_async_context(serving(Agent('test'), broker=SendingEnd(broker), storage=storage))
-        there = await stack.enter_async_context(serving(stage.agent, broker=broker, storage=storage))
-        task = await here.send('one', returnImmediately=True)
-        await stage.reached('one')
-        assert state_of(await here.call('CancelTask', {'id': task['id']})) == 'CANCELED'
-        assert state_of(await there.get_task(task['id'])) == 'CANCELED'
-
-
-async def test_cancel_from_third_process_stops_the_run() -> None:
     running, stopped = asyncio.Event(), asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> Any:
@@ -295,15 +285,17 @@ async def test_cancel_from_third_process_stops_the_run() -> None:
 
     broker, storage = SharedBroker(), InMemoryStorage[list[ModelMessage]]()
     async with AsyncExitStack() as stack:
-        sender, other = [
+        sender, third = [
             await stack.enter_async_context(serving(Agent('test'), broker=SendingEnd(broker), storage=storage))
             for _ in range(2)
         ]
-        await stack.enter_async_context(serving(Agent(FunctionModel(answer)), broker=broker, storage=storage))
+        runner = await stack.enter_async_context(serving(Agent(FunctionModel(answer)), broker=broker, storage=storage))
         task = await sender.send('one', returnImmediately=True)
         await running.wait()
-        assert state_of(await other.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+        canceling = sender if canceler == 'sender' else third
+        assert state_of(await canceling.call('CancelTask', {'id': task['id']})) == 'CANCELED'
         await stopped.wait()
+        assert state_of(await runner.get_task(task['id'])) == 'CANCELED'
     assert storage.tasks[task['id']]['status']['state'] == 'canceled'
 
 

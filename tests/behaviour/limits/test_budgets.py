@@ -20,10 +20,11 @@ from pydantic_ai.usage import UsageLimits
 from pydantic_ai_a2a import Budget, Limits, Quotas, Workers, to_a2a
 
 from ...agents import GatedAgent, user_prompts
-from ...app_client import LIMIT, Client, lifespan, message, state_of
+from ...app_client import LIMIT, Client, message, state_of
 from ...clocks import skip_time
 from ...constants import with_constants
 from ...serving import list_tasks, serving, wait_until_ended
+from ..durable_handover import serving_until_handover
 from ..fasta2a_parts import plain_worker
 from ..metered import AUTH, DAY, USED, Clock, agent_with_requests, assert_quota_exceeded, client_of, work_tool
 from ..refusals import send_body
@@ -87,7 +88,7 @@ async def test_run_is_limited_to_remaining_budget() -> None:
         assert_quota_exceeded(await client.post(send_body()), 'budgets.requests', retry_after=TOMORROW)
 
 
-async def test_smallest_rest_of_several_budgets_limits_run() -> None:
+async def test_smallest_remaining_budget_limits_run() -> None:
     budgets = Budget(window=DAY, requests=9), Budget(window=7 * DAY, requests=2), Budget(window=30 * DAY, requests=50)
     async with serving_with_budgets(agent_with_requests(steps=3), *budgets) as (client, _):
         failed = await client.send()
@@ -342,14 +343,12 @@ async def test_run_resumed_after_restart_is_charged_once(tmp_path: Path) -> None
     options: Any = {
         'backend': f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
         'limits': Limits(quotas=Quotas(budgets=[Budget(window=DAY, requests=9)])),
-        'workers': Workers(drain_grace=0.01),
     }
-    app = to_a2a(held.agent, **options)
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        task = await Client(app).send(returnImmediately=True)
+    async with serving_until_handover(held.agent, **options) as client:
+        task = await client.send(returnImmediately=True)
         await held.begun.wait()
     held.goes_on.set()
-    async with serving(held.agent, **options) as client:
+    async with serving_until_handover(held.agent, **options) as client:
         assert state_of(await wait_until_ended(client, task['id'])) == 'COMPLETED'
         assert await usage_of(client) == [(2, 200, 20_000_000)]
 

@@ -14,17 +14,13 @@ import pytest
 from fasta2a.broker import InMemoryBroker
 from fasta2a.schema import Message
 from pydantic_ai import Agent
-from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Budget, Limits, Messages, Quotas, Workers
-from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.server.store.ports import Charge
 from pydantic_ai_a2a.server.store.sql.backend import SqlQuotas
-from pydantic_ai_a2a.server.store.sql.conversations import SqlConversationStore
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
-from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.settings import Reply
 
@@ -149,36 +145,6 @@ async def test_wait_for_locked_store_ends_with_503(tmp_path: Path) -> None:
             answer = await exchange.answer()
     assert (answer.status, answer.headers['retry-after']) == (503, '1')
     backend.close()
-
-
-class UnconfirmedWriteBackend(MemoryBackend):
-    """Stores a turn, the first time without an answer."""
-
-    answers = False
-
-    def conversations(self, owner: str) -> SqlConversationStore:
-        backend = self
-
-        class Store(SqlConversationStore):
-            async def write_record(self, record: ConversationRecord, **rest: Any) -> None:
-                await super().write_record(record, **rest)
-                if not backend.answers:
-                    backend.answers = True
-                    raise StoreUnavailable
-
-        return Store(self, self.namespace, owner)
-
-
-async def test_turn_with_unconfirmed_write_is_stored_once() -> None:
-    backend = UnconfirmedWriteBackend('agent', reader_lag=10**6)
-    async with serving(
-        Agent(FunctionModel(echo_prompts)), messages=Messages(reply='message'), backend=backend
-    ) as client:
-        for text in ('one', 'two'):
-            answer = await client.post(rpc('SendMessage', {'message': message(text, contextId='c')}))
-    assert backend.answers
-    assert answer.status == 200
-    assert b'"one + two"' in answer.body
 
 
 class FullDiskQuotas(SqlQuotas):

@@ -11,13 +11,11 @@ import pytest
 from a2a.types import StreamResponse
 from google.protobuf.json_format import MessageToDict, ParseDict
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelResponse, TextPart
-from pydantic_ai.models.function import FunctionModel
 
-from pydantic_ai_a2a import Limits, to_a2a
+from pydantic_ai_a2a import Limits
 
-from ...agents import GatedAgent
-from ...app_client import Client, lifespan, message, rpc, state_of
+from ...agents import GatedAgent, scripted_model
+from ...app_client import message, rpc, state_of
 from ...constants import with_constants
 from ...serving import serving, wait_until_ended
 from ..refusals import error_of_answer, send_body, serving_without_runs
@@ -124,11 +122,8 @@ async def test_queued_messages_of_a_task_are_limited() -> None:
 
 
 async def test_full_memory_store_is_503_until_erasure() -> None:
-    app = to_a2a(
-        Agent(FunctionModel(lambda _, __: ModelResponse(parts=[TextPart('seen')]))), limits=Limits(memory=10**6)
-    )
-    async with lifespan(app):
-        client, sent = Client(app), list[str]()
+    sent: list[str] = []
+    async with serving(Agent(scripted_model('seen')), limits=Limits(memory=10**6)) as client:
         while (answer := await client.post(rpc('SendMessage', {'message': message('x' * 50_000)}))).status == 200:
             sent.append(answer.json['result']['task']['id'])
         assert (error_of_answer(answer, status=503).code, answer.headers['retry-after']) == (-32000, '60')
@@ -136,7 +131,7 @@ async def test_full_memory_store_is_503_until_erasure() -> None:
         assert state_of(await client.get_task(sent[-1])) == 'COMPLETED'
         for task_id in sent:
             context_id = (await client.get_task(task_id))['contextId']
-            assert await app.erase_context(context_id)
+            assert await client.a2a_app.erase_context(context_id)
         assert state_of(await client.send('y' * 50_000)) == 'COMPLETED'
 
 

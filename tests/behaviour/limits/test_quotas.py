@@ -133,20 +133,20 @@ async def from_address(client: Client, address: str | None) -> int:
     return (await exchange.answer()).status
 
 
+ADDRESSES = [
+    *('192.0.2.1', '::ffff:192.0.2.1'),
+    *('2001:db8::1%eth0', '2001:db8::2', '2001:db8:0:1::1'),
+    *('a-socket', None, None),
+]
+
+
 @pytest.mark.parametrize(
-    ('by_address', 'statuses'), [(False, [200, 429, 429, 429, 429, 429]), (True, [200, 429, 200, 429, 200, 200])]
+    ('by_address', 'statuses'), [(False, [200, *[429] * 7]), (True, [200, 429, 200, 429, 200, 200, 200, 429])]
 )
 async def test_anonymous_callers_share_rate_unless_split_by_address(by_address: bool, statuses: list[int]) -> None:
-    addresses = ['192.0.2.1', '::ffff:192.0.2.1', '2001:db8::1%eth0', '2001:db8::2', '2001:db8:0:1::1', 'a-socket']
     quotas = Quotas(rates=Rate(1, DAY), anonymous_by_address=by_address)
     async with serving(Agent('test'), limits=Limits(quotas=quotas)) as client:
-        assert [await from_address(client, each) for each in addresses] == statuses
-
-
-async def test_callers_without_address_share_a_rate() -> None:
-    quotas = Quotas(rates=Rate(1, DAY), anonymous_by_address=True)
-    async with serving(Agent('test'), limits=Limits(quotas=quotas)) as client:
-        assert [await from_address(client, None) for _ in range(2)] == [200, 429]
+        assert [await from_address(client, each) for each in ADDRESSES] == statuses
 
 
 async def test_apps_on_same_sqlite_file_share_a_rate(tmp_path: Path) -> None:
@@ -177,25 +177,17 @@ def test_rate_for_unknown_operation_is_refused_at_startup() -> None:
 
 async def test_stream_over_quota_is_refused_until_stream_closes() -> None:
     stage = GatedAgent()
-    async with serving(stage.agent, auth=AUTH, limits=Limits(quotas=Quotas(streams=1))) as client:
-        ann = client_of(client, 'ann')
+    refused = rpc('SendStreamingMessage', {'message': message('refused')})
+    async with serving(stage.agent, auth=AUTH, limits=Limits(quotas=Quotas(streams=2))) as client:
+        ann, bob = client_of(client, 'ann'), client_of(client, 'bob')
         async with ann.send_streaming('first'):
-            body = rpc('SendStreamingMessage', {'message': message('second')})
-            assert_quota_exceeded(await ann.post(body), 'streams')
-            async with client_of(client, 'bob').send_streaming('of bob'):
-                pass
-        stage.open('first', 'third', 'of bob')
-        async with ann.send_streaming('third') as stream:
+            for text in ('second', 'third'):
+                async with ann.send_streaming(text), bob.send_streaming('of bob'):
+                    assert_quota_exceeded(await ann.post(refused), 'streams')
+        stage.open('first', 'second', 'third', 'fourth', 'of bob')
+        async with ann.send_streaming('fourth') as stream:
             await stream.rest()
-    assert 'second' not in stage.began
-
-
-async def test_closed_stream_frees_quota_slot() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, limits=Limits(quotas=Quotas(streams=2))) as client, client.send_streaming('first'):
-        for text in ('second', 'third'):
-            async with client.send_streaming(text):
-                assert_quota_exceeded(await client.post(rpc('SendStreamingMessage', {'message': message()})), 'streams')
+    assert 'refused' not in stage.began
 
 
 async def test_blocking_send_counts_as_stream() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from pydantic_ai import Agent
 from pydantic_ai_a2a import Access, BearerAuth, Caller, Push, to_a2a
 
 from ...agents import GatedAgent
-from ...app_client import LIMIT, Client, Exchange, RpcError, lifespan, message, rpc
+from ...app_client import Client, Exchange, RpcError, message, rpc
 from ...constants import with_constants
 from ...dialects import only_in
 from ...serving import list_tasks, serving
@@ -84,9 +83,10 @@ async def test_webhook_without_id_is_single_per_task_and_caller() -> None:
 
 @covers('official `a2a-sdk` 1.x client')
 async def test_callers_of_same_owner_keep_separate_webhooks() -> None:
-    app = to_a2a(GatedAgent().agent, auth=caller_from_header, access=Access(owner=lambda caller: 'team'), push=Push())
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        ann, bob = client_of_caller(app, 'ann'), client_of_caller(app, 'bob')
+    async with serving(
+        GatedAgent().agent, auth=caller_from_header, access=Access(owner=lambda caller: 'team'), push=Push()
+    ) as client:
+        ann, bob = client_of_caller(client.app, 'ann'), client_of_caller(client.app, 'bob')
         task_id = await start_task(ann, taskPushNotificationConfig={'url': 'https://example.com/ann'})
         [of_ann] = await list_configs(bob, task_id)
         body = {'taskPushNotificationConfig': {'url': 'https://example.com/bob'}, 'returnImmediately': True}
@@ -109,9 +109,10 @@ async def test_callers_of_same_owner_keep_separate_webhooks() -> None:
 
 @only_in('0.3', '1.0 needs the id')
 async def test_get_without_id_returns_own_or_oldest_webhook() -> None:
-    app = to_a2a(Agent('test'), auth=caller_from_header, access=Access(owner=lambda caller: 'team'), push=Push())
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        ann, bob, carl = (client_of_caller(app, name) for name in ('ann', 'bob', 'carl'))
+    async with serving(
+        Agent('test'), auth=caller_from_header, access=Access(owner=lambda caller: 'team'), push=Push()
+    ) as client:
+        ann, bob, carl = (client_of_caller(client.app, name) for name in ('ann', 'bob', 'carl'))
         task_id = (await ann.send())['id']
         of_ann, of_bob = [await create_config(each, task_id, url=URL) for each in (ann, bob)]
         assert of_ann['id'] != of_bob['id']
@@ -165,9 +166,8 @@ async def test_forbidden_webhook_url_is_refused(url: str) -> None:
 
 
 async def test_webhooks_of_another_owner_are_not_found() -> None:
-    app = to_a2a(Agent('test'), auth=caller_from_header, push=Push())
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        ann, bob = client_of_caller(app, 'ann'), client_of_caller(app, 'bob')
+    async with serving(Agent('test'), auth=caller_from_header, push=Push()) as client:
+        ann, bob = client_of_caller(client.app, 'ann'), client_of_caller(client.app, 'bob')
         task_id = (await ann.send())['id']
         config = await create_config(ann, task_id, **CONFIG)
         errors = [
@@ -302,12 +302,9 @@ async def test_undecryptable_webhook_is_named_and_can_be_replaced(
 ) -> None:
     backend = f'sqlite:///{tmp_path}/agent.db'
     keys = [Fernet.generate_key().decode() for _ in range(2)]
-    app = to_a2a(Agent('test'), name='a', backend=backend, push=Push(keys=keys[:1]))
-    async with lifespan(app):
-        task_id = await task_with_webhooks(Client(app), 'lost', 'gone')
-    app = to_a2a(Agent('test'), name='a', backend=backend, push=Push(keys=keys[1:]))
-    async with lifespan(app):
-        client = Client(app)
+    async with serving(Agent('test'), name='a', backend=backend, push=Push(keys=keys[:1])) as client:
+        task_id = await task_with_webhooks(client, 'lost', 'gone')
+    async with serving(Agent('test'), name='a', backend=backend, push=Push(keys=keys[1:])) as client:
         for reading in (get_config(client, task_id, 'lost'), list_configs(client, task_id)):
             with pytest.raises(RpcError, match='configuration lost was encrypted with a key') as unreadable:
                 await reading
@@ -326,26 +323,24 @@ async def test_undecryptable_webhook_is_named_and_can_be_replaced(
 
 @pytest.mark.parametrize('path', ['/acme', '/acme/'])
 async def test_webhooks_belong_to_tenant_of_path(path: str) -> None:
-    app = to_a2a(Agent('test'), push=Push(), access=Access(tenants=['acme', 'umbrella']))
-    async with lifespan(app):
-        client = Client(app, path=path)
-        task_id = await task_with_webhooks(client, 'a')
-        assert [each['id'] for each in await list_configs(client, task_id)] == ['a']
-        for stranger in (Client(app, path='/umbrella/'), Client(app)):
+    async with serving(Agent('test'), push=Push(), access=Access(tenants=['acme', 'umbrella'])) as client:
+        acme, umbrella = Client(client.app, path=path), Client(client.app, path='/umbrella/')
+        task_id = await task_with_webhooks(acme, 'a')
+        assert [each['id'] for each in await list_configs(acme, task_id)] == ['a']
+        for stranger in (umbrella, client):
             for reading in (get_config(stranger, task_id, 'a'), list_configs(stranger, task_id)):
                 missing = await error_of_call(reading)
                 assert missing.code == -32001
-        await delete_config(client, task_id, 'a')
-        assert await list_configs(client, task_id) == []
+        await delete_config(acme, task_id, 'a')
+        assert await list_configs(acme, task_id) == []
 
 
 async def test_webhooks_belong_to_tenant_of_params() -> None:
-    app = to_a2a(Agent('test'), push=Push(), access=Access(tenants=['acme']))
-    async with lifespan(app):
-        sent = await Client(app).call('SendMessage', {'message': message(), 'tenant': 'acme'})
-        client, task_id = Client(app, path='/acme/'), sent['task']['id']
-        await create_config(client, task_id, id='a', url=URL)
-        assert await webhook_page(Client(app), task_id, tenant='acme') == (['a'], '')
+    async with serving(Agent('test'), push=Push(), access=Access(tenants=['acme'])) as client:
+        sent = await client.call('SendMessage', {'message': message(), 'tenant': 'acme'})
+        task_id = sent['task']['id']
+        await create_config(Client(client.app, path='/acme/'), task_id, id='a', url=URL)
+        assert await webhook_page(client, task_id, tenant='acme') == (['a'], '')
 
 
 @pytest.mark.parametrize(
@@ -389,24 +384,23 @@ async def test_invalid_webhook_field_is_named_with_full_path(target: dict[str, A
 
 
 @only_in('0.3', '1.0 has one scheme')
-async def test_invalid_authentication_scheme_is_named_with_index() -> None:
-    target = {'url': URL, 'authentication': {'schemes': ['Bearer', 'a b']}}
+@pytest.mark.parametrize(
+    ('schemes', 'problem'),
+    [
+        (
+            ['Bearer', 'a b'],
+            'pushNotificationConfig.authentication.schemes[1]: must not have characters that this field does not allow',
+        ),
+        (['a b'] * 1001, '1001 problems'),
+    ],
+    ids=['second', '1001'],
+)
+async def test_invalid_authentication_schemes_are_named_or_counted(schemes: list[str], problem: str) -> None:
+    target = {'url': URL, 'authentication': {'schemes': schemes}}
     async with serving(Agent('test'), push=Push()) as client:
         params = {'taskId': 'no-such-task', 'pushNotificationConfig': target}
         answer = await client.post(rpc('CreateTaskPushNotificationConfig', params, client.dialect))
-    assert answer.json['error']['message'] == (
-        'Invalid parameters: pushNotificationConfig.authentication.schemes[1]: must not have characters that this'
-        ' field does not allow'
-    )
-
-
-@only_in('0.3', '1.0 has one scheme')
-async def test_over_1000_invalid_authentication_schemes_are_counted() -> None:
-    target = {'url': URL, 'authentication': {'schemes': ['a b'] * 1001}}
-    async with serving(Agent('test'), push=Push()) as client:
-        params = {'taskId': 'no-such-task', 'pushNotificationConfig': target}
-        answer = await client.post(rpc('CreateTaskPushNotificationConfig', params, client.dialect))
-    assert answer.json['error']['message'] == 'Invalid parameters: 1001 problems'
+    assert answer.json['error']['message'] == f'Invalid parameters: {problem}'
 
 
 # --- over HTTP+JSON (§11.3) -----------------------------------------------------------------------------------------
@@ -446,9 +440,3 @@ async def test_http_json_body_contradicting_task_id_is_refused(name: str) -> Non
             200,
             {'id': 'c', 'taskId': one, 'url': url},
         )
-
-
-async def test_http_json_webhook_path_is_unsupported_by_default() -> None:
-    async with serving(Agent('test')) as client:
-        status, answer = await request(client, 'POST', '/tasks/t/pushNotificationConfigs', {})
-        assert (status, answer['error']['details'][0]['reason']) == (400, 'PUSH_NOTIFICATION_NOT_SUPPORTED')

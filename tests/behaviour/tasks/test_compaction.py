@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import AgentWorker, Messages, Workers, to_a2a
+from pydantic_ai_a2a import AgentWorker, Messages, Workers
 
 from ...agents import scripted_model
 from ...app_client import LIMIT, Client, lifespan, message, state_of, texts
@@ -35,6 +34,7 @@ from ...cases import each_case
 from ...dialects import in_no_version
 from ...docs.blocks import ROOT, blocks
 from ...serving import serving, wait_until_ended
+from ..durable_handover import serving_until_handover
 from ..pending_calls import answer_message, approve
 
 pytestmark = in_no_version('what the model reads is below what versions differ in')
@@ -317,19 +317,14 @@ async def test_run_resumed_after_restart_keeps_messages_before_summary(tmp_path:
         await look_on.wait()
         return 'looked'
 
-    @asynccontextmanager
-    async def served() -> AsyncGenerator[Client]:
-        app = to_a2a(agent, backend=f'sqlite:///{tmp_path}/agent.db', workers=Workers(drain_grace=0.01))
-        async with lifespan(app), asyncio.timeout(LIMIT):
-            yield Client(app)
-
-    async with served() as client:
+    backend = f'sqlite:///{tmp_path}/agent.db'
+    async with serving_until_handover(agent, backend=backend) as client:
         for n in range(2):
             await send_to_context(client, f'{n}')
         task = await client.send(message('look', contextId='c'), returnImmediately=True)
         await looking.wait()
     look_on.set()
-    async with served() as client:
+    async with serving_until_handover(agent, backend=backend) as client:
         assert texts(await wait_until_ended(client, task['id'])) == ['summary 2 + looked']
         record = await record_of(client)
         assert [await stored_texts(client, tip) for tip in record.branches] == [['0', '1']]

@@ -22,19 +22,6 @@ from ..refusals import error_of_answer, send_body
 
 
 @covers('five 1 s tasks at once')
-async def test_five_tasks_run_concurrently() -> None:
-    barrier = asyncio.Barrier(5)
-
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        await barrier.wait()
-        return ModelResponse(parts=[TextPart('met')])
-
-    async with serving(Agent(FunctionModel(answer))) as client:
-        tasks = await asyncio.gather(*(client.send() for _ in range(5)))
-    assert [(state_of(task), texts(task)) for task in tasks] == [('COMPLETED', ['met'])] * 5
-
-
-@covers('five 1 s tasks at once')
 async def test_quick_task_completes_while_slow_tasks_run() -> None:
     stage = GatedAgent()
     async with serving(stage.agent) as client:

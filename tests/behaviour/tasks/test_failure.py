@@ -84,18 +84,6 @@ async def test_stream_of_failed_run_ends_with_failed_status() -> None:
     assert [event.id for event in events] == [*range(len(events))]
 
 
-@covers('failed run')
-async def test_cancelled_error_raised_by_tool_fails_task() -> None:
-    agent = Agent(TestModel())
-
-    @agent.tool_plain
-    async def give_up() -> None:
-        raise asyncio.CancelledError
-
-    async with serving(agent) as client:
-        assert failure(await client.send()) == 'internal'
-
-
 @covers('a failed run in a context')
 async def test_failed_run_leaves_its_context_unchanged() -> None:
     async with serving(Agent(FunctionModel(fail_on_request))) as client:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
@@ -27,28 +26,34 @@ from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.settings import Settings
 from pydantic_ai_a2a.store import WrappedQueue
 
-from ...app_client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of, texts
+from ...app_client import LIMIT, Client, message, rpc, state_of
 from ...logs import loop_errors
-from ...serving import serving, wait_until_ended
+from ...serving import list_tasks, serving
 from ...suites import values
+from ..refusals import BASE_EXCEPTIONS
 
 
-class PanicException(BaseException):
-    """Like that of Rust code behind Python."""
+@pytest.mark.parametrize('raised', BASE_EXCEPTIONS)
+@pytest.mark.parametrize('place', ['model', 'tool'])
+async def test_base_exception_in_run_fails_only_its_task(place: str, raised: str) -> None:
+    errors = [BASE_EXCEPTIONS[raised]()]
 
-
-async def test_base_exception_in_run_fails_only_its_task() -> None:
-    errors = [PanicException('boom')]
-
-    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    async def fail_once(*_: Any) -> str:
         if errors:
             raise errors.pop()
-        return ModelResponse(parts=[TextPart('fine')])
+        return 'fine'
 
-    async with serving(Agent(FunctionModel(answer))) as client:
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[TextPart(await fail_once())])
+
+    async def look() -> str:
+        return await fail_once()
+
+    async with serving(Agent(FunctionModel(answer) if place == 'model' else TestModel(), tools=[look])) as client:
         failed = await client.send(message(contextId='c'))
         following = await client.send(message(contextId='c'))
     assert (state_of(failed), state_of(following)) == ('FAILED', 'COMPLETED')
+    assert failed['status']['message']['metadata']['failure'] == 'internal'
 
 
 def test_keyboard_interrupt_in_run_ends_event_loop() -> None:
@@ -91,57 +96,12 @@ async def test_store_error_at_run_end_does_not_stop_worker(
 
     backend = MemoryBackend('agent', reader_lag=1000)
     backend.queue = Breaking(backend.queue)
-    app = to_a2a(Agent(TestModel()), backend=backend)
     with loop_errors() as told:
-        async with lifespan(app):
-            await Client(app).send(message(contextId='broken'), returnImmediately=True)
-            assert state_of(await Client(app).send()) == 'COMPLETED'
+        async with serving(Agent(TestModel()), backend=backend) as client:
+            await client.send(message(contextId='broken'), returnImmediately=True)
+            assert state_of(await client.send()) == 'COMPLETED'
     assert told == []
     assert 'A task could not be stored; the worker tries again at the next heartbeat.' in caplog.messages
-
-
-@pytest.mark.parametrize('ends', ['FAILED', 'CANCELED'])
-async def test_streamed_text_of_failed_or_canceled_task_is_kept(ends: str) -> None:
-    released = asyncio.Event()
-
-    async def words(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        yield 'half of '
-        yield 'an answer'
-        await released.wait()
-        raise ValueError('gone')
-
-    async with serving(Agent(FunctionModel(stream_function=words))) as client:
-        async with client.live.send_streaming() as stream:
-            task_id = (await anext(stream)).result['task']['id']
-            for _ in range(3):
-                await anext(stream)
-            if ends == 'CANCELED':
-                await client.call('CancelTask', {'id': task_id})
-            released.set()
-            await stream.rest()
-        task = await client.get_task(task_id)
-    assert (state_of(task), texts(task)) == (ends, ['half of an answer'])
-
-
-async def test_queued_messages_of_task_are_limited() -> None:
-    begun, released = asyncio.Event(), asyncio.Event()
-
-    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        begun.set()
-        await released.wait()
-        return ModelResponse(parts=[TextPart('done')])
-
-    async with serving(Agent(FunctionModel(answer)), limits=Limits(messages=2)) as client:
-        task = await client.send(returnImmediately=True)
-        await begun.wait()
-        for _ in range(2):
-            await client.send(message(taskId=task['id']), returnImmediately=True)
-        with pytest.raises(RpcError) as refused:
-            await client.send(message(taskId=task['id']))
-        released.set()
-        done = await wait_until_ended(client, task['id'])
-    assert refused.value.code == -32000
-    assert [each['role'] for each in done['history']].count('ROLE_USER') == 3
 
 
 SETTINGS = Settings(
@@ -233,5 +193,5 @@ async def test_stream_broken_at_first_event_is_unsubscribed() -> None:
     async with serving(Agent(TestModel()), backend=backend) as client:
         with pytest.raises(OSError, match='the client has gone'):
             await client.app(scope, receive, send)
-        [task] = await client.a2a_app.list_tasks()
+        [task] = await list_tasks(client)
         assert not backend.events.watched(task['id'])

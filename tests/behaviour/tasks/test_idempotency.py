@@ -94,16 +94,6 @@ async def test_repeated_message_to_working_task_runs_once() -> None:
 
 
 @covers(ROW)
-async def test_anonymous_message_id_with_different_content_is_new_task() -> None:
-    async with serving(Agent(FunctionModel(echo_prompts))) as client:
-        first = await client.send(message('one', messageId='an-id-of-two-clients'))
-        second = await client.send(message('two', messageId='an-id-of-two-clients'))
-    assert (texts(first), texts(second)) == (['one'], ['two'])
-    assert first['id'] != second['id']
-    assert first['contextId'] != second['contextId']
-
-
-@covers(ROW)
 async def test_short_anonymous_message_id_is_never_a_repeat() -> None:
     async with serving(Agent(TestModel())) as client:
         ids = {

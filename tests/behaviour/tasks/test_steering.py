@@ -18,12 +18,13 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from examples import steering
-from pydantic_ai_a2a import Access, AgentWorker, Approvals, Caller, Messages, Rejected, Workers, a2a, to_a2a
+from pydantic_ai_a2a import Access, AgentWorker, Approvals, Messages, Rejected, Workers, a2a, to_a2a
 
 from ...agents import GatedAgent, LookupAgent, user_prompts
 from ...app_client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
 from ...serving import list_tasks, serving, wait_until_ended
 from ...sizes import short_or_long
+from ..callers import caller_from_header, client_of_caller
 from ..durable_handover import serving_until_handover
 from ..fasta2a_parts import plain_worker
 
@@ -83,22 +84,22 @@ async def test_message_of_another_caller_gets_own_run(backend: str, tmp_path: Pa
         callers.append(a2a(ctx).caller.id)
         return ''
 
-    app = to_a2a(
+    async with serving(
         desk.agent,
-        auth=lambda request: Caller(id=request.headers['x-caller']),
+        auth=caller_from_header,
         access=Access(owner=lambda _: 'team'),
         messages=Messages(while_working='steer'),
         backend='memory' if backend == 'memory' else f'sqlite:///{tmp_path}/agent.db',
-    )
-    ann, bob = (Client(app, headers={'X-Caller': name}) for name in ('ann', 'bob'))
-    async with lifespan(app), ann.send_streaming('one') as stream:
-        task_id = (await anext(stream)).result['task']['id']
-        await desk.looking.wait()
-        await send_to_task(ann, task_id, 'two')
-        await send_to_task(bob, task_id, 'three')
-        await send_to_task(ann, task_id, 'four')
-        desk.found.set()
-        await stream.rest()
+    ) as client:
+        ann, bob = (client_of_caller(client.app, name) for name in ('ann', 'bob'))
+        async with ann.send_streaming('one') as stream:
+            task_id = (await anext(stream)).result['task']['id']
+            await desk.looking.wait()
+            await send_to_task(ann, task_id, 'two')
+            await send_to_task(bob, task_id, 'three')
+            await send_to_task(ann, task_id, 'four')
+            desk.found.set()
+            await stream.rest()
     assert [(name, said[-1]) for name, said in zip(callers, desk.seen, strict=True)] == [
         ('ann', 'one'),
         ('ann', 'two'),

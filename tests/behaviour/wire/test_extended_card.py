@@ -21,7 +21,7 @@ from starlette.requests import Request
 from pydantic_ai_a2a import Access, APIKeyAuth, Approvals, Caller, to_a2a, tool_skills
 
 from ...app_client import Answer, Client, Exchange, rpc
-from ...dialects import current_dialect, in_no_version, only_in
+from ...dialects import current_dialect, in_no_version
 from ...serving import serving
 from ..refusals import error_of_answer, serving_without_runs
 
@@ -134,11 +134,15 @@ async def test_anonymous_caller_gets_401_before_scope_check(scopes: dict[str, st
     assert b'secret' not in anonymous.body + bob.body
 
 
-async def test_missing_extended_card_is_error_of_request_version() -> None:
-    async with serving_without_runs() as client:
-        error = error_of_answer(await client.post(rpc('GetExtendedAgentCard')))
-    expected = (-32007, 'This agent has no extended agent card') if current_dialect().version == '0.3' else None
-    assert (error.code, error.message) == (expected or (-32004, 'This agent has no extended agent card.'))
+@pytest.mark.parametrize('auth', [None, AUTH], ids=['anonymous', 'authenticated'])
+async def test_extended_card_is_unavailable_by_default(auth: APIKeyAuth | None) -> None:
+    async with serving_without_runs(auth=auth) as client:
+        error = error_of_answer(await get_extended_card(client, ANN))
+        card = (await client.get(CARD)).json
+    older = current_dialect().version == '0.3'
+    assert error.reason == ('EXTENDED_AGENT_CARD_NOT_CONFIGURED' if older else 'UNSUPPORTED_OPERATION')
+    assert error.message == current_dialect().text('This agent has no extended agent card.')
+    assert card['capabilities']['extendedAgentCard'] is card['supportsAuthenticatedExtendedCard'] is False
 
 
 async def test_extended_card_response_is_private_no_cache() -> None:
@@ -200,15 +204,6 @@ def test_invalid_extended_card_mapping_is_refused_at_startup(said: Any, message:
 def test_extended_card_needs_auth() -> None:
     with pytest.raises(TypeError, match=r'Access\.extended_card needs auth='):
         to_a2a(Agent('test'), access=Access(extended_card={'version': '2'}))
-
-
-@only_in('1.0', '0.3 has no such reason')
-async def test_extended_card_is_declared_only_if_configured() -> None:
-    async with serving(Agent('test'), auth=AUTH) as client:
-        error = error_of_answer(await get_extended_card(client, ANN))
-        card = (await client.get(CARD)).json
-    assert error.reason == 'UNSUPPORTED_OPERATION'
-    assert card['capabilities']['extendedAgentCard'] is card['supportsAuthenticatedExtendedCard'] is False
 
 
 TOOLS: FunctionToolset[object] = FunctionToolset()

@@ -23,7 +23,7 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Results, to_a2a
 
-from ...agents import GatedAgent, echo_prompts, scripted_model
+from ...agents import GatedAgent, scripted_model
 from ...app_client import Client
 from ...app_client import message as message_of_1_0
 from ...dialects import in_no_version
@@ -212,14 +212,6 @@ async def test_client_reads_task_made_in_other_version() -> None:
     assert artifact['parts'][0].get('raw') == b64encode(PNG).decode()
 
 
-async def test_message_continues_conversation_of_context() -> None:
-    async with fasta2a_client(Agent(FunctionModel(echo_prompts))) as (client, other):
-        first = await finished_task(client, other, user_message(Part(text='one')))
-        second = await finished_task(client, other, user_message(Part(text='two'), context_id=first['context_id']))
-    assert [artifact['parts'] for artifact in second.get('artifacts', ())] == [[{'text': 'one + two'}]]
-    assert (second['id'] == first['id'], second['context_id'] == first['context_id']) == (False, True)
-
-
 @covers(FASTA2A_ROW)
 async def test_failed_run_is_a_failed_task() -> None:
     async with fasta2a_client(Agent(scripted_model(RuntimeError('SECRET')))) as (client, other):
@@ -274,20 +266,6 @@ async def test_stream_appends_chunks_and_ends_with_whole_text() -> None:
     }
     assert 'task' in events[0]
     assert events[0]['task']['status']['state'] == 'submitted'
-
-
-@covers(FASTA2A_ROW)
-async def test_model_without_streaming_sends_whole_text() -> None:
-    async with fasta2a_client(Agent(FunctionModel(echo_prompts))) as (client, _):
-        events = await streamed(client, user_message(Part(text='plain answer')))
-    chunks = [event['artifact_update'] for event in events if 'artifact_update' in event]
-    assert [(chunk.get('append'), chunk['artifact']['parts']) for chunk in chunks] == [
-        (False, [{'text': 'plain answer'}])
-    ]
-    assert [event['status_update']['status']['state'] for event in events if 'status_update' in event] == [
-        'working',
-        'completed',
-    ]
 
 
 @covers(FASTA2A_ROW)

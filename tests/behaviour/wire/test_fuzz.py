@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import logging
@@ -24,8 +23,9 @@ from pydantic_ai import Agent
 from pydantic_ai_a2a import APIKeyAuth, BearerAuth, Limits, Quotas, Rate, Retention, to_a2a
 from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 
-from ...app_client import LIMIT, Answer, Exchange, lifespan, message
+from ...app_client import Answer, Exchange, lifespan, message
 from ...dialects import DIALECTS, PATHS, current_dialect, in_no_version, json_rpc, only_in
+from ...serving import serving
 from ...sizes import LONG, examples, short_or_long
 from ...wire.protocol.fuzzing import ALL_OPERATIONS_ON, mutated_requests, stored_message_counts
 from .test_hostile_input import LEAKS
@@ -79,12 +79,11 @@ def mutated_bytes(draw: st.DrawFn) -> bytes:
 async def test_refused_fuzzed_json_rpc_requests_store_nothing(
     round_: int, requests: list[tuple[bytes, dict[str, str]]]
 ) -> None:
-    app = to_a2a(Agent('test'), **ALL_OPERATIONS_ON)
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        before = await stored_message_counts(app)
+    async with serving(Agent('test'), **ALL_OPERATIONS_ON) as client:
+        before = await stored_message_counts(client.a2a_app)
         for body, headers in requests:
-            answer = await Exchange(app, 'POST', '/', headers, body).answer()
-            after = await stored_message_counts(app)
+            answer = await Exchange(client.app, 'POST', '/', headers, body).answer()
+            after = await stored_message_counts(client.a2a_app)
             assert answer.status in {200, 204, 415}
             assert answer.headers['x-correlation-id']
             for event in events(answer):
@@ -105,9 +104,8 @@ async def test_fuzzed_request_is_answered_in_its_version(requests: dict[str, Any
     request = requests[speaks.version]
     names = {speaks.method(name): name for name in OPERATIONS}
     headers = {'Content-Type': 'application/json', 'A2A-Version': speaks.version}
-    app = to_a2a(Agent('test'), **ALL_OPERATIONS_ON)
-    async with lifespan(app):
-        answer = await Exchange(app, 'POST', '/', headers, json.dumps(request).encode()).answer()
+    async with serving(Agent('test'), **ALL_OPERATIONS_ON) as client:
+        answer = await Exchange(client.app, 'POST', '/', headers, json.dumps(request).encode()).answer()
     for frame in events(answer):
         if 'error' in frame:
             assert speaks.error(frame)['code'] in KNOWN_ERRORS
@@ -121,9 +119,8 @@ async def test_fuzzed_request_is_answered_in_its_version(requests: dict[str, Any
 @examples(short_or_long(100, 300), 1_000)
 @given(body=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 async def test_random_bytes_are_refused(body: bytes) -> None:
-    app = to_a2a(Agent('test'))
-    async with lifespan(app):
-        answer = await Exchange(app, 'POST', '/', {'Content-Type': 'application/json'}, body).answer()
+    async with serving(Agent('test')) as client:
+        answer = await Exchange(client.app, 'POST', '/', {'Content-Type': 'application/json'}, body).answer()
     assert answer.status == 200
     assert answer.json['error']['code'] in {-32700, -32600}
 
@@ -237,12 +234,11 @@ def check_is_refused(answer: Answer) -> bool:
 @examples(short_or_long(15, 40), 200)
 @given(requests=st.lists(messages() | any_request, min_size=10, max_size=10))
 async def test_refused_fuzzed_http_json_requests_store_nothing(round_: int, requests: list[HttpRequest]) -> None:
-    app = to_a2a(Agent('test'), **ALL_OPERATIONS_ON)
-    async with lifespan(app), asyncio.timeout(LIMIT):
-        before = await stored_message_counts(app)
+    async with serving(Agent('test'), **ALL_OPERATIONS_ON) as client:
+        before = await stored_message_counts(client.a2a_app)
         for sent in requests:
-            answer = await Exchange(app, sent.verb, sent.path, sent.headers, sent.body).answer()
-            after = await stored_message_counts(app)
+            answer = await Exchange(client.app, sent.verb, sent.path, sent.headers, sent.body).answer()
+            after = await stored_message_counts(client.a2a_app)
             if check_is_refused(answer):
                 assert after == before
             before = after

@@ -73,13 +73,11 @@ async def test_chunked_body_is_not_read_past_limit() -> None:
 
 
 @covers('50 MB body')
-@json_rpc('the bodies are JSON-RPC')
 async def test_body_limit_is_configurable() -> None:
-    body = rpc('GetTask', {'id': 't'})
-    async with serving_without_runs(limits=Limits(body=len(body))) as client:
-        fits = await client.post(body)
-        error_of_answer(await client.post(body + b' '), status=413, id=None)
-    assert error_of_answer(fits).code == -32001
+    fits, longer = rpc('CancelTask', {'id': 't'}), rpc('CancelTask', {'id': 't', 'metadata': {}})
+    async with serving_without_runs(limits=Limits(body=len(fits))) as client:
+        assert error_of_answer(await client.post(fits)).code == -32001
+        assert error_of_answer(await client.post(longer), status=413, id=None).code == -32600
 
 
 @covers('`text/plain` from a foreign Origin')
@@ -195,20 +193,16 @@ async def test_version_is_recognized_by_major_minor_or_method(version: Dialect, 
                 assert error.code == -32001
 
 
-@pytest.mark.parametrize('named', ['1.0, 0.3', '0.3,1.0'])
-@json_rpc('HTTP+JSON has no id to answer with')
-async def test_request_naming_several_versions_is_refused(named: str) -> None:
+@only_in('1.0', 'the refusal is in the form of 1.0')
+@pytest.mark.parametrize(
+    ('headers', 'query'),
+    [({'A2A-Version': '1.0, 0.3'}, ''), ({'A2A-Version': '0.3,1.0'}, ''), ({}, '?A2A-Version=1.0&A2A-Version=0.3')],
+)
+async def test_request_naming_several_versions_is_refused(headers: dict[str, str], query: str) -> None:
     async with serving_without_runs() as client:
-        answer = await client.post(rpc('GetTask', {'id': 't'}), {'A2A-Version': named})
-    assert (answer.json['id'], answer.json['error']['code']) == ('r-1', -32600)
-
-
-@json_rpc('HTTP+JSON has no id to answer with')
-async def test_query_with_several_versions_is_refused() -> None:
-    async with serving_without_runs() as client:
-        client.headers = {}
-        answer = await client.post(rpc('GetTask', {'id': 't'}), path='/?A2A-Version=1.0&A2A-Version=0.3')
-    assert (answer.json['id'], answer.json['error']['code']) == ('r-1', -32600)
+        client.headers = headers
+        answer = await client.post(rpc('GetTask', {'id': 't'}), path=f'/{query}')
+        assert error_of_answer(answer).code == -32600
 
 
 @pytest.mark.parametrize('method', PUSH)
@@ -218,21 +212,13 @@ async def test_push_config_operations_are_unsupported_by_default(method: str) ->
     assert (error.code, error.reason) == (-32003, 'PUSH_NOTIFICATION_NOT_SUPPORTED')
 
 
+@pytest.mark.parametrize('url', ['https://example.com', ''], ids=['valid', 'invalid'])
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
-async def test_send_with_webhook_is_unsupported_by_default(method: str) -> None:
-    configuration = {'taskPushNotificationConfig': {'url': 'https://example.com'}}
+async def test_send_with_webhook_is_unsupported_by_default(method: str, url: str) -> None:
+    configuration = {'taskPushNotificationConfig': {'url': url}}
     async with serving_without_runs() as client:
         error = error_of_answer(await client.post(rpc(method, {'message': message(), 'configuration': configuration})))
     assert (error.code, error.reason) == (-32003, 'PUSH_NOTIFICATION_NOT_SUPPORTED')
-
-
-async def test_extended_card_is_unavailable_by_default() -> None:
-    async with serving_without_runs() as client:
-        error = error_of_answer(await client.post(rpc('GetExtendedAgentCard')))
-    expected = (-32007, 'EXTENDED_AGENT_CARD_NOT_CONFIGURED')
-    assert (error.code, error.reason) == (
-        expected if current_dialect().version == '0.3' else (-32004, 'UNSUPPORTED_OPERATION')
-    )
 
 
 @pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask'])
@@ -318,21 +304,18 @@ async def test_disconnect_during_request_body_gets_no_response() -> None:
             await exchange.next()
 
 
-@only_in('1.0', '0.3 has no error of its own for it')
 async def test_request_without_required_extension_is_refused() -> None:
-    required = AgentExtension(uri='https://example.com/required', required=True)
-    async with serving_without_runs(extensions=[required]) as client:
-        error = error_of_answer(await client.post(send_body()))
-        error_of_answer(await client.post(send_body(), {'A2A-Extensions': 'https://example.com/other'}))
-    assert (error.code, error.reason) == (-32008, 'EXTENSION_SUPPORT_REQUIRED')
-    assert error.data[0]['metadata']['requiredExtensions'] == 'https://example.com/required'
-
-
-async def test_read_needs_required_extension_in_1_0() -> None:
-    required = AgentExtension(uri='https://example.com/required', required=True)
-    async with serving_without_runs(extensions=[required]) as client:
-        error = error_of_answer(await client.post(rpc('GetTask', {'id': 'no-such-task'})))
-    assert error.code == (-32008 if current_dialect().version == '1.0' else -32001)
+    required, name = 'https://example.com/required', current_dialect().extensions_header
+    async with serving_without_runs(extensions=[AgentExtension(uri=required, required=True)]) as client:
+        none = error_of_answer(await client.post(send_body()))
+        other = error_of_answer(await client.post(send_body(), {name: 'https://example.com/other'}))
+        read = error_of_answer(await client.post(rpc('GetTask', {'id': 'no-such-task'})))
+    if current_dialect().version == '1.0':
+        assert [error.reason for error in (none, other, read)] == ['EXTENSION_SUPPORT_REQUIRED'] * 3
+        assert none.data[0]['metadata']['requiredExtensions'] == required
+    else:
+        assert [error.reason for error in (none, other, read)] == ['INVALID_REQUEST'] * 2 + ['TASK_NOT_FOUND']
+    assert none.message.removesuffix('.').endswith(f'does not declare in {name}')
 
 
 @pytest.mark.parametrize(
@@ -353,6 +336,14 @@ async def test_response_header_names_active_extensions(asked: str | None, active
         stream = await client.post(body, headers)
     assert [each.headers.get(name.lower()) for each in (answer, stream)] == [active, active]
     assert error_of_answer(error).code == -32001
+
+
+@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
+async def test_extensions_header_of_other_version_is_ignored(method: str) -> None:
+    [other] = {'A2A-Extensions', 'X-A2A-Extensions'} - {current_dialect().extensions_header}
+    async with serving(Agent('test'), extensions=[AgentExtension(uri='https://example.com/a')]) as client:
+        answer = await client.post(rpc(method, {'message': message()}), {other: 'https://example.com/a'})
+    assert {'a2a-extensions', 'x-a2a-extensions'}.isdisjoint(answer.headers)
 
 
 async def test_message_metadata_extensions_and_references_are_stored() -> None:

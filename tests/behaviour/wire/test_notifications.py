@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import Access, APIKeyAuth, Caller, Limits, Quotas, Rate, to_a2a
+from pydantic_ai_a2a import Access, APIKeyAuth, Caller, Limits, Quotas, Rate
 
 from ...agents import GatedAgent
-from ...app_client import Answer, Client, lifespan, message, rpc, state_of
+from ...app_client import Answer, message, rpc, state_of
 from ...dialects import json_rpc
 from ...serving import serving
 from ..refusals import error_of_answer, serving_without_runs
@@ -101,16 +101,13 @@ async def test_request_with_null_id_gets_a_response() -> None:
 
 
 async def test_forbidden_or_rate_limited_notification_has_no_body() -> None:
-    auth = APIKeyAuth({KEY: Caller(id='ann')})
-    app = to_a2a(
+    async with serving(
         Agent('test'),
-        auth=auth,
+        auth=APIKeyAuth({KEY: Caller(id='ann')}),
         access=Access(scopes={'CancelTask': 'x'}),
         limits=Limits(quotas=Quotas(rates=Rate(3, timedelta(days=1)))),
-    )
-    async with lifespan(app):
+    ) as client:
         known = {'X-API-Key': KEY}
-        client = Client(app)
         forbidden = await client.post(notification('CancelTask', {'id': 't'}), known)
         statuses = [(await client.post(notification('GetTask', {'id': 't'}), known)).status for _ in range(4)]
         unknown = await client.post(notification('GetTask', {'id': 't'}))

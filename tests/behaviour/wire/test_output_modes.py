@@ -165,25 +165,24 @@ async def test_task_fails_if_output_matches_no_accepted_mode() -> None:
     assert kinds(with_text) == ['text']
 
 
-async def test_newest_message_decides_accepted_output_modes() -> None:
+@pytest.mark.parametrize(
+    ('first', 'newest', 'results'),
+    [
+        (['text/plain'], ['application/json'], ['one', {'result': 'one + two'}]),
+        (['application/json'], [], [{'result': 'one'}, 'one + two']),
+    ],
+    ids=['data after text', 'all modes after data'],
+)
+async def test_newest_message_decides_accepted_output_modes(
+    first: list[str], newest: list[str], results: list[Any]
+) -> None:
     stage = GatedAgent()
     async with serving(stage.agent) as client:
-        task = await client.send(message('one'), acceptedOutputModes=['text/plain'], returnImmediately=True)
+        task = await client.send('one', acceptedOutputModes=first, returnImmediately=True)
         await stage.reached('one')
-        further = message('two', taskId=task['id'])
-        await client.send(further, acceptedOutputModes=['application/json'], returnImmediately=True)
+        following = message('two', taskId=task['id'])
+        await client.send(following, acceptedOutputModes=newest, returnImmediately=True)
         stage.open('one', 'two')
         done = await wait_until_ended(client, task['id'])
-    assert [each['parts'][0]['text'] for each in done['history']] == ['one', 'two', 'one']
-    assert [artifact['parts'][0].get('data') for artifact in done['artifacts']] == [None, {'result': 'one + two'}]
-
-
-async def test_message_without_output_modes_accepts_all_modes() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
-        task = await client.send(message('one'), acceptedOutputModes=['application/json'], returnImmediately=True)
-        await stage.reached('one')
-        await client.send(message('two', taskId=task['id']), returnImmediately=True)
-        stage.open('one', 'two')
-        done = await wait_until_ended(client, task['id'])
-    assert texts(done) == ['one + two']
+    parts = [part for artifact in done['artifacts'] for part in artifact['parts']]
+    assert [part['data'] if 'data' in part else part['text'] for part in parts] == results

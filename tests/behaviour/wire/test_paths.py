@@ -96,12 +96,6 @@ async def test_card_is_served_at_older_path(below: str) -> None:
     assert (card.status, heads[0].body, unchanged[0].status) == (200, b'', 304)
 
 
-async def test_user_route_takes_precedence_at_older_card_path() -> None:
-    async with serving(Agent('test'), routes=[Route(OLDER, user_endpoint('mine'))]) as client:
-        assert (await client.get(OLDER)).body == b'mine GET'
-        assert (await client.get(CARD)).status == 200
-
-
 # The agent's own URL, and unknown paths.
 
 
@@ -193,14 +187,17 @@ async def test_user_routes_take_precedence_over_default_answers() -> None:
     routes = [
         Route('/', user_endpoint('root')),
         Route('/mine', user_endpoint('mine')),
+        Route(OLDER, user_endpoint('card')),
         Mount('/app', Route('/{rest:path}', user_endpoint('app'))),
     ]
     async with serving(Agent('test'), routes=routes) as client:
-        bodies = [(await client.get(path)).body for path in ('/', '/mine', '/app/nothing')]
+        bodies = [(await client.get(path)).body for path in ('/', '/mine', OLDER, '/app/nothing')]
+        card = await client.get(CARD)
         wrong_verb = await ask(client.app, 'DELETE', '/mine')
         unknown = await client.get('/other')
         assert state_of(await client.send()) == 'COMPLETED'
-    assert bodies == [b'root GET', b'mine GET', b'app GET']
+    assert bodies == [b'root GET', b'mine GET', b'card GET', b'app GET']
+    assert (card.status, card.json['url']) == (200, 'http://testserver/')
     assert (wrong_verb.status, wrong_verb.body) == (405, b'Method Not Allowed')
     assert unknown.json['error']['code'] == 404
 

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 from a2a.compat.v0_3 import types
-from fasta2a.schema import AgentExtension
 from inline_snapshot import snapshot
 from pydantic_ai import Agent
 from pydantic_ai.messages import BinaryContent, BinaryImage, FilePart, ModelMessage, ModelResponse, TextPart
@@ -21,7 +20,7 @@ from pydantic_ai_a2a import Results
 
 from ...agents import GatedAgent, scripted_model
 from ...app_client import Answer, Client
-from ...dialects import METHODS, only_in, strictly
+from ...dialects import only_in, strictly
 from ...serving import list_tasks, serving, wait_until_ended
 from ..promised_behaviours import covers
 from ..refusals import error_of_answer, serving_without_runs
@@ -235,62 +234,6 @@ async def test_error_has_code_message_and_correlation_id_header(method: str, hea
     assert len(answer.headers['x-correlation-id']) == 16
     stream = method == 'tasks/resubscribe'
     assert answer.headers['content-type'] == ('text/event-stream' if stream else 'application/json')
-
-
-@VERSION_HEADERS
-@pytest.mark.parametrize('method', [method for method in METHODS.values() if 'push' in method])
-async def test_push_config_methods_are_unsupported_by_default(method: str, headers: dict[str, str]) -> None:
-    async with serving_without_runs() as client:
-        error = error_of_answer(await post_0_3(client.app, request(method, id='t'), **headers))
-    assert error.code == -32003
-
-
-@VERSION_HEADERS
-async def test_send_with_webhook_is_unsupported_by_default(headers: dict[str, str]) -> None:
-    configuration = {'pushNotificationConfig': {'url': 'https://example.com'}}
-    async with serving_without_runs() as client:
-        body = request('message/send', message=message_0_3(), configuration=configuration)
-        error = error_of_answer(await post_0_3(client.app, body, **headers))
-    assert error.code == -32003
-
-
-@VERSION_HEADERS
-async def test_bad_webhook_without_capability_is_unsupported(headers: dict[str, str]) -> None:
-    configuration = {'pushNotificationConfig': {'url': ''}}
-    async with serving_without_runs() as client:
-        body = request('message/send', message=message_0_3(), configuration=configuration)
-        error = error_of_answer(await post_0_3(client.app, body, **headers))
-    assert error.code == -32003
-
-
-@VERSION_HEADERS
-async def test_extended_card_is_unavailable_by_default(headers: dict[str, str]) -> None:
-    async with serving_without_runs() as client:
-        error = error_of_answer(await post_0_3(client.app, request('agent/getAuthenticatedExtendedCard'), **headers))
-    assert error.code == -32007
-
-
-EXTENSION = 'https://example.com/a'
-
-
-@VERSION_HEADERS
-@pytest.mark.parametrize('method', ['message/send', 'message/stream'])
-async def test_extensions_use_x_a2a_extensions_header(method: str, headers: dict[str, str]) -> None:
-    async with serving(Agent('test'), extensions=[AgentExtension(uri=EXTENSION)]) as client:
-        body = request(method, message=message_0_3())
-        active = await post_0_3(client.app, body, X_A2A_Extensions=f'{EXTENSION}, https://example.com/other', **headers)
-        other = await post_0_3(client.app, body, A2A_Extensions=EXTENSION, **headers)
-    assert active.headers['x-a2a-extensions'] == EXTENSION
-    assert [name for name in (*active.headers, *other.headers) if name == 'a2a-extensions'] == []
-    assert 'x-a2a-extensions' not in other.headers
-
-
-async def test_message_without_required_extension_is_invalid_request() -> None:
-    async with serving_without_runs(extensions=[AgentExtension(uri=EXTENSION, required=True)]) as client:
-        refused = error_of_answer(await post_0_3(client.app, request('message/send', message=message_0_3())))
-        reads = error_of_answer(await post_0_3(client.app, request('tasks/get', id='no-such-task')))
-    assert (refused.code, reads.code) == (-32600, -32001)
-    assert refused.message.endswith('does not declare in X-A2A-Extensions')
 
 
 FILE_OF_BOTH = {'kind': 'file', 'file': {'bytes': 'AAEC', 'uri': 'https://example.com'}}

@@ -66,24 +66,16 @@ async def test_stream_setting_and_extension_decide_text_form(
 
 
 async def test_readers_of_a_task_get_different_text_forms() -> None:
-    begun, go_on = asyncio.Event(), asyncio.Event()
-
-    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        yield 'It '
-        begun.set()
-        await go_on.wait()
-        yield 'is sunny.'
-
-    agent = Agent(FunctionModel(stream_function=stream))
-    async with serving(agent, results=Results(interval=0)) as client:
+    writer = HalfwayAgent()
+    async with serving(writer.agent, results=Results(interval=0)) as client:
         live = Client(client.app, headers=LIVE)
         async with live.send_streaming() as sender:
             task_id = (await anext(sender)).result['task']['id']
-            await begun.wait()
+            await writer.begun.wait()
             async with client.subscribe(task_id) as late, live.subscribe(task_id) as asked:
                 snapshots = [(await anext(reader)).result['task'] for reader in (late, asked)]
                 half = await client.get_task(task_id)
-                go_on.set()
+                writer.go_on.set()
                 plain, pieces, all_pieces = [await reader.rest() for reader in (late, asked, sender)]
         async with client.subscribe(task_id, Last_Event_ID='1') as resumed:
             again = await resumed.rest()
@@ -131,28 +123,24 @@ async def subscribe_halfway(writer: HalfwayAgent, client: Client, task_id: str) 
         return before, updates_seen(await reader.rest())
 
 
-async def test_live_text_message_streams_for_later_reader() -> None:
+@pytest.mark.parametrize(
+    ('live', 'at_once', 'streams'),
+    [(True, True, True), (True, False, False), (False, True, False)],
+    ids=['live text', 'live text, blocking', 'plain'],
+)
+async def test_later_reader_gets_pieces_of_nonblocking_live_text_message(
+    live: bool, at_once: bool, streams: bool
+) -> None:
     writer = HalfwayAgent()
     async with serving(writer.agent, results=Results(interval=0)) as client:
-        task = await client.live.send(returnImmediately=True)
-        seen = await subscribe_halfway(writer, client, task['id'])
-    assert (writer.streamed, *seen) == ([True], ['It '], LATER)
-
-
-@pytest.mark.parametrize('live', [False, True], ids=['not activated', 'blocking'])
-async def test_plain_or_blocking_message_streams_no_pieces(live: bool) -> None:
-    writer = HalfwayAgent()
-    async with serving(writer.agent, results=Results(interval=0)) as client:
-        if live:
-            sending = asyncio.create_task(client.live.send())
-            await writer.begun.wait()
-            [listed] = await list_tasks(client)
-            seen = await subscribe_halfway(writer, client, listed['id'])
-            await sending
-        else:
-            task = await client.send(returnImmediately=True)
-            seen = await subscribe_halfway(writer, client, task['id'])
-    assert (writer.streamed, *seen) == ([False], [], [WHOLE, ('COMPLETED',)])
+        sender = client.live if live else client
+        sending = asyncio.create_task(sender.send(returnImmediately=at_once))
+        await writer.begun.wait()
+        [listed] = await list_tasks(client)
+        before, after = await subscribe_halfway(writer, client, listed['id'])
+        await sending
+    assert writer.streamed == [streams]
+    assert (before, after) == ((['It '], LATER) if streams else ([], [WHOLE, ('COMPLETED',)]))
 
 
 async def test_continuing_message_decides_streaming_of_its_run() -> None:
@@ -245,10 +233,6 @@ async def test_card_declares_live_text_if_stream_setting_permits(form: TextStrea
     card = (await Client(to_a2a(Agent('test'), results=Results(stream=form))).get('/.well-known/agent-card.json')).json
     uris = [extension['uri'] for extension in card['capabilities']['extensions']]
     assert (LIVE['A2A-Extensions'] in uris) == declared
-
-
-def test_default_stream_setting_is_on_request() -> None:
-    assert Results() == Results(stream='on-request', interval=0.1, data_as_text=False)
 
 
 @pytest.mark.parametrize('form', ['on-request', 'replace', 'mark', 'whole'])
@@ -364,21 +348,21 @@ JSON = '{"city":"Rome","degrees":21}'
 
 
 @pytest.mark.parametrize(
-    ('modes', 'contents'),
-    [([], [DATA, JSON]), (['application/json'], [DATA]), (['text/plain'], [JSON]), (['*/*'], [DATA, JSON])],
+    ('results', 'modes', 'contents'),
+    [
+        (Results(), [], [DATA]),
+        (Results(data_as_text=True), [], [DATA, JSON]),
+        (Results(data_as_text=True), ['application/json'], [DATA]),
+        (Results(data_as_text=True), ['text/plain'], [JSON]),
+        (Results(data_as_text=True), ['*/*'], [DATA, JSON]),
+    ],
 )
-async def test_data_as_text_adds_json_text_part(modes: list[str], contents: list[Any]) -> None:
-    async with serving(reporter, results=Results(data_as_text=True)) as client:
+async def test_data_as_text_adds_json_text_part(results: Results, modes: list[str], contents: list[Any]) -> None:
+    async with serving(reporter, results=results) as client:
         task = await client.send(acceptedOutputModes=modes)
     parts = task['artifacts'][0]['parts']
     assert [part['data'] if 'data' in part else part['text'] for part in parts] == contents
     assert len(task['history']) == 1
-
-
-async def test_data_has_no_text_part_by_default() -> None:
-    async with serving(reporter) as client:
-        task = await client.send()
-    assert [part.get('data') for part in task['artifacts'][0]['parts']] == [DATA]
 
 
 @pytest.mark.parametrize(

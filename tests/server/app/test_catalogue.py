@@ -190,21 +190,18 @@ async def test_catalogue_is_ready_only_if_every_agent_is_ready() -> None:
     }
 
 
-async def test_failing_agent_is_not_ready_but_still_listed(caplog: pytest.LogCaptureFixture) -> None:
-    app = catalogue([agent('translator'), agent('broken', middleware=[Middleware(FailingMiddleware)])])
+@pytest.mark.parametrize('middleware', [FailingMiddleware, KeyMiddleware], ids=['failing', 'protected'])
+async def test_failing_or_protected_agent_is_not_ready_but_listed(
+    middleware: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = catalogue([agent('translator'), agent('broken', middleware=[Middleware(middleware)])])
     async with lifespan(app):
         ready = await Client(app).get('/health/ready')
         listed = await Client(app).get(CATALOGUE)
-    assert (ready.status, ready.json['agents']['/broken']) == (503, None)
+    assert (ready.status, ready.json['ready'], ready.json['agents']['/broken']) == (503, False, None)
     assert [item.get('title') for item in listed.json['linkset'][0]['item']] == ['translator', None]
-    assert 'The agent at /broken has failed a request for /health/ready.' in caplog.messages
-
-
-async def test_agent_with_protected_health_is_not_ready() -> None:
-    app = catalogue([agent('translator'), agent('protected', middleware=[Middleware(KeyMiddleware)])])
-    async with lifespan(app):
-        ready = await Client(app).get('/health/ready')
-    assert (ready.status, ready.json['ready'], ready.json['agents']['/protected']) == (503, False, None)
+    failed = 'The agent at /broken has failed a request for /health/ready.' in caplog.messages
+    assert failed is (middleware is FailingMiddleware)
 
 
 async def test_card_sent_in_chunks_is_listed() -> None:

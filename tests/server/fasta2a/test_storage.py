@@ -341,7 +341,7 @@ class Beginning(Storage):
         return await super().load_task(task_id, history_length)
 
 
-async def test_beginning_task_is_not_claimed_elsewhere() -> None:
+async def test_starting_task_is_not_claimed_by_second_process() -> None:
     storage = Beginning()
     backend = backend_of(storage)
     task_id = (await submit(backend, message('hello', new='x'))).header.id

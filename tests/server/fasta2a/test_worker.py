@@ -264,7 +264,7 @@ async def test_canceling_running_task_stops_its_async_tools() -> None:
     assert user_prompts(served.storage.contexts['c']) == ['hello']
 
 
-async def test_task_canceled_behind_its_context_never_starts() -> None:
+async def test_task_canceled_while_context_is_busy_never_starts() -> None:
     stage = GatedAgent()
     async with serving(stage.agent) as served:
         first = await served.send('one', context_id='c')
@@ -277,7 +277,7 @@ async def test_task_canceled_behind_its_context_never_starts() -> None:
     assert stage.began == ['one']
 
 
-async def test_task_cancelled_before_turn_never_works() -> None:
+async def test_task_cancelled_before_its_turn_is_never_working() -> None:
     stage = GatedAgent()
     async with serving(stage.agent) as served:
         await served.send('one', context_id='c')
@@ -411,7 +411,7 @@ async def test_shutdown_fails_running_task() -> None:
     assert kept.get('history', [])[-1]['parts'] == [{'text': 'The server shut down before the task was done.'}]
 
 
-async def test_run_of_begun_or_unknown_task_is_refused() -> None:
+async def test_run_of_ended_or_unknown_task_is_refused() -> None:
     async with serving(Agent('test')) as served:
         task = await served.done((await served.send())['id'])
         for task_id in (task['id'], 'unknown'):
@@ -522,7 +522,7 @@ async def test_accepted_output_modes_of_client_are_honoured() -> None:
     assert [part.get('data') for each in task.get('artifacts', ()) for part in each['parts']] == [{'result': 'plain'}]
 
 
-def test_worker_refuses_option_of_single_run() -> None:
+def test_agent_worker_refuses_message_history_option() -> None:
     with pytest.raises(TypeError, match='message_history'):
         AgentWorker(
             agent=Agent('test'),

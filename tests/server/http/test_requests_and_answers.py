@@ -102,7 +102,7 @@ def no_collections() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures('no_collections')
-async def test_exception_of_a_broken_stream_is_released() -> None:
+async def test_exception_of_a_broken_stream_is_not_kept_in_memory() -> None:
     """The frames of its traceback hold parts of the request and of the answer."""
     message = {'role': 'ROLE_USER', 'messageId': '1', 'parts': [{'text': 'Hi'}]}
     request = {'type': 'http.request', 'body': to_json({'message': message})}

@@ -247,7 +247,7 @@ async def test_untrusted_certificate_for_the_host_name_is_refused(tmp_path: Path
     assert wanted == ['hooks.internal']
 
 
-async def test_short_address_is_no_tls_name(tmp_path: Path) -> None:
+async def test_ip_address_of_webhook_is_not_sent_as_tls_name(tmp_path: Path) -> None:
     named: list[str | None] = []
     context = certified(tmp_path, 'hooks.internal')
 
