@@ -98,7 +98,7 @@ OLDER_SUBSCRIPTION = SubscribeParams(id='t', also_ends=WAITING_STATES, ended_too
         pytest.param(REQUESTS_FASTA2A, OLDER_SUBSCRIPTION, id='fasta2a'),
     ],
 )
-def test_only_older_subscriptions_follow_ended_and_waiting_tasks(
+def test_ended_and_waiting_tasks_are_followed_only_in_older_dialects(
     requests: DialectRequests, expected: SubscribeParams
 ) -> None:
     assert requests.decoded(requests.method('SubscribeToTask'), {'id': 't'}) == expected

@@ -100,7 +100,7 @@ def test_error_message_names_the_bad_fields() -> None:
         {'kind': 'file', 'file': {'bytes': ''}},
     ],
 )
-def test_part_must_hold_exactly_one_content(part: object) -> None:
+def test_part_with_no_or_several_contents_is_refused(part: object) -> None:
     assert bad('SendMessage', {'message': minimal(parts=[{'text': 'x'}, part])}) == {
         'message.parts[1]': 'must hold exactly one of text, raw, url and data'
     }
