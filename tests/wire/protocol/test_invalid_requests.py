@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import inf, nan
+from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
@@ -158,6 +159,57 @@ def test_boolean_fields_accept_only_true_or_false(requests: DialectRequests, val
     assert list(requests.bad(requests.method('SendMessage'), params)) == [f'configuration.{field}']
     if requests is not REQUESTS_0_3:
         assert list(requests.bad(requests.method('ListTasks'), {'includeArtifacts': value})) == ['includeArtifacts']
+
+
+def test_every_bad_field_is_reported_with_its_json_path(requests: DialectRequests) -> None:
+    older = requests is REQUESTS_0_3
+    user = 'ROLE_USER' if requests is REQUESTS_1_0 else 'user'
+    boolean = 'returnImmediately' if requests is REQUESTS_1_0 else 'blocking'
+    push = 'pushNotificationConfig' if older else 'taskPushNotificationConfig'
+    params: dict[str, Any] = {
+        'message': {
+            'messageId': '',
+            'contextId': 'c' * 257,
+            'taskId': 'a\nb',
+            'role': 'agent',
+            'parts': [
+                requests.part('text', 5),
+                requests.part('text', 'x', metadata=[]),
+                requests.part('raw', 'no base64!'),
+                'x',
+            ],
+            'extensions': ['', 5],
+            'referenceTaskIds': ['t', None],
+            'metadata': 'x',
+        },
+        'configuration': {
+            'acceptedOutputModes': 'text/plain',
+            push: 'https://example.com',
+            'historyLength': -1,
+            boolean: 'yes',
+        },
+        'metadata': [],
+    }
+
+    assert requests.bad(requests.method('SendMessage'), params) == {
+        'message.messageId': 'String should have at least 1 character',
+        'message.contextId': 'String should have at most 256 characters',
+        'message.taskId': 'must not hold control characters',
+        'message.role': f'must be {user}: clients speak as users',
+        'message.parts[0].text': 'Input should be a valid string',
+        'message.parts[1].metadata': 'Input should be an object',
+        f'message.parts[2].{"file.bytes" if older else "raw"}': 'must be base64',
+        'message.parts[3]': 'Input should be an object',
+        'message.metadata': 'Input should be an object',
+        'message.extensions[0]': 'String should have at least 1 character',
+        'message.extensions[1]': 'Input should be a valid string',
+        'message.referenceTaskIds[1]': 'Input should be a valid string',
+        'configuration.acceptedOutputModes': 'Input should be a valid array',
+        f'configuration.{push}': 'Input should be an object',
+        'configuration.historyLength': 'Input should be greater than or equal to 0',
+        f'configuration.{boolean}': 'Input should be a valid boolean',
+        'metadata': 'Input should be an object',
+    }
 
 
 # --- messages
