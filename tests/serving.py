@@ -12,7 +12,7 @@ import pytest
 from fasta2a.schema import Task
 from pydantic_ai.agent import AbstractAgent
 
-from pydantic_ai_a2a import Retention, Workers, to_a2a
+from pydantic_ai_a2a import A2AApp, Retention, Workers, to_a2a
 
 from .app_client import Client, RpcError, lifespan, state_of
 from .bounds import LIMIT, LOGS
@@ -21,6 +21,14 @@ from .bounds import LIMIT, LOGS
 def each_backend(*kinds: str) -> pytest.MarkDecorator:
     """Run a test with the URL `backend` of an empty store of each kind: `memory`, `sqlite` or `postgres`."""
     return pytest.mark.parametrize('backend', kinds, indirect=True)
+
+
+@asynccontextmanager
+async def running_app(agent: AbstractAgent[Any, Any], **options: Any) -> AsyncGenerator[A2AApp]:
+    """An app that serves the agent, with more arguments of `to_a2a`. Everything in the block is bounded."""
+    app = to_a2a(agent, **options)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        yield app
 
 
 @asynccontextmanager
@@ -40,8 +48,7 @@ async def serving(
         options: More arguments of `to_a2a`.
     """
     options.setdefault('retention', Retention(events=LOGS))
-    app = to_a2a(agent, workers=replace(workers or Workers(), drain_grace=1.0), **options)
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with running_app(agent, workers=replace(workers or Workers(), drain_grace=1.0), **options) as app:
         yield Client(app, headers=headers)
 
 

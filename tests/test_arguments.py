@@ -302,43 +302,40 @@ def test_required_time_span_has_no_default() -> None:
     assert Span(3.0)
 
 
-def test_push_without_extra_names_missing_extra() -> None:
-    program = (
-        'import sys\n'
-        'from pydantic_ai import Agent\n'
-        'from pydantic_ai_a2a import Push, to_a2a\n'
-        "sys.modules['httpx2'] = None\n"
-        "to_a2a(Agent('test'))\n"
-        'try:\n'
-        "    to_a2a(Agent('test'), push=Push())\n"
-        'except ImportError as error:\n'
-        '    print(error)\n'
-    )
-    told = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, timeout=LIMIT, check=True)
-    assert told.stdout == "push= needs the extra `push`: pip install 'pydantic-ai-a2a[push]', in a checkout '.[push]'\n"
+WITHOUT_EXTRAS = """
+import sys
+
+from pydantic_ai import Agent
+from pydantic_ai_a2a import A2AClient, Access, NotificationVerifier, Push, TrustedKeys, to_a2a
+
+sys.modules['jwt'] = None
+A2AClient('https://x')
+sys.modules['httpx2'] = None
+to_a2a(Agent('test'))
+for use in (
+    lambda: to_a2a(Agent('test'), push=Push()),
+    lambda: to_a2a(Agent('test'), url='https://x/', access=Access(signing=['key'])),
+    lambda: A2AClient('https://x', card_keys=TrustedKeys(keys=['key'])),
+    lambda: NotificationVerifier(TrustedKeys(keys=['key']), issuer='https://x', audience='https://y'),
+):
+    try:
+        use()
+    except ImportError as error:
+        print(error)
+"""
 
 
-def test_signatures_without_extra_name_missing_extra() -> None:
-    program = (
-        'import sys\n'
-        'from pydantic_ai import Agent\n'
-        'from pydantic_ai_a2a import A2AClient, Access, NotificationVerifier, TrustedKeys, to_a2a\n'
-        "sys.modules['jwt'] = None\n"
-        "A2AClient('https://x')\n"
-        'for use in (\n'
-        "    lambda: to_a2a(Agent('test'), url='https://x/', access=Access(signing=['key'])),\n"
-        "    lambda: A2AClient('https://x', card_keys=TrustedKeys(keys=['key'])),\n"
-        "    lambda: NotificationVerifier(TrustedKeys(keys=['key']), issuer='https://x', audience='https://y'),\n"
-        '):\n'
-        '    try:\n'
-        '        use()\n'
-        '    except ImportError as error:\n'
-        '        print(error)\n'
-    )
-    told = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, timeout=LIMIT, check=True)
-    names = ['Access.signing', 'card_keys', 'NotificationVerifier']
-    assert told.stdout.splitlines() == [
-        f"{name} needs the extra `jwt`: pip install 'pydantic-ai-a2a[jwt]', in a checkout '.[jwt]'" for name in names
+def test_argument_without_its_extra_names_missing_extra() -> None:
+    command = [sys.executable, '-c', WITHOUT_EXTRAS]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert ran.stdout.splitlines() == [
+        f"{argument} needs the extra `{extra}`: pip install 'pydantic-ai-a2a[{extra}]', in a checkout '.[{extra}]'"
+        for argument, extra in (
+            ('push=', 'push'),
+            ('Access.signing', 'jwt'),
+            ('card_keys', 'jwt'),
+            ('NotificationVerifier', 'jwt'),
+        )
     ]
 
 

@@ -27,7 +27,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from benchmarks.agents import answer
-from pydantic_ai_a2a import A2AApp, Messages, Progress, Results, to_a2a
+from pydantic_ai_a2a import Messages, Progress, Results, to_a2a
 
 from .app_client import LIMIT, Client, lifespan, message, texts
 from .behaviour.pending_calls import answer_message, approve
@@ -49,6 +49,7 @@ from .costs import calls as count_calls
 from .costs import scheduled as count_callbacks
 from .costs import sends as send_requests
 from .costs import served as request_work
+from .serving import running_app
 
 # Beside what the agent takes itself; newer Pythons than 3.11 take less, because they inline comprehensions.
 SEND_CALLS = 640
@@ -134,8 +135,7 @@ FORECAST = Agent(FunctionModel(forecast, stream_function=deltas), output_type=We
     ('agent', 'most'), [(AGENT, SEND_CALLS), (FORECAST, STRUCTURED_CALLS)], ids=['text', 'structured output']
 )
 async def test_send_adds_few_calls_to_agent_run(agent: Agent[None, Any], most: int) -> None:
-    app = to_a2a(agent)
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with running_app(agent) as app:
         alone = await count_calls(lambda: agent.run('hello'))
         sent = await count_calls(request_work(app, send_requests('SendMessage')))
     assert sent - alone <= most
@@ -154,8 +154,7 @@ async def test_option_without_use_adds_few_calls_to_send(
 ) -> None:
     counts: list[int] = []
     for options in ({}, option):
-        app = to_a2a(agent, **options)
-        async with lifespan(app), asyncio.timeout(LIMIT):
+        async with running_app(agent, **options) as app:
             counts.append(await count_calls(request_work(app, send_requests('SendMessage'))))
     without, with_option = counts
     assert with_option - without <= most
@@ -163,8 +162,7 @@ async def test_option_without_use_adds_few_calls_to_send(
 
 @pytest.mark.parametrize('place', ['memory', 'file'])
 async def test_plain_send_makes_few_package_calls(place: str, tmp_path: Path) -> None:
-    app = to_a2a(AGENT, backend=store(place, tmp_path))
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with running_app(AGENT, backend=store(place, tmp_path)) as app:
         assert await own_calls(request_work(app, send_requests('SendMessage'))) <= SEND_OWN_CALLS[place]
 
 
@@ -178,15 +176,13 @@ async def test_approval_answer_makes_few_package_calls(place: str, tmp_path: Pat
     async def delete(path: str) -> str:
         return f'deleted {path}'
 
-    def app_of(name: str, *, asks: bool) -> A2AApp:
-        agent = Agent(FunctionModel(model), tools=[Tool(delete, requires_approval=asks)], name='agent')
-        return to_a2a(agent, backend=store(place, tmp_path, name))
-
-    app = app_of('plain', asks=False)
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    plain, asking = (
+        Agent(FunctionModel(model), tools=[Tool(delete, requires_approval=asks)], name='agent')
+        for asks in (False, True)
+    )
+    async with running_app(plain, backend=store(place, tmp_path, 'plain')) as app:
         sent = await own_calls(request_work(app, send_requests('SendMessage', 'delete')))
-    app = app_of('asking', asks=True)
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with running_app(asking, backend=store(place, tmp_path, 'asking')) as app:
         tasks = [await Client(app).send('delete') for _ in range(WARM_UP + REPEATS)]
         bodies = [request('SendMessage', {'message': answer_message(task, approve('c1'))}) for task in tasks]
         resumed = await own_calls(request_work(app, iter(bodies)))
@@ -197,8 +193,7 @@ async def test_approval_answer_makes_few_package_calls(place: str, tmp_path: Pat
 async def test_plain_send_schedules_few_event_loop_callbacks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    app = to_a2a(AGENT)
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with running_app(AGENT) as app:
         alone = await count_callbacks(lambda: AGENT.run('hello'), monkeypatch)
         sent = await count_callbacks(request_work(app, send_requests('SendMessage')), monkeypatch)
     more = sent - alone
@@ -207,8 +202,7 @@ async def test_plain_send_schedules_few_event_loop_callbacks(
 
 
 async def test_stored_task_is_sent_without_json_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = to_a2a(AGENT)
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with running_app(AGENT) as app:
         task = await Client(app).send('a question')
         get = [request('GetTask', {'id': task['id']})] * (WARM_UP + REPEATS)
         assert await count_calls(request_work(app, iter(get))) <= GET_CALLS
@@ -220,16 +214,14 @@ async def test_stored_task_is_sent_without_json_parsing(monkeypatch: pytest.Monk
 
 
 async def test_http_get_of_card_and_task_takes_few_calls() -> None:
-    app = to_a2a(AGENT)
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with running_app(AGENT) as app:
         task = await Client(app).send('a question')
         assert await count_calls(lambda: get(app, '/.well-known/agent-card.json')) <= CARD_CALLS
         assert await count_calls(lambda: get(app, f'/tasks/{task["id"]}')) <= HTTP_GET_CALLS
 
 
 async def test_message_and_answer_pass_json_fixed_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = to_a2a(AGENT)
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with running_app(AGENT) as app:
         [body, *_] = send_requests('SendMessage', 'a question')
         passes = JsonPasses(monkeypatch)
         assert b'TASK_STATE_COMPLETED' in await post(app, body)
@@ -281,11 +273,11 @@ async def test_long_message_is_decoded_once_outside_event_loop(
     # The base64 has the letters NaN, which are no number there.
     raw = base64.b64encode(b'%PDF-1.7\n\0' + bytes(5_000_000)).decode()[:-8] + 'NaNNaN=='
     sent = message('Read this.') | {'parts': [{'raw': raw, 'mediaType': 'application/pdf'}]}
-    app = to_a2a(Agent(FunctionModel(model), name='agent'), backend=store(place, tmp_path))
     body = request('SendMessage', {'message': sent})
     before_the_model: list[list[tuple[str, int]]] = []
     steps = LargeOperations(monkeypatch)
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    agent = Agent(FunctionModel(model), name='agent')
+    async with running_app(agent, backend=store(place, tmp_path)) as app:
         assert b'TASK_STATE_COMPLETED' in await post(app, body)
     [taken] = before_the_model
     names = [name for name, _ in taken]
@@ -340,9 +332,9 @@ async def test_event_is_encoded_once_for_all_subscribers(readers: int, monkeypat
         yield 'delta 1 '
         yield 'delta 2 '
 
-    app = to_a2a(Agent(FunctionModel(stream_function=model)))
     passes = JsonPasses(monkeypatch)
-    async with lifespan(app), asyncio.timeout(LIMIT), AsyncExitStack() as stack:
+    agent = Agent(FunctionModel(stream_function=model))
+    async with running_app(agent) as app, AsyncExitStack() as stack:
         first = await stack.enter_async_context(Client(app).live.send_streaming())
         snapshot, *_ = [await anext(first) for _ in ('task', 'working', 'delta 0')]
         task_id = snapshot.result['task']['id']
@@ -359,8 +351,7 @@ async def test_event_is_encoded_once_for_all_subscribers(readers: int, monkeypat
 
 
 async def test_turn_cost_does_not_grow_with_conversation() -> None:
-    app = to_a2a(AGENT)
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with running_app(AGENT) as app:
         context_id = (await Client(app).send())['contextId']
 
         async def turn() -> tuple[int, int]:

@@ -5,7 +5,6 @@ The bytes are those of Python's objects and of the pages of the store.
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Generator
@@ -17,13 +16,14 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from benchmarks.agents import prompt
-from pydantic_ai_a2a import A2AApp, Artifacts, Results, to_a2a
+from pydantic_ai_a2a import A2AApp, Artifacts, Results
 from pydantic_ai_a2a.server.store.ports import ExportedConversation
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import ANONYMOUS
 
-from .app_client import LIMIT, Client, lifespan, message
+from .app_client import Client, message
 from .costs import AGENT, REPEATS, WARM_UP, calls, post, request, sends, served
+from .serving import running_app
 from .sizes import short_or_long
 
 TASKS = short_or_long(200, 500)
@@ -57,8 +57,7 @@ def measure_bytes(app: A2AApp) -> Generator[Callable[[], int]]:
 
 @pytest.mark.long
 async def test_finished_task_uses_little_memory() -> None:
-    app = to_a2a(AGENT)
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with running_app(AGENT) as app:
         for body in sends('SendMessage', repeats=100):
             await post(app, body)
         bodies = [*sends('SendMessage', repeats=TASKS)]
@@ -80,8 +79,7 @@ async def pieces(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator
 
 
 async def test_long_streamed_answer_uses_bounded_memory() -> None:
-    app = to_a2a(Agent(FunctionModel(stream_function=pieces)))
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with running_app(Agent(FunctionModel(stream_function=pieces))) as app:
         for text in ('short', 'long'):
             with measure_bytes(app) as size:
                 async with Client(app).send_streaming(text) as events:
@@ -92,9 +90,9 @@ async def test_long_streamed_answer_uses_bounded_memory() -> None:
 
 @pytest.mark.long
 async def test_long_answer_is_complete_in_stream_task_and_export() -> None:
-    app = to_a2a(Agent(FunctionModel(stream_function=pieces)), results=Results(stream='replace'))
-    client = Client(app)
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    agent = Agent(FunctionModel(stream_function=pieces))
+    async with running_app(agent, results=Results(stream='replace')) as app:
+        client = Client(app)
         async with client.send_streaming(message('long', contextId='c')) as events:
             sent = await events.rest()
         *_, closing, _ = sent
@@ -122,9 +120,8 @@ async def test_get_task_calls_do_not_grow_with_artifacts(length: int, more: int)
         return Artifacts({f'artifact-{n}': text * length for n in range(sizes.pop())})
 
     sizes = [1_000, 10]
-    app = to_a2a(Agent(FunctionModel(model), output_type=TextOutput(artifacts)))
     counts: list[int] = []
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with running_app(Agent(FunctionModel(model), output_type=TextOutput(artifacts))) as app:
         for _ in range(2):
             task = await Client(app).send('Write.')
             bodies = [request('GetTask', {'id': task['id']})] * (WARM_UP + REPEATS)

@@ -26,6 +26,7 @@ from pydantic_ai_a2a.server.store.sqlite import connect as sqlite_connect
 from .app_client import LIMIT, Client, lifespan, state_of
 from .costs import PACKAGE, Work, counter_of_calls
 from .costs import least as count_per_task
+from .serving import running_app
 from .suites import READER_LAG, values
 
 STATEMENTS = {'plain': 6, 'tool': 15, 'stream': 9}
@@ -90,8 +91,7 @@ async def test_task_takes_few_sqlite_commits(task: str, tmp_path: Path, monkeypa
         return opened(*args, **options, factory=Counting)
 
     monkeypatch.setattr(sqlite_connect.sqlite3, 'connect', connecting)
-    app = to_a2a(agent_of(task), backend=f'sqlite:///{tmp_path / "tasks.db"}')
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with running_app(agent_of(task), backend=f'sqlite:///{tmp_path / "tasks.db"}') as app:
         counted = await count_per_task(task_of(task, Client(app)), counts)
     assert counted['COMMIT'] <= COMMITS[task]
     del counted['PRAGMA']  # polls for writes of other processes
@@ -183,8 +183,7 @@ async def test_task_list_takes_constant_postgres_round_trips(
 ) -> None:
     conversation = DatabaseCalls(monkeypatch)
     conversation.begin()
-    app = to_a2a(agent_of('plain'), backend=postgres_url)
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with running_app(agent_of('plain'), backend=postgres_url) as app:
         client = Client(app)
         for number in (1, 20):
             while len((await client.call('ListTasks'))['tasks']) < number:

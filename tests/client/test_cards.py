@@ -126,14 +126,17 @@ async def test_relative_interface_urls_resolve_against_card_url() -> None:
             await client.send('hello')
 
 
-@each_case('options', [{}, {'version': '0.3'}])
-async def test_agent_of_0_2_is_called_with_0_3(options: Any) -> None:
-    card = {'name': 'older', 'url': 'http://agent.example/rpc', 'protocolVersion': '0.2.6'}
+@each_case(
+    'declared, options',
+    [('0.2.6', {}), ('0.2.6', {'version': '0.3'}), ('0.1.0', {'version': '0.3'}), (None, {'version': '0.3'})],
+)
+async def test_agent_before_0_3_is_called_with_0_3(declared: str | None, options: Any) -> None:
+    card = {'name': 'older', 'url': 'http://agent.example/rpc', 'protocolVersion': declared}
     canned = CannedAgent(result_response({**TASK, 'kind': 'task'}), card=card)
     async with client_at_url(canned.app, 'http://agent.example', **options) as client:
         await client.send('hello')
     assert canned.methods == ['message/send']
-    [chosen] = interfaces(read_card(card), 'http://agent.example/')
+    [chosen] = interfaces(read_card({**card, 'protocolVersion': '0.2.6'}), 'http://agent.example/')
     assert chosen == Interface('http://agent.example/rpc', 'JSONRPC', '0.3', agent='older')
 
 
@@ -230,7 +233,7 @@ async def test_malformed_card_fields_are_dropped_with_warning(
 
 async def test_extended_card_is_kept_until_card_version_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(cards.time, 'monotonic', lambda: now)
+    monkeypatch.setattr(cards, 'time', SimpleNamespace(monotonic=lambda: now))
     offered = {**CARD, 'version': '1', 'capabilities': {'extendedAgentCard': True}}
     canned = CannedAgent(result_response({**offered, 'description': 'More.'}), card=offered)
     async with client_at_url(canned.app, 'http://agent.example') as client:
@@ -275,25 +278,36 @@ async def test_cut_card_request_is_retried_a_few_times(cuts: int, requests: int)
     assert begun == requests
 
 
-async def test_card_is_cached_by_max_age_and_revalidated_by_etag(monkeypatch: pytest.MonkeyPatch) -> None:
+@each_case(
+    'control, seconds',
+    [
+        ('no-store', 0),
+        ('No-Store, max-age=60', 0),
+        ('max-age=0', 0),
+        ('private, Max-Age=60', 60),
+        ('max-age=99999999999999999999', 86_400),
+        ('max-age=soon', 300),
+        ('', 300),
+    ],
+)
+async def test_card_is_fresh_as_long_as_cache_control_says(
+    control: str, seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 0.0
-    monkeypatch.setattr(cards.time, 'monotonic', lambda: now)
-    canned = CannedAgent(result_response(TASK))
-    fresh = Response('{"name": "one"}', headers={'cache-control': 'max-age=60', 'etag': '"1"'})
+    monkeypatch.setattr(cards, 'time', SimpleNamespace(monotonic=lambda: now))
+    headers = {'cache-control': control, 'etag': '"1"'}
+    canned = CannedAgent(card=Response('{"name": "one"}', headers=headers))
     async with client_at_url(canned.app, 'http://agent.example') as client:
-        canned.card = fresh
-        assert await client.card() == await client.card()
-        assert len(canned.requests) == 1
-        now += 61
-        canned.card = Response(status_code=304, headers={'cache-control': 'no-cache'})
-        assert (await client.card())['name'] == 'one'
-        assert canned.requests[-1][2]['if-none-match'] == '"1"'
-        canned.card = Response('{"name": "two"}')
-        assert (await client.card())['name'] == 'two'
-        now += 200
-        assert len(canned.requests) == 3
         await client.card()
-        assert len(canned.requests) == 3
+        canned.card = Response(status_code=304, headers=headers)  # is as fresh as a new card
+        for requests in (2, 3):
+            if seconds:
+                now += seconds - 1
+                await client.card()
+                assert len(canned.requests) == requests - 1
+                now += 2
+            await client.card()
+            assert len(canned.requests) == requests
 
 
 async def test_card_keeps_etag_over_answer_without_etag() -> None:
@@ -304,7 +318,9 @@ async def test_card_keeps_etag_over_answer_without_etag() -> None:
         canned.card = Response(status_code=304, headers={'cache-control': 'no-cache'})
         for _ in range(2):
             assert (await client.card())['name'] == 'one'
-    assert [headers.get('if-none-match') for _, _, headers, _ in canned.requests] == [None, '"1"', '"1"']
+        canned.card = Response('{"name": "two"}')
+        assert (await client.card())['name'] == 'two'
+    assert [headers.get('if-none-match') for _, _, headers, _ in canned.requests] == [None, '"1"', '"1"', '"1"']
 
 
 async def test_refused_card_is_not_cached() -> None:

@@ -126,7 +126,7 @@ async def test_token_is_reused_until_shortly_before_expiry(
                 assert (await auth.token() == token) is is_first
 
 
-async def test_a_refused_token_is_renewed_once() -> None:
+async def test_refused_token_is_renewed_once() -> None:
     async with asyncio.timeout(LIMIT), token_issuer() as issuer:
         canned = CannedAgent(
             result_response(TASK),
@@ -292,9 +292,8 @@ async def test_concurrent_requests_share_token_refusal_and_later_requests_retry(
         assert [type(result) for result in results] == 20 * [TokenRefused]
         assert len(issuer.granted) == 1
         del issuer.answers['/token']
-        first = await auth.token()
-        [second] = {*await asyncio.gather(*[auth.token(first) for _ in range(20)])}
-        assert (second != first, len(issuer.granted)) == (True, 3)
+        assert await auth.token()
+        assert len(issuer.granted) == 2
 
 
 async def test_token_request_is_canceled_with_its_last_caller(monkeypatch: pytest.MonkeyPatch) -> None:

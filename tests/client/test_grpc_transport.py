@@ -194,16 +194,6 @@ async def test_message_reaches_agent_with_tenant_and_extensions() -> None:
     assert server.calls[0][1]['a2a-extensions'] == 'urn:a, urn:b'
 
 
-async def test_message_answer_without_task_is_returned() -> None:
-    reply = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
-    async with (
-        canned_grpc_agent(always_answer('StreamResponse', {'message': reply})) as server,
-        A2AClient(server.card) as client,
-    ):
-        answered: Any = (await client.send('hello')).outcome
-    assert answered['parts'] == [{'text': 'Hi.'}]
-
-
 async def test_cut_stream_resumes_by_event_id() -> None:
     with serve(to_a2a(WaitingAgent().agent, lifespan=partial(serve_grpc, port=0))) as server:
         async with A2AClient(server.url) as client:

@@ -30,6 +30,7 @@ from pydantic_ai_a2a.errors import MethodNotFoundError
 from pydantic_ai_a2a.wire.extensions.own_extensions import REPLAY
 from pydantic_ai_a2a.wire.protocol.received_cards import read_card
 
+from ..app_client import lifespan
 from ..bounds import LIMIT
 from ..cases import each_case
 from ..sizes import short_or_long
@@ -66,7 +67,7 @@ async def test_agent_with_own_to_a2a_method_is_served_by_package() -> None:
 
 async def test_running_app_stays_open_after_client_closes() -> None:
     app = to_a2a(WaitingAgent().agent)
-    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+    async with asyncio.timeout(LIMIT), lifespan(app):
         for _ in range(2):
             async with A2AClient(app) as client:
                 assert text_of((await client.send('hello')).outcome) == ANSWER
@@ -87,17 +88,6 @@ async def test_client_entered_twice_starts_its_app_once() -> None:
             assert (await client.get('t')).task_id == 't'
         assert steps == ['start']
     assert steps == ['start', 'end']
-
-
-def test_client_works_in_successive_event_loops() -> None:
-    with serve(WaitingAgent().agent) as server:
-        client = A2AClient(server.url)
-
-        async def once() -> str:
-            async with asyncio.timeout(LIMIT), client:
-                return text_of((await client.send('hello')).outcome)
-
-        assert [asyncio.run(once()) for _ in range(2)] == [ANSWER] * 2
 
 
 async def test_client_has_a_connection_for_each_of_300_calls() -> None:
@@ -218,19 +208,13 @@ async def test_requests_carry_baggage_without_pydantic_ai_entries() -> None:
     assert [headers.get('baggage') for _, _, headers, _ in canned.requests] == [None, None, 'team=blue']
 
 
-async def test_requests_carry_bearer_token_and_headers() -> None:
+@each_case('auth, sent', [('the-token', 'Bearer the-token'), (('ann', 'secret'), 'Basic YW5uOnNlY3JldA==')])
+async def test_requests_carry_credentials_and_headers(auth: Any, sent: str) -> None:
     canned = CannedAgent(result_response(TASK))
-    async with A2AClient(canned.app, auth='the-token', headers={'x-team': 'blue'}) as client:
+    async with A2AClient(canned.app, auth=auth, headers={'x-team': 'blue'}) as client:
         await client.get('t')
-    assert [headers['authorization'] for _, _, headers, _ in canned.requests] == ['Bearer the-token'] * 2
+    assert [headers['authorization'] for _, _, headers, _ in canned.requests] == [sent] * 2
     assert [headers['x-team'] for _, _, headers, _ in canned.requests] == ['blue'] * 2
-
-
-async def test_requests_carry_basic_credentials() -> None:
-    canned = CannedAgent(result_response(TASK))
-    async with A2AClient(canned.app, auth=('ann', 'secret')) as client:
-        await client.get('t')
-    assert {headers['authorization'] for _, _, headers, _ in canned.requests} == {'Basic YW5uOnNlY3JldA=='}
 
 
 async def test_stream_at_server_without_streams_is_method_not_found() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import httpx2
@@ -92,13 +92,29 @@ async def test_refusal_raises_error_of_its_code_or_http_status(answer: Response,
     assert refused.value.headers.get('Www-Authenticate') == answer.headers.get('www-authenticate')
 
 
-@pytest.mark.parametrize('status', [401, 403, 418, 429, 500, 503])
+@each_case(
+    'status, kind',
+    [
+        (401, UnauthenticatedError),
+        (403, PermissionDeniedError),
+        (418, A2AError),
+        (429, QuotaExceededError),
+        (500, A2AError),
+        (503, OverloadedError),
+    ],
+)
+@each_case('wait, seconds', [(None, None), ('86400', 86400.0), ('Tue, 24 Nov 2026 10:00:00 GMT', None), ('-1', None)])
 @pytest.mark.parametrize('binding', ['JSONRPC', 'HTTP+JSON'])
-async def test_refusal_without_body_names_url_and_status(status: int, binding: str) -> None:
-    canned = CannedAgent(Response(status_code=status), card=card_with_interface(protocolBinding=binding))
+async def test_refusal_without_body_has_status_and_retry_after(
+    binding: str, status: int, kind: type[A2AError], wait: str | None, seconds: float | None
+) -> None:
+    refusal = Response(status_code=status, headers={} if wait is None else {'retry-after': wait})
+    canned = CannedAgent(refusal, card=card_with_interface(protocolBinding=binding))
     async with canned_client(canned) as client:
-        with pytest.raises(A2AError, match=rf'http://agent.example/rpc has answered with HTTP {status}\.'):
+        with pytest.raises(kind, match=rf'http://agent.example/rpc has answered with HTTP {status}\.') as refused:
             await client.get('t')
+    assert refused.value.retry_after == seconds
+    assert len(canned.requests) == 2
 
 
 async def test_missing_result_of_deleted_webhook_is_null() -> None:
@@ -175,6 +191,8 @@ async def test_busy_agent_is_retried_until_task_completes() -> None:
         task: Any = (await client.send('hello')).outcome
         assert task['status']['state'] == 'completed'
     assert canned.methods == ['SendStreamingMessage'] * 3 + ['GetTask'] * 2 + ['SubscribeToTask', 'GetTask']
+    first, second, third, *_ = [body for _, _, _, body in canned.requests if body]
+    assert first == second == third
 
 
 async def test_first_long_retry_pause_is_logged_with_reason(caplog: pytest.LogCaptureFixture) -> None:
@@ -219,9 +237,38 @@ async def test_invalid_stream_answer_raises_typed_error(answer: Response, kind: 
                 pass
 
 
-@pytest.mark.parametrize('kind', ['artifact', 'artifacts', 'metadata'])
-async def test_endlessly_growing_task_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(followed_task, 'MAX_ANSWER', 5_000)
+def artifact_update(artifact_id: str, text: str) -> Any:
+    artifact = {'artifactId': artifact_id, 'parts': [{'text': text}]}
+    return {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact, 'append': True}}
+
+
+def metadata_update(key: str, value: str) -> Any:
+    return {'statusUpdate': {**STATUS, 'metadata': {key: value}}}
+
+
+def task_with_artifacts(count: int) -> Any:
+    artifacts: list[Any] = [{'artifactId': f'a{n}', 'parts': []} for n in range(count)]
+    return {'task': {**WORKING, 'artifacts': artifacts}}
+
+
+CHARACTERS = ('MAX_ANSWER', 5_000, 'more than 5000 characters')
+ENTRIES = ('MOST_ENTRIES', 20, 'more than 20 artifacts and keys of metadata')
+GROWING: dict[str, tuple[Callable[[int], Any], tuple[str, int, str]]] = {
+    'text of an artifact': (lambda n: artifact_update('a', 'x' * 50), CHARACTERS),
+    'text of artifacts': (lambda n: artifact_update(f'a{n}', 'x' * 50), CHARACTERS),
+    'text of metadata': (lambda n: metadata_update(f'key {n}', 'x' * 50), CHARACTERS),
+    'artifacts': (lambda n: artifact_update(f'a{n}', ''), ENTRIES),
+    'artifacts of the task': (task_with_artifacts, ENTRIES),
+    'keys of metadata': (lambda n: metadata_update(f'key {n}', ''), ENTRIES),
+}
+
+
+@pytest.mark.parametrize(('update', 'limit'), GROWING.values(), ids=GROWING)
+async def test_endlessly_growing_task_is_refused(
+    update: Callable[[int], Any], limit: tuple[str, int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, value, text = limit
+    monkeypatch.setattr(followed_task, name, value)
     sent = 0
 
     async def endless() -> AsyncGenerator[str]:
@@ -229,41 +276,10 @@ async def test_endlessly_growing_task_is_refused(kind: str, monkeypatch: pytest.
         yield _event({'task': WORKING})
         while True:
             sent += 1
-            if kind == 'metadata':
-                update: Any = {'statusUpdate': {**STATUS, 'metadata': {f'key {sent}': 'x' * 50}}}
-            else:
-                artifact_id = 'a' if kind == 'artifact' else f'a{sent}'
-                artifact = {'artifactId': artifact_id, 'parts': [{'text': 'x' * 50}]}
-                update = {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact, 'append': True}}
-            yield _event(update)
+            yield _event(update(sent))
 
     async with canned_client(CannedAgent(StreamingResponse(endless(), media_type='text/event-stream'))) as client:
-        with pytest.raises(RemoteProtocolError, match=r'http://agent.example/rpc .* more than 5000 characters'):
-            _ = [update async for update in client.stream('hello')]
-    assert sent < 100
-
-
-@pytest.mark.parametrize('kind', ['artifacts', 'metadata', 'task'])
-async def test_task_with_too_many_artifacts_or_metadata_keys_is_refused(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(followed_task, 'MOST_ENTRIES', 20)
-    sent = 0
-
-    async def endless() -> AsyncGenerator[str]:
-        nonlocal sent
-        first: list[dict[str, Any]] = [{'artifactId': f'first {n}', 'parts': []} for n in range(15 * (kind == 'task'))]
-        yield _event({'task': {**WORKING, 'artifacts': first}})
-        while True:
-            sent += 1
-            if kind == 'metadata':
-                yield _event({'statusUpdate': {**STATUS, 'metadata': {f'key {sent}': sent}}})
-            else:
-                artifact: dict[str, Any] = {'artifactId': f'a{sent}', 'parts': []}
-                yield _event({'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact}})
-
-    async with canned_client(CannedAgent(StreamingResponse(endless(), media_type='text/event-stream'))) as client:
-        with pytest.raises(RemoteProtocolError, match='more than 20 artifacts and keys of metadata'):
+        with pytest.raises(RemoteProtocolError, match=f'http://agent.example/rpc .* {text}'):
             _ = [update async for update in client.stream('hello')]
     assert sent < 100
 
@@ -413,23 +429,33 @@ async def test_agent_without_streaming_is_polled() -> None:
         assert task['status']['state'] == 'completed'
 
 
-async def test_lost_message_is_resent_unchanged_to_agent_with_replay() -> None:
-    card: dict[str, Any] = {**CARD, 'capabilities': {'extensions': [REPLAY]}}
+REPLAYING: dict[str, Any] = {**CARD, 'capabilities': {'extensions': [REPLAY]}}
+NOT_STREAMING: dict[str, Any] = {**CARD, 'capabilities': {}}
+
+
+@each_case(
+    'card, message_id, options, is_resent',
+    [
+        pytest.param(REPLAYING, None, {}, True, id='agent with replay'),
+        pytest.param(REPLAYING, 'm' * 16, {}, True, id='own message id'),
+        pytest.param(REPLAYING, 'm' * 15, {}, False, id='own short message id'),
+        pytest.param(NOT_STREAMING, None, {}, False, id='agent without replay'),
+        pytest.param(NOT_STREAMING, None, {'resend': True}, True, id='option'),
+    ],
+)
+async def test_lost_message_is_resent_only_with_replay_or_option(
+    card: Any, message_id: str | None, options: Any, is_resent: bool
+) -> None:
     canned = CannedAgent(plain_response('', 504), plain_response('', 502), result_response({'task': TASK}), card=card)
+    content: Any = {'role': 'user', 'parts': [{'text': 'hello'}], 'message_id': message_id} if message_id else 'hello'
     async with canned_client(canned) as client:
-        await client.send('hello')
-    first, second, third = [body for _, _, _, body in canned.requests if body]
-    assert first == second == third
-    canned = CannedAgent(plain_response('', 504), result_response({'task': TASK}))
-    async with canned_client(canned) as client:
-        await client.send('hello', resend=True)
-    canned = CannedAgent(plain_response('', 504), result_response({'task': TASK}), card=card)
-    async with canned_client(canned) as client:
-        with pytest.raises(RemoteUnavailable, match='may have been started'):
-            await client.send({'role': 'user', 'parts': [{'text': 'hello'}], 'message_id': 'm' * 15})
-    canned = CannedAgent(plain_response('', 504), result_response({'task': TASK}), card=card)
-    async with canned_client(canned) as client:
-        await client.send({'role': 'user', 'parts': [{'text': 'hello'}], 'message_id': 'm' * 16})
+        if is_resent:
+            await client.send(content, **options)
+        else:
+            with pytest.raises(RemoteUnavailable, match=r'started\. `resend=True` sends the message again'):
+                await client.send(content, **options)
+    first, *others = [body for _, _, _, body in canned.requests if body]
+    assert others == [first, first] * is_resent
 
 
 async def test_method_not_found_does_not_affect_later_requests() -> None:
@@ -483,7 +509,7 @@ async def test_json_message_is_sent_and_unknown_fields_are_refused() -> None:
     assert canned.requests[-1][-1]['params']['message'] == wire
 
 
-async def test_a_request_has_version_extensions_tenant_and_credentials() -> None:
+async def test_request_has_version_extensions_tenant_and_credentials() -> None:
     canned = CannedAgent(result_response({'task': TASK}), card=card_with_interface(tenant='acme'))
     async with canned_client(canned) as client:
         await client.send(
@@ -552,7 +578,7 @@ async def test_endless_task_list_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     assert [body['params'].get('pageToken') for _, _, _, body in canned.requests if body] == [None, 'again', 'again']
 
 
-async def test_an_event_of_another_task_is_refused() -> None:
+async def test_event_of_another_task_is_refused() -> None:
     other = {'taskId': 'other', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}
     artifact = {'taskId': 'other', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'x'}]}}
     message: Any = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [], 'taskId': 'other'}

@@ -33,9 +33,9 @@ from pydantic_ai_a2a.client import notification_verifier
 from pydantic_ai_a2a.client.notification_verifier import Remembered
 from pydantic_ai_a2a.wire.signing.app_signer import AppSigner
 
-from ..app_client import Client, lifespan
 from ..constants import with_constants
 from ..server.auth.issuer import Key, issuer
+from ..serving import serving
 from ..webhooks import webhook
 from ..wire.signing.signing_keys import private_pem, public_pem
 
@@ -79,13 +79,11 @@ async def refusal_reason(headers: Mapping[str, str], body: bytes = BODY, **optio
 
 
 async def test_signed_push_notifications_of_server_are_verified() -> None:
-    app = to_a2a(
-        Agent('test'), url=URL, push=Push(private_hosts=['127.0.0.1'], signing=[private_pem(), public_pem('2048')])
-    )
-    async with webhook() as hook, lifespan(app):
-        await Client(app).send(taskPushNotificationConfig={'url': hook.url})
+    push = Push(private_hosts=['127.0.0.1'], signing=[private_pem(), public_pem('2048')])
+    async with webhook() as hook, serving(Agent('test'), url=URL, push=push) as client:
+        await client.send(taskPushNotificationConfig={'url': hook.url})
         received = await hook.got(3)
-        keys = (await Client(app).get('/.well-known/jwks.json')).json
+        keys = (await client.get('/.well-known/jwks.json')).json
         verify = verifier(TrustedKeys(keys=[keys]), audience=hook.url)
         verified = [await verify.verify(each.headers, each.body) for each in received]
     assert len(keys['keys']) == 2
@@ -100,11 +98,11 @@ async def test_signed_push_notifications_of_server_are_verified() -> None:
 
 async def test_webhook_retry_has_new_signature_and_same_notification_id() -> None:
     push = with_constants(Push, private_hosts=['127.0.0.1'], backoff=0.0001, signing=[private_pem()])
-    app = to_a2a(Agent('test'), url=URL, push=push, access=Access(signing=[private_pem('2048')]))
-    async with webhook(500, 200) as hook, lifespan(app):
-        await Client(app).send(taskPushNotificationConfig={'url': hook.url})
+    access = Access(signing=[private_pem('2048')])
+    async with webhook(500, 200) as hook, serving(Agent('test'), url=URL, push=push, access=access) as client:
+        await client.send(taskPushNotificationConfig={'url': hook.url})
         first, second = (await hook.got(2))[:2]
-        assert len((await Client(app).get('/.well-known/jwks.json')).json['keys']) == 2
+        assert len((await client.get('/.well-known/jwks.json')).json['keys']) == 2
     verify = verifier(audience=hook.url)
     verified = [await verify.verify(each.headers, each.body) for each in (first, second)]
     assert verified[0].id == verified[1].id
@@ -121,9 +119,8 @@ def test_different_card_and_push_keys_with_same_id_are_refused() -> None:
 
 
 async def test_push_notification_without_signing_keys_is_unsigned() -> None:
-    app = to_a2a(Agent('test'), push=Push(private_hosts=['127.0.0.1']))
-    async with webhook() as hook, lifespan(app):
-        await Client(app).send(taskPushNotificationConfig={'url': hook.url})
+    async with webhook() as hook, serving(Agent('test'), push=Push(private_hosts=['127.0.0.1'])) as client:
+        await client.send(taskPushNotificationConfig={'url': hook.url})
         [first, *_] = await hook.got(1)
     assert HEADER not in first.headers
     assert (

@@ -18,6 +18,7 @@ from inline_snapshot import snapshot
 from pydantic_ai_a2a import BearerAuth, hash_key
 from pydantic_ai_a2a.commands.cli import main
 
+from ..cases import each_case
 from .command import run_command
 
 Capture = pytest.CaptureFixture[str]
@@ -50,32 +51,23 @@ def broken_modules(app_directory: Path) -> Iterator[None]:
         sys.modules.pop(name, None)
 
 
+@each_case(
+    'target, reason',
+    [
+        ('bare', "The module 'bare' has no 'app'."),
+        (':app', "':app' does not name an app: write MODULE:NAME, such as joker:app."),
+        ('./bare.py:agent', "'./bare.py:agent' does not name an app: write MODULE:NAME, such as bare:agent."),
+        ('nothing:app', "There is no module 'nothing', in the directory or on the Python path."),
+        ('joker.inner:app', "There is no module 'joker.inner', in the directory or on the Python path."),
+        ('joker:ap', "The module 'joker' has no 'ap'. It has 'agent', 'app', 'shared'."),
+        ('bare:app', "The module 'bare' has no 'app'."),
+        ('joker:app.none', "The module 'joker' has no 'app.none'. It has 'agent', 'app', 'shared'."),
+        ('joker:number', 'joker:number is neither an app nor an agent, but of the type int.'),
+    ],
+)
 @pytest.mark.parametrize('name', ['serve', 'worker'])
-def test_invalid_app_target_is_refused_with_reason(name: str, capsys: Capture) -> None:
-    targets = (
-        'bare',
-        ':app',
-        './bare.py:agent',
-        'nothing:app',
-        'joker.inner:app',
-        'joker:ap',
-        'bare:app',
-        'joker:app.none',
-        'joker:number',
-    )
-    assert [run_command(capsys, name, target).why for target in targets] == snapshot(
-        [
-            (2, "The module 'bare' has no 'app'."),
-            (2, "':app' does not name an app: write MODULE:NAME, such as joker:app."),
-            (2, "'./bare.py:agent' does not name an app: write MODULE:NAME, such as bare:agent."),
-            (2, "There is no module 'nothing', in the directory or on the Python path."),
-            (2, "There is no module 'joker.inner', in the directory or on the Python path."),
-            (2, "The module 'joker' has no 'ap'. It has 'agent', 'app', 'shared'."),
-            (2, "The module 'bare' has no 'app'."),
-            (2, "The module 'joker' has no 'app.none'. It has 'agent', 'app', 'shared'."),
-            (2, 'joker:number is neither an app nor an agent, but of the type int.'),
-        ]
-    )
+def test_invalid_app_target_is_refused_with_reason(name: str, target: str, reason: str, capsys: Capture) -> None:
+    assert run_command(capsys, name, target).why == (2, reason)
 
 
 def test_import_error_in_app_module_is_raised() -> None:
@@ -91,28 +83,6 @@ def test_in_memory_backend_cannot_have_separate_workers(arguments: tuple[str, ..
         (2, f'joker:agent {MEMORY}'),
         (2, 'joker:empty is not an app of to_a2a(), and has no mounted app of to_a2a().'),
     ]
-
-
-def test_engine_option_needs_engine_with_workers(capsys: Capture) -> None:
-    assert run_command(capsys, 'worker', '--engine', 'joker:shared').why == snapshot(
-        (2, 'joker:shared has no engine with workers of its own, as to_a2a(engine=Temporal(…)) has.')
-    )
-
-
-def test_invalid_backend_option_is_refused(capsys: Capture) -> None:
-    assert [
-        run_command(capsys, 'serve', 'joker:app', '--backend', 'sqlite:///agent.db').why,
-        run_command(capsys, 'serve', 'joker:agent', '--backend', 'mysql://db').why,
-    ] == snapshot(
-        [
-            (2, '--backend can only be given with an agent: joker:app is an app, which has its own backend.'),
-            (
-                2,
-                "backend must be 'memory', 'sqlite:///agent.db', 'postgresql://host/database' or a Backend, "
-                "not a URL that begins with 'mysql'.",
-            ),
-        ]
-    )
 
 
 def test_app_dir_option_sets_module_directory(
@@ -134,15 +104,6 @@ def test_port_in_use_is_reported(arguments: tuple[str, ...], capsys: Capture) ->
     )
 
 
-def test_allowed_host_with_url_is_refused(capsys: Capture) -> None:
-    assert run_command(capsys, 'serve', 'joker:app', '--allowed-host', 'https://agent.example.com').why == snapshot(
-        (
-            2,
-            "allowed_hosts= takes names such as agent.example.com or *.example.com, not 'https://agent.example.com'.",
-        )
-    )
-
-
 def test_version_option_shows_package_version(capsys: Capture) -> None:
     shown = run_command(capsys, '--version')
     assert (shown.code, shown.out) == (0, f'pydantic-ai-a2a, version {version("pydantic-ai-a2a")}\n')
@@ -154,8 +115,8 @@ def test_missing_command_shows_help(capsys: Capture) -> None:
     assert shown.err.startswith('Usage: pydantic-ai-a2a [OPTIONS] COMMAND')
 
 
-@pytest.mark.parametrize(
-    ('line', 'text'),
+@each_case(
+    'line, text',
     [
         ('serve', "Missing argument 'MODULE:NAME'."),
         ('serve joker:app --prot 80', 'No such option.*--prot.*Did you mean .*--port'),
@@ -165,6 +126,10 @@ def test_missing_command_shows_help(capsys: Capture) -> None:
             'serve joker:agent --auth joker:app --anonymous',
             '--auth and --anonymous cannot be combined: give one of them.',
         ),
+        ('serve joker:app --backend sqlite:///agent.db', '--backend can only be given with an agent: joker:app is an'),
+        ('serve joker:agent --backend mysql://db', "backend must be .*, not a URL that begins with 'mysql'."),
+        ('serve joker:app --allowed-host https://a.example', "allowed_hosts= takes names .*, not 'https://a.example'."),
+        ('worker --engine joker:shared', 'joker:shared has no engine with workers of its own, as to_a2a'),
         ('migrate --sql --check', '--sql, --all-sql and --check cannot be combined: give one of them.'),
     ],
 )

@@ -54,15 +54,6 @@ def test_dead_letters_are_listed_as_json_lines(capsys: Capture) -> None:
     )
 
 
-def test_dead_letter_list_includes_all_pages(capsys: Capture) -> None:
-    async def many(backend: Backend) -> None:
-        for n in range(101):
-            await add_dead_letter(backend, f't{n}', context=f'c{n}')
-
-    with_store(many)
-    assert len(run_command(capsys, 'dead-letters', 'list', 'joker:app', '--json').lines) == 101
-
-
 def test_dead_letter_is_retried_only_once_by_default(capsys: Capture) -> None:
     with_store(add_dead_letters)
     [first] = run_command(capsys, 'dead-letters', 'retry', 'joker:app', '--task', 't0', '--json').lines
@@ -217,11 +208,6 @@ def test_retry_all_retries_dead_deliveries_of_owner(capsys: Capture) -> None:
     assert delivery_ids(capsys) == []
 
 
-def test_dead_delivery_list_includes_all_pages(capsys: Capture) -> None:
-    with_store(add_dead_deliveries(101))
-    assert len(delivery_ids(capsys)) == 101
-
-
 def test_dead_deliveries_need_backend_with_push_notifications(capsys: Capture, tmp_path: Path) -> None:
     Path('without.py').write_text(
         'from pydantic_ai import Agent\n'
@@ -246,6 +232,21 @@ def test_list_and_retry_without_dead_items_print_no_output(kind: str, item: str,
     assert run_command(capsys, kind, 'list', 'joker:app') == (0, '', '')
     assert run_command(capsys, kind, 'list', 'joker:app', '--json') == (0, '', '')
     assert run_command(capsys, kind, 'retry', 'joker:app', '--all') == (0, '', '')
+
+
+async def add_many_dead_letters(backend: Backend) -> None:
+    for n in range(101):
+        await add_dead_letter(backend, f't{n}', context=f'c{n}')
+
+
+@pytest.mark.parametrize(
+    ('kind', 'fill'), [('dead-letters', add_many_dead_letters), ('dead-deliveries', add_dead_deliveries(101))]
+)
+def test_list_of_dead_items_includes_all_pages(
+    kind: str, fill: Callable[[Backend], Awaitable[None]], capsys: Capture
+) -> None:
+    with_store(fill)
+    assert len(run_command(capsys, kind, 'list', 'joker:app', '--json').lines) == 101
 
 
 @KINDS

@@ -195,10 +195,12 @@ def test_erase_of_context_prints_counts_as_json(capsys: Capture) -> None:
     assert (count_exported_lines(capsys, '--caller', 'ann'), count_exported_lines(capsys, '--owner', '/')) == (2, 2)
 
 
-def test_erase_without_stored_data_fails(capsys: Capture) -> None:
+@pytest.mark.parametrize('command', [('erase', '--yes'), ('export',)], ids=' '.join)
+def test_command_for_owner_or_context_without_data_fails(command: tuple[str, ...], capsys: Capture) -> None:
     with_store(add_data_of_two_owners)
-    outcome = run_command(capsys, 'erase', 'joker:app', '--caller', 'eve', '--yes')
-    assert outcome == (1, '', 'pydantic-ai-a2a: no data is stored for the owner /eve\n')
+    for whose, text in ((('--caller', 'eve'), 'the owner /eve'), (('--context', 'd'), 'the owner / in the context d')):
+        outcome = run_command(capsys, *command, 'joker:app', *whose)
+        assert outcome == (1, '', f'pydantic-ai-a2a: no data is stored for {text}\n')
 
 
 def test_active_tasks_are_erased_only_with_cancel_option(capsys: Capture) -> None:
@@ -301,17 +303,3 @@ def test_export_of_context_defaults_to_anonymous_owner(capsys: Capture) -> None:
     lines = run_command(capsys, 'export', 'joker:app', '--context', 'c').lines
     assert [line['owner'] for line in lines] == ['/', '/']
     assert lines[0]['task']['id'] == 'x'
-
-
-def test_export_without_stored_data_fails(capsys: Capture) -> None:
-    with_store(add_data_of_two_owners)
-    assert run_command(capsys, 'export', 'joker:app', '--caller', 'eve') == (
-        1,
-        '',
-        'pydantic-ai-a2a: no data is stored for the owner /eve\n',
-    )
-    assert run_command(capsys, 'export', 'joker:app', '--context', 'd') == (
-        1,
-        '',
-        'pydantic-ai-a2a: no data is stored for the owner / in the context d\n',
-    )

@@ -563,13 +563,6 @@ def test_end_of_input_at_prompt_cancels_task(url: str, monkeypatch: pytest.Monke
     assert 'is canceled' in text
 
 
-def test_control_characters_of_agent_are_escaped_in_terminal(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with in_terminal(monkeypatch) as terminal, pytest.raises(SystemExit):
-        main(('send', url, 'attack'))
-    assert '\\u001b[2J\\u009b2J\\u202e' in terminal.close()
-    assert '\x1b[2J' not in terminal.raw
-
-
 @pytest.mark.parametrize(
     'schema', [5, {'oneOf': 5}, {'oneOf': [True, {'properties': {'decision': True, 'result': True}}]}, {'type': 5}]
 )

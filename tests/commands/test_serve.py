@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 import pytest
-from inline_snapshot import snapshot
 from pydantic_ai import Agent
 from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
@@ -23,6 +22,7 @@ from pydantic_ai_a2a import catalogue, to_a2a
 from pydantic_ai_a2a.commands.worker_health import HealthOnly
 
 from ..app_client import Exchange, lifespan
+from ..cases import each_case
 from ..e2e.server import LIMIT, process
 from .command import run_command
 
@@ -60,64 +60,52 @@ def refusal_of_serve(capsys: Capture, *arguments: str) -> str:
     return outcome.err.splitlines()[-1].partition('Error: ')[2].partition(' port ')[0].partition(': ')[0]
 
 
-def test_anonymous_server_on_public_address_needs_anonymous_option(capsys: Capture) -> None:
-    public = ('--host', '0.0.0.0')
-    answers = [
-        refusal_of_serve(capsys, 'guarded:agent', *public),
-        refusal_of_serve(capsys, 'guarded:parent', '--host', 'agent.example.com'),
-        refusal_of_serve(capsys, 'guarded:agent', *public, '--anonymous'),
-        refusal_of_serve(capsys, 'guarded:app', *public),
-        refusal_of_serve(capsys, 'guarded:agent', *public, '--auth', 'guarded:tokens'),
-        refusal_of_serve(capsys, 'guarded:agent', *public, '--auth', 'guarded:several'),
-        refusal_of_serve(capsys, 'guarded:agent', '--host', 'localhost'),
-        refusal_of_serve(capsys, 'guarded:agent'),
-        refusal_of_serve(capsys, 'guarded:agent', '--allowed-host', 'agent.example.com'),
-        refusal_of_serve(capsys, 'guarded:agent', '--allowed-host', 'agent.example.com', '--anonymous'),
-        refusal_of_serve(capsys, 'guarded:app', '--allowed-host', 'agent.example.com'),
-        refusal_of_serve(capsys, 'guarded:agent', '--allowed-host', 'localhost'),
-        refusal_of_serve(capsys, 'guarded:wrapped', *public),
-        refusal_of_serve(capsys, 'guarded:hidden', *public),
-        refusal_of_serve(capsys, 'guarded:hidden'),
-        refusal_of_serve(capsys, 'guarded:hidden', *public, '--anonymous'),
-    ]
-    assert answers == snapshot(
-        [
-            'guarded:agent does not authenticate callers, and other machines can reach 0.0.0.0',
-            'guarded:parent does not authenticate callers, and other machines can reach agent.example.com',
-            'Cannot listen on 0.0.0.0',
-            'Cannot listen on 0.0.0.0',
-            'Cannot listen on 0.0.0.0',
-            'Cannot listen on 0.0.0.0',
-            'Cannot listen on localhost',
-            'Cannot listen on 127.0.0.1',
-            'guarded:agent does not authenticate callers, and other machines can reach agent.example.com',
-            'Cannot listen on 127.0.0.1',
-            'Cannot listen on 127.0.0.1',
-            'Cannot listen on 127.0.0.1',
-            'guarded:wrapped does not authenticate callers, and other machines can reach 0.0.0.0',
-            'guarded:hidden has no app of to_a2a() that can be found, so nothing shows whether 0.0.0.0'
-            ' authenticates callers',
-            'Cannot listen on 127.0.0.1',
-            'Cannot listen on 0.0.0.0',
-        ]
-    )
+NOT_AUTHENTICATED = 'does not authenticate callers, and other machines can reach'
 
 
-def test_invalid_auth_option_is_refused(capsys: Capture) -> None:
-    answers = [
-        refusal_of_serve(capsys, 'guarded:agent', '--auth', 'guarded:mixed'),
-        refusal_of_serve(capsys, 'guarded:agent', '--auth', 'guarded:agent'),
-        refusal_of_serve(capsys, 'guarded:agent', '--auth', 'guarded:nothing'),
-        refusal_of_serve(capsys, 'guarded:app', '--auth', 'guarded:tokens'),
-    ]
-    assert answers == snapshot(
-        [
-            'guarded:mixed is not an Authenticator, such as a BearerAuth, and not a list of Authenticators.',
-            'guarded:agent is not an Authenticator, such as a BearerAuth, and not a list of Authenticators.',
-            "The module 'guarded' has no 'nothing'. It has 'agent', 'app'.",
-            '--auth can only be given with an agent',
-        ]
-    )
+@each_case(
+    'line, reason',
+    [
+        ('guarded:agent --host 0.0.0.0', f'guarded:agent {NOT_AUTHENTICATED} 0.0.0.0'),
+        ('guarded:parent --host agent.example.com', f'guarded:parent {NOT_AUTHENTICATED} agent.example.com'),
+        ('guarded:agent --host 0.0.0.0 --anonymous', 'Cannot listen on 0.0.0.0'),
+        ('guarded:app --host 0.0.0.0', 'Cannot listen on 0.0.0.0'),
+        ('guarded:agent --host 0.0.0.0 --auth guarded:tokens', 'Cannot listen on 0.0.0.0'),
+        ('guarded:agent --host 0.0.0.0 --auth guarded:several', 'Cannot listen on 0.0.0.0'),
+        ('guarded:agent --host localhost', 'Cannot listen on localhost'),
+        ('guarded:agent', 'Cannot listen on 127.0.0.1'),
+        ('guarded:agent --allowed-host agent.example.com', f'guarded:agent {NOT_AUTHENTICATED} agent.example.com'),
+        ('guarded:agent --allowed-host agent.example.com --anonymous', 'Cannot listen on 127.0.0.1'),
+        ('guarded:app --allowed-host agent.example.com', 'Cannot listen on 127.0.0.1'),
+        ('guarded:agent --allowed-host localhost', 'Cannot listen on 127.0.0.1'),
+        ('guarded:wrapped --host 0.0.0.0', f'guarded:wrapped {NOT_AUTHENTICATED} 0.0.0.0'),
+        (
+            'guarded:hidden --host 0.0.0.0',
+            'guarded:hidden has no app of to_a2a() that can be found, so nothing shows whether 0.0.0.0 authenticates'
+            ' callers',
+        ),
+        ('guarded:hidden', 'Cannot listen on 127.0.0.1'),
+        ('guarded:hidden --host 0.0.0.0 --anonymous', 'Cannot listen on 0.0.0.0'),
+    ],
+)
+def test_anonymous_server_on_public_address_needs_anonymous_option(line: str, reason: str, capsys: Capture) -> None:
+    assert refusal_of_serve(capsys, *line.split()) == reason
+
+
+NO_AUTHENTICATOR = 'is not an Authenticator, such as a BearerAuth, and not a list of Authenticators.'
+
+
+@each_case(
+    'line, reason',
+    [
+        ('guarded:agent --auth guarded:mixed', f'guarded:mixed {NO_AUTHENTICATOR}'),
+        ('guarded:agent --auth guarded:agent', f'guarded:agent {NO_AUTHENTICATOR}'),
+        ('guarded:agent --auth guarded:nothing', "The module 'guarded' has no 'nothing'. It has 'agent', 'app'."),
+        ('guarded:app --auth guarded:tokens', '--auth can only be given with an agent'),
+    ],
+)
+def test_invalid_auth_option_is_refused(line: str, reason: str, capsys: Capture) -> None:
+    assert refusal_of_serve(capsys, *line.split()) == reason
 
 
 async def test_served_agent_authenticates_callers(app_directory: Path) -> None:

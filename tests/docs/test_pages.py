@@ -37,7 +37,7 @@ def _lines(path: Path) -> list[str]:
     return re.sub(r'^ *```.*?^ *```$', '', path.read_text(), flags=re.MULTILINE | re.DOTALL).splitlines()
 
 
-def test_the_navigation_lists_every_page_once() -> None:
+def test_navigation_lists_every_page_once() -> None:
     navigation = (ROOT / 'mkdocs.yml').read_text().partition('\nnav:\n')[2].partition('\n\n')[0]
     assert sorted(re.findall(r': (\S+\.md)$', navigation, re.MULTILINE)) == sorted(
         path.relative_to(DOCS).as_posix() for path in PAGES

@@ -22,7 +22,7 @@ agent = Agent('openai:gpt-5.2', defer_model_check=True)
 def delete_file(path: str) -> str:
     return f'{path} is deleted'
 
-async def test_the_agent_deletes_after_an_approval(a2a_client):
+async def test_agent_deletes_after_approval(a2a_client):
     with agent.override(model=TestModel()):
         client = await a2a_client(agent)
         task = await client.send('Tidy up.', answers=Answers({'delete_file': True}))

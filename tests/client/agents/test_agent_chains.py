@@ -20,6 +20,7 @@ from pydantic_ai_a2a import A2A, A2AClient, BearerAuth, InputRequired, RemoteAge
 from pydantic_ai_a2a.client.answer_content import content_of
 from pydantic_ai_a2a.client.questions import question_of_task
 
+from ...app_client import lifespan
 from ...bounds import LIMIT
 from ...spans import Spans, spans
 from .sample_agents import (
@@ -50,7 +51,7 @@ class RestartableServer:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         app = self._app = to_a2a(self._make(), backend=f'sqlite:///{self._file}?synchronous=normal')
-        async with app.router.lifespan_context(app):
+        async with lifespan(app):
             yield
         self._app = None
 
@@ -114,11 +115,10 @@ async def test_approvals_and_questions_wait_across_restarts(between: MakeAgent, 
         assert 'Then sleep.' in str(task['artifacts'])
 
 
-@each_middle_agent
-async def test_spans_of_three_servers_share_trace(between: MakeAgent, spans: Spans) -> None:
-    innermost = to_a2a(echo_agent())
-    middle = to_a2a(between(innermost, 'middle'))
-    outer = to_a2a(between(middle, 'outer'))
+async def test_spans_of_three_servers_share_trace(spans: Spans) -> None:
+    """With remote agents as agents; tests of traces have them as tools."""
+    middle = to_a2a(agent_of_remote(to_a2a(echo_agent()), 'middle'))
+    outer = to_a2a(agent_of_remote(middle, 'outer'))
     async with asyncio.timeout(LIMIT), A2AClient(outer) as client:
         with trace.get_tracer('test').start_as_current_span('user'):
             await client.send('hello')

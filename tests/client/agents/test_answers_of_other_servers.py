@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from pydantic_ai import (
-    Agent,
     BinaryContent,
     BinaryImage,
     DeferredToolRequests,
@@ -16,8 +15,6 @@ from pydantic_ai import (
     ToolDenied,
 )
 from pydantic_ai.exceptions import ModelAPIError, UserError
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AClient, A2AToolset, RemoteAgent, remote_results, to_a2a
 from pydantic_ai_a2a.client.answer_content import content_of
@@ -79,7 +76,7 @@ async def test_answer_is_read_from_artifacts_status_or_history(name: str) -> Non
 
 
 @each_case('history', [[agent_message({'text': 'Here.'}, PNG)], []])
-async def test_a_text_beside_files_is_kept(history: Any) -> None:
+async def test_text_beside_files_is_kept(history: Any) -> None:
     wire = task_with([PNG], status=None if history else agent_message({'text': 'Here.'}, PNG), history=history)
     async with canned_client(CannedAgent(result_response({'task': wire}))) as client:
         [text, file] = content_of((await client.send('hello')).outcome)
@@ -127,16 +124,6 @@ async def test_empty_answer_is_model_error_without_second_message(artifacts: Any
         await RemoteAgent(canned.app).run('hello')
     assert len(canned.methods) == 1
     assert (await RemoteAgent(canned.app, str | None).run('hello')).output is None
-
-
-async def test_tool_result_is_read_from_task_history() -> None:
-    async def ask(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if len(messages) > 1:
-            return ModelResponse([TextPart(str(messages[-1].parts[0].content))])  # pyright: ignore
-        return ModelResponse([ToolCallPart(info.function_tools[0].name, {'message': 'hi'})])
-
-    canned = CannedAgent(result_response({'task': task_with(history=[agent_message({'text': 'C'})])}))
-    assert (await Agent(FunctionModel(ask), toolsets=[A2AToolset(canned.app)]).run('x')).output == 'C'
 
 
 # --- questions in other places than the text of the status message

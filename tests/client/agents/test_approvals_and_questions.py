@@ -18,6 +18,7 @@ from pydantic_ai.tools import RunContext
 
 from pydantic_ai_a2a import (
     A2A,
+    A2AApp,
     A2AClient,
     A2AModel,
     A2AToolset,
@@ -42,6 +43,7 @@ from pydantic_ai_a2a.wire.extensions.remote_calls import WAITING
 from ...agents import echo_tool_returns, scripted_model
 from ...bounds import LIMIT
 from ...cases import each_case
+from ...serving import running_app
 from ..canned_agent import TASK, CannedAgent, result_response, serve_canned, stream_response
 from .sample_agents import (
     agent_of_remote,
@@ -91,8 +93,7 @@ async def answer_calls(client: A2AClient, task: Any, *answers: dict[str, Any]) -
 )
 async def test_approval_or_denial_reaches_remote_agent(answer: Any, told: str, gone: list[str]) -> None:
     deleted: list[str] = []
-    app = to_a2a(deleting_agent(deleted))
-    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+    async with running_app(deleting_agent(deleted)) as app:
         agent = calling_agent(toolsets=[A2AToolset(app)])
         ended = await agent.run('a.txt')
         _, waiting = remote_task_of(ended)
@@ -107,7 +108,7 @@ async def test_approval_or_denial_reaches_remote_agent(answer: Any, told: str, g
         assert await task_states(app) == ['completed']
 
 
-async def test_an_approval_survives_a_restart_of_the_caller() -> None:
+async def test_approval_survives_restart_of_caller() -> None:
     deleted: list[str] = []
     with serve(deleting_agent(deleted)) as server:
         async with asyncio.timeout(LIMIT):
@@ -137,8 +138,7 @@ async def test_input_handler_approves_remote_call_within_run() -> None:
 
 async def test_decision_without_remote_results_reaches_task_in_same_process() -> None:
     deleted: list[str] = []
-    app = to_a2a(deleting_agent(deleted))
-    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+    async with running_app(deleting_agent(deleted)) as app:
         agent = calling_agent(capabilities=[A2A(app)])
         for answer, told in ((True, 'deleted a.txt'), (ToolDenied('No.'), 'No.')):
             ended = await agent.run('a.txt')
@@ -152,8 +152,7 @@ async def test_denial_of_forgotten_task_cancels_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(toolset, 'MOST_WAITING', 0)
-    app = to_a2a(deleting_agent([]))
-    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+    async with running_app(deleting_agent([])) as app:
         agent = calling_agent(capabilities=[A2A(app)])
         ended = await agent.run('a.txt')
         denied = DeferredToolResults(approvals={'outer-call': False})
@@ -163,8 +162,7 @@ async def test_denial_of_forgotten_task_cancels_nothing(
 
 async def test_decisions_with_equal_call_ids_reach_their_own_tasks() -> None:
     deleted: list[str] = []
-    app = to_a2a(deleting_agent(deleted))
-    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+    async with running_app(deleting_agent(deleted)) as app:
         agent = calling_agent(capabilities=[A2A(app)])
         bob, alice = [await agent.run(name) for name in ('bob.txt', 'alice.txt')]
         for ended in (bob, alice):
@@ -223,8 +221,8 @@ def agent_raising(question: Any) -> Agent[None, Any]:
     ],
 )
 async def test_question_or_sign_in_of_remote_tool_is_answered(question: Any, answer: Any, told: str) -> None:
-    agent = calling_agent(toolsets=[A2AToolset(app := to_a2a(agent_raising(question)))])
-    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+    async with running_app(agent_raising(question)) as app:
+        agent = calling_agent(toolsets=[A2AToolset(app)])
         ended = await agent.run('pizza')
         _, waiting = remote_task_of(ended)
         assert question.args or waiting['text']
@@ -233,8 +231,9 @@ async def test_question_or_sign_in_of_remote_tool_is_answered(question: Any, ans
 
 
 async def test_denied_sign_in_cancels_remote_task() -> None:
-    app = to_a2a(agent_raising(AuthRequired('Please sign in.', schemes=['sso'], url='https://sso.example.com/')))
-    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+    async with running_app(
+        agent_raising(AuthRequired('Please sign in.', schemes=['sso'], url='https://sso.example.com/'))
+    ) as app:
         agent = calling_agent(toolsets=[A2AToolset(app)])
         ended = await agent.run('pizza')
         remote_task_of(ended)
@@ -262,8 +261,7 @@ async def test_answer_to_ended_task_is_refused_with_reason() -> None:
 
 
 async def test_approval_without_remote_results_is_refused_for_question() -> None:
-    app = to_a2a(agent_raising(InputRequired('Which pizza?')))
-    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+    async with running_app(agent_raising(InputRequired('Which pizza?'))) as app:
         agent = calling_agent(toolsets=[A2AToolset(app)])
         ended = await agent.run('pizza')
         remote_task_of(ended)
@@ -336,6 +334,11 @@ def test_malformed_pending_calls_are_ignored() -> None:
     assert nothing['text'] == ''
 
 
+def server_chain(inner: Any, between: Any, outside: Any) -> A2AApp:
+    """The outermost of three servers."""
+    return to_a2a(outside(to_a2a(between(inner, 'middle')), 'outer'))
+
+
 def question_agent(_: list[str]) -> Agent[None, Any]:
     return agent_raising(InputRequired('Which?'))
 
@@ -355,10 +358,7 @@ def question_agent(_: list[str]) -> Agent[None, Any]:
 async def test_decision_reaches_innermost_of_three_servers(
     *, inner: Any, answer: Any, shown: str, told: str, between: Any, outside: Any
 ) -> None:
-    innermost = to_a2a(inner([]))
-    middle = to_a2a(between(innermost, 'middle'))
-    outer = to_a2a(outside(middle, 'outer'))
-    async with asyncio.timeout(LIMIT), innermost.router.lifespan_context(innermost), A2AClient(outer) as client:
+    async with running_app(inner([])) as innermost, A2AClient(server_chain(innermost, between, outside)) as client:
         task: Any = (await client.send('a.txt')).outcome
         assert task['status']['state'] == 'input-required'
         [call] = question_of_task('outer', task)['pending']
@@ -410,8 +410,7 @@ async def test_each_remote_call_gets_its_own_decision(between: Any, outside: Any
     def weigh() -> int:
         raise CallDeferred
 
-    server = to_a2a(outside(to_a2a(between(inner, 'middle')), 'outer'))
-    async with asyncio.timeout(LIMIT), A2AClient(server) as client:
+    async with asyncio.timeout(LIMIT), A2AClient(server_chain(inner, between, outside)) as client:
         task: Any = (await client.send('all')).outcome
         pending = question_of_task('', task)['pending']
         assert [(call['kind'], call['tool'], call.get('args')) for call in pending] == [
@@ -472,8 +471,8 @@ async def test_question_of_agent_passes_through_three_servers(
     between: Any,
     outside: Any,
 ) -> None:
-    server = to_a2a(outside(to_a2a(between(output_question_agent(question), 'middle')), 'outer'))
-    async with asyncio.timeout(LIMIT), A2AClient(server) as client:
+    outer = server_chain(output_question_agent(question), between, outside)
+    async with asyncio.timeout(LIMIT), A2AClient(outer) as client:
         if streamed:
             async for update in client.stream('a pizza'):
                 assert 'artifact_update' not in update.event

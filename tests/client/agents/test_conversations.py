@@ -59,43 +59,30 @@ async def test_context_id_is_not_sent_to_agent_with_same_name(kind: str) -> None
 
 @each_kind
 @each_case(
-    ('interface', 'continues'),
+    'path, tenant, continues',
     [
-        ({'url': '{}one'}, True),
-        ({'url': '{}one?key=2'}, True),
-        ({'url': '{}two'}, False),
-        ({'url': '{}one', 'tenant': 'blue'}, False),
+        pytest.param('one?key=1', 'blue', True, id='same'),
+        pytest.param('one?key=2', 'blue', True, id='another query'),
+        pytest.param('two?key=1', 'blue', False, id='another path'),
+        pytest.param('one?key=1', 'red', False, id='another tenant'),
+        pytest.param('one?key=1', '', False, id='no tenant'),
     ],
-    ids=['same', 'query', 'path', 'tenant'],
 )
 async def test_conversation_continues_only_at_same_origin_path_and_tenant(
-    kind: str, interface: dict[str, str], *, continues: bool
+    kind: str, path: str, tenant: str, *, continues: bool
 ) -> None:
     canned = canned_agent()
     with serve_canned(canned) as server:
-        canned.card = card_with_interface(url=f'{server.url}one?key=1')
+        canned.card = card_with_interface(url=f'{server.url}one?key=1', tenant='blue')
         async with asyncio.timeout(LIMIT):
             ended = await agent_calling(kind, server.url).run('hello')
-            canned.card = {
-                **card_with_interface(**{**interface, 'url': interface['url'].format(server.url)}),
-                'version': '2',
-            }
+            card = card_with_interface(url=f'{server.url}{path}', tenant=tenant)
+            canned.card = {**card, 'version': '2'}
             await agent_calling(kind, server.url).run('hello', message_history=ended.all_messages())
     assert sent_context_ids(canned) == [None, 'secret' if continues else None]
 
 
-@each_kind
-async def test_conversation_continues_in_same_tenant(kind: str) -> None:
-    canned = canned_agent()
-    with serve_canned(canned) as server:
-        canned.card = card_with_interface(url=server.url, tenant='blue')
-        async with asyncio.timeout(LIMIT):
-            ended = await agent_calling(kind, server.url).run('hello')
-            await agent_calling(kind, server.url).run('hello', message_history=ended.all_messages())
-    assert sent_context_ids(canned) == [None, 'secret']
-
-
-async def test_a_renamed_agent_continues_its_conversation() -> None:
+async def test_renamed_remote_agent_continues_conversation() -> None:
     canned = canned_agent()
     with serve_canned(canned) as server:
         async with asyncio.timeout(LIMIT):

@@ -60,7 +60,7 @@ def text_of(task: Any) -> str:
     return task['artifacts'][0]['parts'][0]['text']
 
 
-async def test_a_client_sends_tools_and_answers_their_calls() -> None:
+async def test_client_sends_tools_and_answers_their_calls() -> None:
     desk = LocalTools()
     tools = [Tool(desk.search).tool_def]
     async with client_with_tools() as client:
@@ -148,7 +148,7 @@ async def test_remote_approval_calls_no_local_tool() -> None:
     assert ([part.tool_name for part in asked.output.approvals], desk.calls) == (['remote_approval'], [])
 
 
-async def test_a_retry_of_a_local_tool_reaches_the_remote_agent() -> None:
+async def test_retry_of_local_tool_reaches_remote_agent() -> None:
     desk = LocalTools()
     async with client_with_tools() as client:
         done = await Agent(A2AModel(client), toolsets=[desk.tools]).run('fetch:bad')

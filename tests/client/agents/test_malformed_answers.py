@@ -56,7 +56,24 @@ async def test_stream_event_without_valid_task_is_typed_error(kind: str, name: s
                     await RemoteAgent(server.url).run('hello')
 
 
-async def test_a_listed_task_without_an_id_is_left_out() -> None:
+@pytest.mark.parametrize('kind', ['client', 'tool', 'model'])
+async def test_file_with_broken_base64_is_typed_error(kind: str) -> None:
+    task = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'raw': 'A', 'mediaType': 'image/png'}]}]}
+    app = CannedAgent(stream_response({'task': task})).app
+    if kind == 'client':
+        async with A2AClient(app) as client:
+            answered = await client.send('hello')
+        with pytest.raises(RemoteProtocolError, match='is not base64'):
+            _ = answered.files
+    elif kind == 'tool':
+        ended = await calling_agent(capabilities=[A2A(app)]).run('hello')
+        assert 'A file of the answer is not base64.' in ended.output
+    else:
+        with pytest.raises(ModelAPIError, match='is not base64'):
+            await RemoteAgent(app).run('hello')
+
+
+async def test_listed_task_without_id_is_left_out() -> None:
     with serve_canned(CannedAgent(result_response({'tasks': [{**TASK, 'id': ''}, TASK]}))) as server:
         async with asyncio.timeout(LIMIT), A2AClient(server.url) as client:
             assert [listed.task_id async for listed in client.list()] == ['t']

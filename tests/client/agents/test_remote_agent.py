@@ -42,7 +42,17 @@ from pydantic_ai.profiles import ModelProfile
 from starlette.applications import Starlette
 from typing_extensions import Unpack
 
-from pydantic_ai_a2a import A2AClient, A2AModel, BearerAuth, InputRequired, RemoteAgent, TrustedKeys, Update, to_a2a
+from pydantic_ai_a2a import (
+    A2AClient,
+    A2AModel,
+    A2AToolset,
+    BearerAuth,
+    InputRequired,
+    RemoteAgent,
+    TrustedKeys,
+    Update,
+    to_a2a,
+)
 from pydantic_ai_a2a.client.message_content import Content
 from pydantic_ai_a2a.client.send_options import SendOptions
 from pydantic_ai_a2a.errors import RemoteUnavailable
@@ -50,9 +60,11 @@ from pydantic_ai_a2a.errors import RemoteUnavailable
 from ...agents import scripted_model
 from ...app_client import lifespan
 from ...bounds import LIMIT
+from ...cases import each_case
 from ...wire.signing.signing_keys import private_pem
 from ..canned_agent import TASK, CannedAgent, error_response, stream_response
 from ..servers import ANSWER, SERVERS, ServerKind, WaitingAgent
+from .sample_agents import calling_agent
 
 
 class Weather(BaseModel):
@@ -409,12 +421,6 @@ async def test_unreachable_agent_is_model_error() -> None:
     assert isinstance(caught.value.__cause__, RemoteUnavailable)
 
 
-async def test_local_tools_are_refused_without_client_tools_extension() -> None:
-    agent = Agent(A2AModel(A2AClient(history_agent())), tools=[len])
-    with pytest.raises(UserError, match='cannot call len'):
-        await agent.run('go')
-
-
 async def test_files_are_sent_and_returned() -> None:
     image = BinaryImage(b'\x89PNG\r\n\x1a\n', media_type='image/png')
 
@@ -463,12 +469,6 @@ async def test_system_prompt_is_sent_with_prompt() -> None:
     assert 'go' in result.output
 
 
-async def test_model_of_remote_agent_can_be_overridden() -> None:
-    remote = RemoteAgent('http://127.0.0.1:9/')
-    with remote.override(model=TestModel(custom_output_text='offline', call_tools=[])):
-        assert (await remote.run('go')).output == 'offline'
-
-
 def canned_remote_agent(*answers: Any, card: Any = None) -> RemoteAgent[str]:
     server = CannedAgent(*answers, card=card)
     return RemoteAgent(A2AClient(server.app, timeout=LIMIT, trusted_origins=['http://agent.example']))
@@ -501,12 +501,12 @@ async def test_history_response_without_text_is_not_sent() -> None:
     assert (result.text or '').strip() == 'one'
 
 
-async def test_a_refusal_is_a_model_error() -> None:
+async def test_refused_request_is_model_error() -> None:
     with pytest.raises(ModelAPIError, match='No'):
         await canned_remote_agent(error_response(-32602)).run('go')
 
 
-async def test_a_card_without_interfaces_is_a_model_error() -> None:
+async def test_card_without_interfaces_is_model_error() -> None:
     card: Any = {'name': 'nobody', 'capabilities': {}}
     with pytest.raises(ModelAPIError):
         await RemoteAgent(card).run('go')
@@ -528,10 +528,21 @@ async def test_replaced_text_is_separated_by_builtin_tool_parts() -> None:
     ]
 
 
-async def test_answer_not_matching_output_tool_is_retried() -> None:
-    model = scripted_model('prose', '{"city": 1}', '{"city": "a", "celsius": 3, "wind": 4}')
-    remote = RemoteAgent(Agent(model, name='writer'), ToolOutput(Storm))
-    assert (await remote.run('go', retries=3)).output == Storm(**STORM)
+@each_case(
+    'output_type, texts, output',
+    [
+        pytest.param(
+            ToolOutput(Storm),
+            ['prose', '{"city": 1}', '{"city": "a", "celsius": 3, "wind": 4}'],
+            Storm(**STORM),
+            id='output tool',
+        ),
+        pytest.param([Storm, Weather], ['{"city": 1}', '{"city": "a", "celsius": 3}'], Weather(**WEATHER), id='union'),
+    ],
+)
+async def test_answer_not_matching_output_type_is_retried(output_type: Any, texts: list[str], output: Any) -> None:
+    remote = RemoteAgent(Agent(scripted_model(*texts), name='writer'), output_type)
+    assert (await remote.run('go', retries=3)).output == output
 
 
 class Even(BaseModel):
@@ -564,18 +575,13 @@ async def test_output_validator_error_is_sent_only_with_retry() -> None:
     assert 'even' not in prompts[2]
 
 
-async def test_output_matching_no_union_member_is_retried() -> None:
-    model = scripted_model('{"city": 1}', '{"city": "a", "celsius": 3}')
-    result = await RemoteAgent(Agent(model, name='writer'), [Storm, Weather]).run('go')
-    assert result.output == Weather(**WEATHER)
-
-
-async def test_run_with_same_run_id_repeats_message_id() -> None:
+@pytest.mark.parametrize('kind', ['tool', 'model'])
+async def test_run_with_same_run_id_repeats_message_id(kind: str) -> None:
     done = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Hi.'}]}]}
     canned = CannedAgent(*(stream_response({'task': done}) for _ in range(5)))
-    remote = RemoteAgent(canned.app)
+    agent: Any = RemoteAgent(canned.app) if kind == 'model' else calling_agent(toolsets=[A2AToolset(canned.app)])
     for run_id in ('one', 'one', 'two', None, None):
-        await remote.run('hello', run_id=run_id)
+        await agent.run('hello', run_id=run_id)
     ids = [body['params']['message']['messageId'] for _, _, _, body in canned.requests if body]
     assert ids[0] == ids[1]
     assert len({*ids}) == 4
@@ -605,12 +611,6 @@ async def test_concurrent_runs_get_their_own_answers() -> None:
         remote = RemoteAgent(history_agent())
         results = await asyncio.gather(*(remote.run(f'n{n}') for n in range(4)))
     assert [result.output.strip() for result in results] == ['n0', 'n1', 'n2', 'n3']
-
-
-async def test_file_with_broken_base64_is_model_error() -> None:
-    task = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'raw': 'A', 'mediaType': 'image/png'}]}]}
-    with pytest.raises(ModelAPIError, match='is not base64'):
-        await RemoteAgent(CannedAgent(stream_response({'task': task})).app).run('hello')
 
 
 async def test_question_replaces_earlier_text_as_output() -> None:

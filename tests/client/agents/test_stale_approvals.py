@@ -17,9 +17,11 @@ from pydantic_ai_a2a.errors import InvalidParamsError
 from pydantic_ai_a2a.settings import PlainText
 
 from ...agents import scripted_model
+from ...app_client import lifespan
 from ...behaviour.callers import caller_from_header
 from ...bounds import LIMIT
 from ...cases import each_case
+from ...serving import running_app
 from ..canned_agent import CannedAgent, stream_response
 from .canned_tasks import DONE, adk_confirmation, adk_response, pending_call, task_waiting_with, task_with_confirmations
 from .sample_agents import MakeAgent, agent_with_remote_tool, each_middle_agent
@@ -36,7 +38,7 @@ async def clients_of(agent: Any, words: PlainText = 'deny') -> AsyncGenerator[tu
     """The clients of ann, who sends tasks to a server, and of the approvers bob and eve."""
     app = to_a2a(agent, auth=caller_from_header, approvals=Approvals(approvers='approve', plain_text_answers=words))
     async with asyncio.timeout(LIMIT), AsyncExitStack() as stack:
-        await stack.enter_async_context(app.router.lifespan_context(app))
+        await stack.enter_async_context(lifespan(app))
         headers = [{'X-Caller': name, 'X-Scopes': scopes} for name, scopes in (('ann', ''), *APPROVERS)]
         clients = [await stack.enter_async_context(A2AClient(app, headers=each)) for each in headers]
         yield clients[0], clients[1], clients[2]
@@ -175,8 +177,7 @@ async def test_stale_approval_does_not_reach_inner_server(between: MakeAgent) ->
         paid.append(cents)
         return 'paid'
 
-    app = to_a2a(inner)
-    async with app.router.lifespan_context(app), clients_of(between(app, 'middle')) as (ann, bob, eve):
+    async with running_app(inner) as app, clients_of(between(app, 'middle')) as (ann, bob, eve):
         task = await ann.send('Pay.')
         assert task.task_id
         seen = [await approver.get(task.task_id) for approver in (bob, eve)]

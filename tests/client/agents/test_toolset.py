@@ -48,6 +48,7 @@ from pydantic_ai_a2a.wire.protocol.received_tasks import read_task
 from ...agents import scripted_model
 from ...bounds import LIMIT
 from ...cases import each_case
+from ...serving import running_app
 from ..canned_agent import (
     CARD,
     TASK,
@@ -114,7 +115,7 @@ def order_agent() -> Any:
     )
 
 
-async def test_a_typed_agent_takes_and_returns_objects() -> None:
+async def test_tool_of_typed_agent_takes_and_returns_objects() -> None:
     agent = calling_agent(arguments={'item': 'tea', 'count': 2}, toolsets=[A2AToolset(order_agent())])
     ended = await agent.run('order')
     [part] = returns(ended.all_messages())
@@ -160,11 +161,12 @@ async def test_files_of_remote_agent_become_tool_content() -> None:
     assert (path, data, rest) == ({'url': 'file:///etc/passwd'}, {'a': 1}, ['end', '!'])
 
 
-async def test_message_or_status_text_is_tool_result_without_artifacts() -> None:
+async def test_message_status_or_history_is_tool_result_without_artifacts() -> None:
     message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
     for answer in (
         {'message': message},
         {'task': {**TASK, 'status': {'state': 'TASK_STATE_COMPLETED', 'message': message}}},
+        {'task': {**TASK, 'history': [message]}},
     ):
         assert (
             await calling_agent(toolsets=[A2AToolset(CannedAgent(stream_response(answer)).app)]).run('x')
@@ -200,12 +202,6 @@ async def test_refused_request_or_invalid_answer_is_failed_tool_call() -> None:
     )
     with pytest.raises(RemoteError):
         await calling_agent(toolsets=[A2AToolset(broken.app, tool_error_behavior='error')]).run('hello')
-
-
-async def test_file_with_broken_base64_is_failed_tool_call() -> None:
-    task = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'raw': 'A', 'mediaType': 'image/png'}]}]}
-    ended = await calling_agent(toolsets=[A2AToolset(CannedAgent(stream_response({'task': task})).app)]).run('hello')
-    assert 'A file of the answer is not base64.' in ended.output
 
 
 def test_agent_names_without_ascii_get_different_tool_names() -> None:
@@ -482,10 +478,9 @@ async def cancel_task() -> asyncio.Task[Any]:
 @pytest.mark.parametrize('again', [False, True])
 @pytest.mark.parametrize('kind', ['tool', 'agent'])
 async def test_run_canceled_before_task_is_known_cancels_remote_task(kind: str, again: bool) -> None:
-    app = to_a2a(HangingAgent().agent)
-    late = DelayedApp(app)
-    agent: Any = calling_agent(toolsets=[A2AToolset(late)]) if kind == 'tool' else RemoteAgent(late)
-    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+    async with running_app(HangingAgent().agent) as app:
+        late = DelayedApp(app)
+        agent: Any = calling_agent(toolsets=[A2AToolset(late)]) if kind == 'tool' else RemoteAgent(late)
         running = asyncio.create_task(agent.run('hello'))
         await late.reached.wait()
         running.cancel()
@@ -554,8 +549,7 @@ async def test_canceled_run_cancels_remote_task(how: str, entered: bool, monkeyp
     stuck, loop = HangingAgent(), asyncio.get_running_loop()
     time, late = loop.time, LIMIT / 2 if how == 'timeout' else 0.0
     monkeypatch.setattr(loop, 'time', lambda: time() + late * stuck.reached.is_set())
-    app = to_a2a(stuck.agent)
-    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+    async with running_app(stuck.agent) as app:
         agent = calling_agent(toolsets=[A2AToolset(app)])
         token = CancellationToken()
         if entered:
@@ -585,22 +579,6 @@ async def task_states(app: Any) -> list[str]:
         return [str(task.state) async for task in client.list()]
 
 
-async def test_canceled_tool_call_cancels_its_remote_task() -> None:
-    stuck = HangingAgent()
-    app = to_a2a(stuck.agent)
-    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
-        toolset: A2AToolset[None] = A2AToolset(app)
-        async with toolset:
-            tools = await toolset.get_tools(run_context())
-            calling = asyncio.create_task(toolset.call_tool('stuck', {'message': 'x'}, run_context(), tools['stuck']))
-            await stuck.reached.wait()
-            calling.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await calling
-            await stuck.stopped.wait()
-        assert await task_states(app) == ['canceled']
-
-
 async def test_refused_cancel_of_remote_task_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     answers = [stream_response({'task': WORKING}, 'data: nonsense\n\n'), error_response(-32002, 'Too late.')]
     ended = await calling_agent(toolsets=[A2AToolset(CannedAgent(*answers).app)]).run('hello')
@@ -618,15 +596,6 @@ async def test_task_of_unresponsive_agent_is_logged_and_not_canceled(
     assert 'has not answered' in ended.output
     assert "A tool call has failed: 'The agent canned has not answered: " in caplog.text
     assert 'CancelTask' not in canned.methods
-
-
-async def test_run_with_same_run_id_repeats_message_id() -> None:
-    canned = CannedAgent(*(stream_response({'task': DONE}) for _ in range(3)))
-    agent = calling_agent(toolsets=[A2AToolset(canned.app)])
-    for run_id in ('one', 'one', 'two'):
-        await agent.run('hello', run_id=run_id)
-    ids = [body['params']['message']['messageId'] for _, _, _, body in canned.requests if body]
-    assert ids[0] == ids[1] != ids[2]
 
 
 async def test_toolset_is_callable_outside_agent_run() -> None:

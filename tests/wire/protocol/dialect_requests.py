@@ -39,6 +39,14 @@ class DialectRequests:
         """The smallest message, with more fields."""
         return {**self.smallest, **fields}
 
+    def part(self, name: str, value: Any, **fields: Any) -> dict[str, Any]:
+        """A part with content in this field of 1.0; a part of 0.3 also names its kind."""
+        if self.codec.dialect != '0.3':
+            return {name: value, **fields}
+        if name == 'raw':
+            return {'kind': 'file', 'file': {'bytes': value}, **fields}
+        return {'kind': name, name: value, **fields}
+
     def decoded(self, method: str, params: Any) -> Params | None:
         return self.codec.decode(rpc(method, params)).params
 
@@ -70,3 +78,8 @@ REQUESTS_0_3 = DialectRequests(
     V0_3(), {'kind': 'message', 'messageId': 'm', 'role': 'user', 'parts': [{'kind': 'text', 'text': 'Hi'}]}
 )
 REQUESTS_FASTA2A = DialectRequests(FastA2ADialect(), {'messageId': 'm', 'role': 'user', 'parts': [{'text': 'Hi'}]})
+DIALECTS = [REQUESTS_1_0, REQUESTS_0_3, REQUESTS_FASTA2A]
+
+
+def dialect_name(requests: DialectRequests) -> str:
+    return requests.codec.dialect

@@ -378,7 +378,7 @@ def test_faulty_optional_values_of_a_task_are_dropped() -> None:
     assert wire == before
 
 
-def test_dropping_faulty_values_stops_after_max_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_task_with_too_many_faulty_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lenient_reading, 'MOST_ROUNDS', 1)
     with pytest.raises(AnswerUnreadable, match='metadata: '):
         read_task({'id': 't', 'status': {'state': 'completed'}, 'metadata': 3})

@@ -13,7 +13,7 @@ from inline_snapshot import snapshot
 from pydantic import TypeAdapter
 
 from pydantic_ai_a2a import errors
-from pydantic_ai_a2a.errors import A2AError, ExtensionSupportRequiredError, InvalidParamsError
+from pydantic_ai_a2a.errors import ExtensionSupportRequiredError, InvalidParamsError
 from pydantic_ai_a2a.types import Artifact, Message, Page, StoredTask, TaskEvent
 from pydantic_ai_a2a.wire.protocol import stored, stored_values, text_artifact
 from pydantic_ai_a2a.wire.protocol.fasta2a_dialect import FastA2ADialect
@@ -221,72 +221,6 @@ def test_text_chunks_append_and_whole_artifacts_replace() -> None:
         (True, True, 'a', ''),
         (False, True, 'a', 'Hello'),
     ]
-
-
-FASTA2A_ERRORS: TypeAdapter[Any] = TypeAdapter(
-    schema.JSONParseError
-    | schema.InvalidRequestError
-    | schema.MethodNotFoundError
-    | schema.InvalidParamsError
-    | schema.InternalError
-    | schema.TaskNotFoundError
-    | schema.TaskNotCancelableError
-    | schema.PushNotificationNotSupportedError
-    | schema.UnsupportedOperationError
-    | schema.ContentTypeNotSupportedError
-)
-
-
-def test_every_error_has_fasta2a_message_and_detail_in_data() -> None:
-    written: dict[str, tuple[int, str]] = {}
-    for name in errors.__all__:
-        error: Any = getattr(errors, name)
-        if issubclass(error, A2AError):
-            body = CODEC.encode_error(error(), 'corr')
-            read_by_fasta2a(schema.send_message_response_ta, body, 'error')
-            fields = json.loads(body)
-            written[name] = fields['code'], fields['message']
-            said = error().message.removesuffix('.')
-            assert fields.get('data') == (None if said == fields['message'] else {'detail': error().message})
-            if fields['code'] not in {-32000, -32007, -32009}:
-                FASTA2A_ERRORS.validate_json(body)
-
-    assert written == snapshot(
-        {
-            'A2AError': (-32603, 'Internal error'),
-            'AgentUnavailable': (
-                -32000,
-                'The agent is not ready, such as while an MCP server is down; try again later',
-            ),
-            'AgentUnusable': (-32603, 'Internal error'),
-            'BeingErased': (-32000, 'The data of the caller, or of the context, is being erased; try again later'),
-            'ContentTypeNotSupportedError': (-32005, 'Incompatible content types'),
-            'ExtendedAgentCardNotConfiguredError': (-32007, 'There is no extended agent card for this caller'),
-            'ExtensionSupportRequiredError': (-32600, 'Request payload validation error'),
-            'InternalError': (-32603, 'Internal error'),
-            'InvalidParamsError': (-32602, 'Invalid parameters'),
-            'InvalidRequestError': (-32600, 'Request payload validation error'),
-            'JSONParseError': (-32700, 'Invalid JSON payload'),
-            'MethodNotAllowedError': (-32601, 'Method not found'),
-            'MethodNotFoundError': (-32601, 'Method not found'),
-            'MisdirectedRequestError': (-32600, 'Request payload validation error'),
-            'NotFoundError': (-32601, 'Method not found'),
-            'OverloadedError': (-32000, 'The server has too much to do or is shutting down; try again later'),
-            'PayloadTooLargeError': (-32600, 'Request payload validation error'),
-            'PermissionDeniedError': (-32000, 'The caller is not allowed to do this'),
-            'PrivateAddressError': (-32602, 'Invalid parameters'),
-            'PushNotificationNotSupportedError': (-32003, 'Push notification not supported'),
-            'QuotaExceededError': (-32000, 'The caller has used up a quota; try again later'),
-            'RequestTimeoutError': (-32600, 'Request payload validation error'),
-            'StoreUnavailable': (-32000, 'The store cannot be reached now; try again later'),
-            'TaskNotCancelableError': (-32002, 'Task not cancelable'),
-            'TaskNotFoundError': (-32001, 'Task not found'),
-            'UnauthenticatedError': (-32000, 'Authentication is required'),
-            'UnsupportedMediaTypeError': (-32600, 'Request payload validation error'),
-            'UnsupportedOperationError': (-32004, 'This operation is not supported'),
-            'VersionNotSupportedError': (-32009, 'The requested A2A protocol version is not supported'),
-        }
-    )
 
 
 def test_fasta2a_types_read_task_not_found_error() -> None:

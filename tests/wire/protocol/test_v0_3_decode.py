@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.types import (
-    CancelParams,
     CardParams,
     CreatePushParams,
     GetParams,
@@ -22,7 +21,6 @@ from pydantic_ai_a2a.types import (
     PushParams,
     PushTarget,
     SendParams,
-    SubscribeParams,
 )
 from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS, Params
 from pydantic_ai_a2a.wire.protocol.rpc_requests import RpcRequest
@@ -157,35 +155,6 @@ def test_official_sdk_request_decodes_alike_in_0_3_and_1_0(request: types.SendMe
     assert comparable_params(CODEC.decode(body).params) == comparable_params(V1_0().decode(same).params)
 
 
-def test_null_and_empty_send_fields_count_as_unset() -> None:
-    unset = {'metadata': None, 'file': None, 'data': None}
-    file = {'bytes': 'AA==', 'uri': None, 'name': '', 'mimeType': None}
-    params = {
-        'message': minimal(
-            kind=None,
-            contextId='',
-            taskId=None,
-            parts=[{'kind': 'text', 'text': '', **unset}, {'kind': 'file', 'file': file, 'text': None}],
-            metadata=None,
-            extensions=[],
-            referenceTaskIds=None,
-        ),
-        'configuration': {
-            'acceptedOutputModes': None,
-            'pushNotificationConfig': None,
-            'historyLength': None,
-            'blocking': None,
-        },
-        'metadata': None,
-    }
-
-    assert sent(**params) == SendParams(
-        message={'message_id': 'm', 'role': 'user', 'parts': [{'text': ''}, {'raw': 'AA=='}]},
-        also_ends=WAITING_STATES,
-    )
-    assert sent(configuration=None) == sent(configuration={}) == sent()
-
-
 def test_unknown_fields_are_ignored() -> None:
     part = {'kind': 'text', 'text': 'Hi', 'mediaType': 5, 'raw': 5, 'filename': 5}
     file = {'kind': 'file', 'file': {'uri': 'x', 'mime_type': 5, 'x': 5}}
@@ -208,20 +177,6 @@ def test_snake_case_field_names_are_not_read() -> None:
         }
     )
     assert decoded('tasks/get', {'id': 't', 'history_length': 1}) == GetParams(id='t')
-
-
-@pytest.mark.parametrize(
-    ('configuration', 'returns'),
-    [(None, False), ({}, False), ({'blocking': None}, False), ({'blocking': True}, False), ({'blocking': False}, True)],
-)
-def test_send_waits_for_the_task_unless_blocking_is_false(configuration: Any, returns: bool) -> None:
-    assert sent(configuration=configuration).return_immediately is returns
-
-
-@pytest.mark.parametrize(('length', 'read'), [(0, None), (None, None), (1, 1), (5.0, 5), ('5', 5)])
-def test_history_length_zero_means_no_limit(length: object, read: int | None) -> None:
-    assert sent(configuration={'historyLength': length}).history_length == read
-    assert decoded('tasks/get', {'id': 't', 'historyLength': length}) == GetParams(id='t', history_length=read)
 
 
 @pytest.mark.parametrize('key', ['pushNotificationConfig', 'taskPushNotificationConfig'])
@@ -268,18 +223,6 @@ def test_data_without_wrapper_mark_is_kept(data: Any, metadata: Any) -> None:
 )
 def test_file_part_becomes_raw_or_url(file: Any, part: Any) -> None:
     assert message(parts=[{'kind': 'file', 'file': file}])['parts'] == [part]
-
-
-def test_get_and_cancel_params_are_decoded() -> None:
-    assert decoded('tasks/get', {'id': 't', 'metadata': {}}) == GetParams(id='t')
-    assert decoded('tasks/cancel', {'id': 't'}) == CancelParams(id='t')
-    assert decoded('tasks/cancel', {'id': 't', 'metadata': {'why': 1}}) == CancelParams(id='t', metadata={'why': 1})
-
-
-def test_resubscribe_also_follows_ended_and_waiting_tasks() -> None:
-    assert decoded('tasks/resubscribe', {'id': 't'}) == SubscribeParams(
-        id='t', also_ends=WAITING_STATES, ended_too=True
-    )
 
 
 PUSH = 'tasks/pushNotificationConfig/'
