@@ -33,8 +33,8 @@ _NAMES = {
         'RemoteUnavailable',
         'TokenRefused',
     ),
+    '.server.agent.call_context': ('CallContext',),
     '.server.agent.current_task': ('CurrentTask', 'a2a'),
-    '.server.agent.dependencies': ('CallContext',),
     '.server.agent.hooks': ('OpenCall', 'RunFailure', 'TaskPause', 'ToolCall', 'ToolResult'),
     '.server.agent.run_options': ('RunOptions',),
     '.server.app.a2a_app': ('A2AApp',),
@@ -104,9 +104,9 @@ if TYPE_CHECKING:  # a name that is imported as itself is public for type checke
     from .errors import RemoteProtocolError as RemoteProtocolError
     from .errors import RemoteUnavailable as RemoteUnavailable
     from .errors import TokenRefused as TokenRefused
+    from .server.agent.call_context import CallContext as CallContext
     from .server.agent.current_task import CurrentTask as CurrentTask
     from .server.agent.current_task import a2a as a2a
-    from .server.agent.dependencies import CallContext as CallContext
     from .server.agent.hooks import OpenCall as OpenCall
     from .server.agent.hooks import RunFailure as RunFailure
     from .server.agent.hooks import TaskPause as TaskPause

@@ -1,4 +1,4 @@
-"""Checks of users' arguments by their annotations; and time spans, in seconds or as a `timedelta`.
+"""Checks of users' arguments by their annotations.
 
 The annotations of a function are read at its first call, so that the checks cost nothing at import.
 """
@@ -15,19 +15,19 @@ from difflib import get_close_matches
 from functools import cache, wraps
 from math import isfinite
 from types import NoneType, UnionType
-from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 from typing_extensions import get_type_hints, is_typeddict
+
+from .time_spans import Span
 
 HTTP_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """A token of HTTP (RFC 9110): the legal names of headers and cookies."""
 
 T = TypeVar('T', bound=Callable[..., Any])
-S = TypeVar('S')
 
 _RENAMED = {'authenticate': 'auth'}
 """Arguments that have another name."""
-_REQUIRED: Any = object()
 _UNIONS = (Union, UnionType)
 _LISTS = (list, tuple, Sequence)
 _SETS = (set, frozenset, AbstractSet, Collection)
@@ -42,39 +42,6 @@ _NAMES = {
     NoneType: 'None',
     Callable: 'a function',
 }
-
-
-class Span(Generic[S]):
-    """A dataclass field for seconds or a `timedelta`, converted to the type of its default.
-
-    Args:
-        default: A number of seconds, a `timedelta`, or None. Without a default, the field is required and converted to
-            a `timedelta`.
-    """
-
-    def __init__(self, default: S = _REQUIRED) -> None:
-        self._default = default
-        self._name = ''
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: object, owner: type | None = None) -> S:
-        if instance is not None:
-            return instance.__dict__[self._name]
-        if self._default is _REQUIRED:  # the dataclass then treats the field as required
-            raise AttributeError(self._name)
-        return self._default
-
-    def __set__(self, instance: object, value: S | timedelta | float) -> None:
-        as_timedelta = self._default is _REQUIRED or isinstance(self._default, timedelta)
-        span = None if value is None else seconds(cast('timedelta | float', value))
-        instance.__dict__[self._name] = timedelta(seconds=span) if as_timedelta and span is not None else span
-
-
-def seconds(span: timedelta | float) -> float:
-    """Return a time span in seconds."""
-    return span.total_seconds() if isinstance(span, timedelta) else float(span)
 
 
 def suggestion(word: str, choices: Collection[str]) -> str:

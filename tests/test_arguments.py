@@ -47,7 +47,8 @@ from pydantic_ai_a2a import (
     mount,
     to_a2a,
 )
-from pydantic_ai_a2a.arguments import Span, checked
+from pydantic_ai_a2a.arguments import checked
+from pydantic_ai_a2a.time_spans import Span
 
 from .app_client import Client, lifespan, state_of
 from .bounds import LIMIT

@@ -20,8 +20,9 @@ from starlette.types import ASGIApp
 from typing_extensions import TypeVar, Unpack
 
 from .. import chains
-from ..arguments import checked, seconds
+from ..arguments import checked
 from ..errors import RemoteUnavailable, UnsupportedOperationError
+from ..time_spans import seconds
 from ..types.a2a_objects import AgentCard, TaskPushNotificationConfig, TaskState
 from ..types.operation_params import (
     CancelParams,

@@ -14,8 +14,9 @@ from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from ..arguments import checked, seconds
+from ..arguments import checked
 from ..errors import NotificationRefused, RemoteUnavailable, needs_extra
+from ..time_spans import seconds
 from ..wire.signing.push_signatures import BODY_DIGEST, LIFETIME, NOTIFICATION_ID, SIGNATURE_HEADER
 from .remote_urls import origin
 from .trusted_keys import TrustedKeys

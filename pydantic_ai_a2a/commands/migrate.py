@@ -11,9 +11,9 @@ from click import UsageError, argument, command, option
 from starlette.types import ASGIApp
 
 from ..errors import needs_extra
+from ..server.store.database_backend import DatabaseBackend
 from ..server.store.postgres.migration_steps import script_of
 from ..server.store.postgres.settings import Postgres
-from ..server.store.shared_backend import SharedBackend
 from ..server.store.sql.migrations import MIGRATIONS, newest, script, steps
 from ..server.store.sqlite.connect import SqliteFile, connect, stored_version
 from .named_app import find, place_options
@@ -63,7 +63,7 @@ class _Schema(NamedTuple):
 
 def _settings_of_app(target: str, app: ASGIApp) -> SqliteFile | Postgres:
     backends = [served.backend for served in apart(app, target)]
-    stores = {backend.settings if isinstance(backend, SharedBackend) else None for backend in backends}
+    stores = {backend.settings if isinstance(backend, DatabaseBackend) else None for backend in backends}
     store = stores.pop()
     if stores:
         raise UsageError(f'{target} holds apps with several stores: name one of the apps, or its --backend.')

@@ -12,7 +12,7 @@ from pydantic_ai.tools import DeferredToolResults, ToolDefinition
 from pydantic_ai.usage import RunUsage
 
 from ..server.agent.run_info import RunInfo
-from ..server.quotas import Left
+from ..server.budget_rest import Left
 from ..server.runs.engine import EngineRun
 from ..server.store.ports import Claim
 from .temporal_dependencies import dump_deps

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
 from ipaddress import IPv4Address, ip_address, ip_network
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from ..errors import QuotaExceededError
 from ..settings.budgets import Budget
@@ -20,6 +20,7 @@ from ..settings.rate_limits import Rate
 from ..types.callers import Caller
 from ..wire.protocol.operations import OPERATIONS
 from .audit import audit
+from .budget_rest import Left
 from .store.ports import Bucket, Charge, QuotaStore, Spent
 from .store.ports.failed_tries import Tried
 from .store.ports.quotas import amounts_of
@@ -29,31 +30,6 @@ _SLOTS = 60
 """Slots of a window. Usage of one slot expires together."""
 _BILLION = 10**9
 _KINDS: tuple[Literal['requests', 'tokens', 'cost'], ...] = ('requests', 'tokens', 'cost')
-
-
-class Left(NamedTuple):
-    """The rest of a caller's budgets for one run; None: not limited."""
-
-    requests: int | None
-    tokens: int | None
-    cost: Decimal | None
-    """US dollars."""
-
-    @property
-    def nothing(self) -> bool:
-        """True if a budget is used up."""
-        return any(rest is not None and rest <= 0 for rest in self)
-
-    def with_paid(self, paid: Any) -> Left:
-        """Return the limits of the whole usage of a run that has paid for a part of its usage, a `RunUsage`."""
-        requests, tokens, cost = self
-        if self.nothing:
-            return self
-        return Left(
-            requests and requests + paid.requests,
-            tokens and tokens + paid.total_tokens,
-            cost and cost + (paid.cost or 0),
-        )
 
 
 class Metering:

@@ -7,7 +7,8 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Literal
 
-from ..arguments import Span, checked
+from ..arguments import checked
+from ..time_spans import Span
 from .positive_numbers import positive
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..arguments import Span, checked
+from ..arguments import checked
+from ..time_spans import Span
 from .positive_numbers import positive
 from .quotas import Quotas
 

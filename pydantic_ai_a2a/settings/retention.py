@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from ..arguments import Span, checked
+from ..arguments import checked
+from ..time_spans import Span
 from .positive_numbers import positive
 
 

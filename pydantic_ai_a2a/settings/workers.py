@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..arguments import Span, checked
+from ..arguments import checked
+from ..time_spans import Span
 from ..types.a2a_objects import Worker
 from .positive_numbers import positive
 

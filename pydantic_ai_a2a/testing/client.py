@@ -14,7 +14,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as AppMessage
 from typing_extensions import Unpack
 
-from ..arguments import seconds
 from ..client.client import A2AClient
 from ..client.http_connections import CONNECTIONS
 from ..client.message_content import Content
@@ -25,6 +24,7 @@ from ..client.send_options import SendOptions, WaitOptions
 from ..client.updates import Update
 from ..server.service.refusals import REASONS
 from ..task_states import STOPPED
+from ..time_spans import seconds
 from ..types.a2a_objects import TaskState
 from .answers import Answers, Script, status_of
 from .recordings import Recording, RecordingTransport

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pytest
 
+from pydantic_ai_a2a.server.store.database_backend import DatabaseBackend
 from pydantic_ai_a2a.server.store.ports import Backend, Erased
-from pydantic_ai_a2a.server.store.shared_backend import SharedBackend
 from pydantic_ai_a2a.server.store.sql.transaction import Transaction
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.types import TaskQuery
@@ -149,7 +149,7 @@ def set_state(agent: str, task_id: str, state: str) -> Transaction[None]:
 async def test_sweep_keeps_task_in_unknown_state(
     due: Retention, open_backend: OpenBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    backend = cast('SharedBackend[Any]', open_backend('agent'))
+    backend = cast('DatabaseBackend[Any]', open_backend('agent'))
     for task_id in ('dreams', 'ends'):
         await submit(backend, message(new=task_id, context=f'context of {task_id}'))
         await backend.reader.watch(task_id, OWNER)
@@ -201,7 +201,7 @@ def test_forked_process_opens_its_own_connections(kind: str, tmp_path: Path, req
 
 
 async def test_forked_child_keeps_connections_of_parent_open(open_backend: OpenBackend) -> None:
-    backend = cast('SharedBackend[Any]', open_backend('agent'))
+    backend = cast('DatabaseBackend[Any]', open_backend('agent'))
     await submit(backend, message(new='t'))
     process = backend.process
     process.pid += 1

@@ -9,7 +9,8 @@ from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a import Quotas
 from pydantic_ai_a2a.clock import SYSTEM
-from pydantic_ai_a2a.server.quotas import Left, Metering
+from pydantic_ai_a2a.server.budget_rest import Left
+from pydantic_ai_a2a.server.quotas import Metering
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
 from ..suites.values import READER_LAG

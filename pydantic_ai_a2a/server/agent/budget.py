@@ -13,7 +13,7 @@ from pydantic_ai.run import AgentRun
 from pydantic_ai.usage import RequestUsage, UsageLimits
 from pydantic_core import to_json
 
-from ..quotas import Left
+from ..budget_rest import Left
 from .pydantic_ai_internals import model_of
 
 T = TypeVar('T', int, Decimal)

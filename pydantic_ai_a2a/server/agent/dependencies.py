@@ -9,20 +9,20 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
-from dataclasses import dataclass, field
 from inspect import isasyncgenfunction, isawaitable, isgeneratorfunction
-from typing import Any, TypeAlias, TypeVar, cast, overload
+from typing import Any, TypeAlias, TypeVar, cast
 
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 from pydantic_core import from_json
 
-from ...arguments import seconds
 from ...base_exceptions import is_cancelled
-from ...types.a2a_objects import Message, SecurityScheme
+from ...time_spans import seconds
+from ...types.a2a_objects import SecurityScheme
 from ...types.callers import Caller, dump_caller, load_caller, sender_of
 from ...wire.protocol import stored_values
-from ..conversion.typed_input import ValidatedInput, input_of
+from ..conversion.typed_input import ValidatedInput
 from ..store.ports import Claim
+from .call_context import CallContext
 from .run_info import RunInfo
 from .run_options import RunOptions
 from .run_token import RunToken
@@ -33,46 +33,6 @@ _CREDENTIALS = frozenset({'authorization', 'cookie', 'proxy-authorization'})
 """Headers with credentials, never stored."""
 
 T = TypeVar('T')
-InputT = TypeVar('InputT')
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallContext:
-    """The call that started a run, as accepted: the argument of `deps_factory`."""
-
-    caller: Caller
-    """Sender of the message, with the scopes of the sender's credentials at the call."""
-    headers: Mapping[str, str]
-    """The HTTP headers named by `deps_headers`, in lower case. Repeated headers are joined with `, `."""
-    message: Message
-    """The first message of the run."""
-    metadata: Mapping[str, Any]
-    """Metadata of the request. The message has metadata of its own."""
-    task_id: str
-    context_id: str
-    validated: ValidatedInput | None = field(default=None, repr=False)
-    """The data behind `input`; None without `Messages.input_type`."""
-
-    @overload
-    def input(self, input_type: type[InputT]) -> InputT: ...
-    @overload
-    def input(self, input_type: Any) -> Any: ...
-    def input(self, input_type: Any) -> Any:
-        """Return the validated data that has begun the task: the object that `a2a(ctx).input` also returns.
-
-        Args:
-            input_type: The type in `Messages.input_type`.
-
-        Raises:
-            NoInput: The task has no such data, or `Messages.input_type` is another type.
-        """
-        return input_of(self.validated, input_type)
-
-    @property
-    def tenant(self) -> str:
-        """The caller's tenant; empty without tenants."""
-        return self.caller.tenant
-
 
 DepsFactory: TypeAlias = Callable[[CallContext], Any]
 """Makes the `deps` of one run. Returns `deps`, an awaitable, or a context manager, async or not."""

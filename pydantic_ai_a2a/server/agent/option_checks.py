@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic_ai.agent import AbstractAgent, WrapperAgent
 
-from ...arguments import seconds
+from ...time_spans import seconds
 from .pydantic_ai_internals import has_output_validators
 from .run_options import RunOptions
 

@@ -12,8 +12,8 @@ from pydantic_ai.usage import RunUsage
 
 from ...types.frozen_values import frozen
 from ...types.run_events import Note, Step, TextDelta
+from ..budget_rest import Left
 from ..conversion.client_output import ClientOutput
-from ..quotas import Left
 from .partial_outputs import PartialOutputs
 from .run_info import RunInfo
 from .run_token import RunToken

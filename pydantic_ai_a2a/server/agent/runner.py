@@ -50,10 +50,10 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 from pydantic_ai.usage import UsageLimits
 from pydantic_graph import End
 
-from ...arguments import seconds
 from ...errors import NoModel
 from ...settings.limits import Limits
 from ...settings.progress import Progress
+from ...time_spans import seconds
 from ...types.frozen_values import frozen
 from ...types.run_events import Note
 from ..conversion.answer_stream import AnswerStream

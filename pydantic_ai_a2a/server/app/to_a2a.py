@@ -56,9 +56,10 @@ from ..store.postgres.settings import Postgres
 from .a2a_app import A2AApp
 from .agent_names import check_namespace, inferred_name
 from .assembly import Assembly
+from .backend_checks import check_backend
 from .backend_choice import choose_backend
 from .configured_agent import ConfiguredAgent
-from .conflicting_options import check_auth, check_backend, check_engine, check_run, check_waiting
+from .conflicting_options import check_auth, check_engine, check_run, check_waiting
 from .playground import check_docs_url, playground_link, playground_path
 from .routes import app_routes, exact_routes, fallback, tenants_of
 from .signatures import signatures

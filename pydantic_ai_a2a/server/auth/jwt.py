@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from ...arguments import checked, seconds
+from ...arguments import checked
 from ...errors import needs_extra
 from ...issuer_requests import openid_url
+from ...time_spans import seconds
 from ...types.a2a_objects import (
     HttpSecurityScheme,
     OAuth2SecurityScheme,

@@ -15,7 +15,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Access, Approvals, AuthRequired, Caller, Push, WaitingTask, to_a2a
-from pydantic_ai_a2a.server.agent.dependencies import CallContext
+from pydantic_ai_a2a.server.agent.call_context import CallContext
 
 from ...agents import user_prompts
 from ...app_client import Client, RpcError, lifespan, message, state_of, texts

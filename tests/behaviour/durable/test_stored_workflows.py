@@ -33,7 +33,7 @@ from pydantic_ai_a2a.engines.temporal import Temporal
 from pydantic_ai_a2a.engines.temporal_arguments import SentRun, load_run
 from pydantic_ai_a2a.engines.temporal_result import dump_end, load_end
 from pydantic_ai_a2a.server.agent.run_output import RunOutput
-from pydantic_ai_a2a.server.quotas import Left
+from pydantic_ai_a2a.server.budget_rest import Left
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 

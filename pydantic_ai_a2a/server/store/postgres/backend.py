@@ -18,7 +18,7 @@ from typing import Any
 from ....clock import STOP_TIME
 from ....errors import StoreUnavailable
 from ....task_states import STOPPED
-from ..shared_backend import Process, SharedBackend
+from ..database_backend import DatabaseBackend, Process
 from ..sql.transaction import ContextKey, Done, Transaction, done_of
 from ..thread_future import ThreadFuture
 from .driver_errors import connection_error, is_away
@@ -235,7 +235,7 @@ class PostgresProcess(Process):
         return notices
 
 
-class PostgresBackend(SharedBackend[PostgresProcess]):
+class PostgresBackend(DatabaseBackend[PostgresProcess]):
     """Tasks and conversations in a PostgreSQL database: they outlive processes and machines.
 
     Args:

@@ -6,7 +6,8 @@ import re
 from dataclasses import KW_ONLY, dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ....arguments import Span, checked
+from ....arguments import checked
+from ....time_spans import Span
 
 _FORM = 'postgresql://user:password@host:5432/database'
 _OF_URLS = frozenset({

@@ -17,8 +17,8 @@ from typing import Any
 from urllib.parse import quote
 
 from ....clock import SYSTEM, Clock
+from ..database_backend import DatabaseBackend, Process
 from ..ports import Swept
-from ..shared_backend import Process, SharedBackend
 from ..sql import peers
 from ..sql.transaction import ContextKey, Transaction, done_of
 from ..thread_future import ThreadFuture
@@ -92,7 +92,7 @@ class SqliteProcess(Process):
         return self._writer.running
 
 
-class SqliteFileBackend(SharedBackend[SqliteProcess]):
+class SqliteFileBackend(DatabaseBackend[SqliteProcess]):
     """Tasks and conversations in a file: they outlive the process.
 
     Args:

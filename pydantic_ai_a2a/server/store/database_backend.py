@@ -38,7 +38,7 @@ T = TypeVar('T')
 
 _SHOWN = 10
 """The most namespaces in a line of the log."""
-_listening: WeakValueDictionary[tuple[str, str], SharedBackend[Any]] = WeakValueDictionary()
+_listening: WeakValueDictionary[tuple[str, str], DatabaseBackend[Any]] = WeakValueDictionary()
 """The backends with a listening worker in this process: one for each namespace of each database."""
 
 
@@ -105,7 +105,7 @@ class Process(ABC):
 ProcessT = TypeVar('ProcessT', bound=Process)
 
 
-class SharedBackend(SqlBackend, Generic[ProcessT]):
+class DatabaseBackend(SqlBackend, Generic[ProcessT]):
     """Tasks and conversations in a database that outlives the process.
 
     Args:
@@ -250,7 +250,7 @@ class SharedBackend(SqlBackend, Generic[ProcessT]):
 
 
 class _SharedQueue(SqlQueue):
-    def __init__(self, backend: SharedBackend[Any], due: Due) -> None:
+    def __init__(self, backend: DatabaseBackend[Any], due: Due) -> None:
         super().__init__(backend, due)
         self._backend = backend
 
