@@ -16,16 +16,12 @@ from typing import Any
 import pytest
 from fasta2a.storage import InMemoryStorage
 
-from pydantic_ai_a2a import Access, Approvals, Caller, Limits, Postgres, Retention, WaitingTask, to_a2a
+from pydantic_ai_a2a import Access, Approvals, Caller, Limits, Retention, WaitingTask, to_a2a
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.errors import ClientGone, OverloadedError, UnsupportedOperationError
 from pydantic_ai_a2a.server.audit import LOGGER
 from pydantic_ai_a2a.server.auth import request_info
 from pydantic_ai_a2a.server.store.ports import TaskReader
-from pydantic_ai_a2a.server.store.postgres.connect import once
-from pydantic_ai_a2a.server.store.postgres.execution import Connection
-from pydantic_ai_a2a.server.store.sql.migrations import MIGRATIONS, newest
-from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
 from ...app_client import Client, RpcError, lifespan, message, state_of
 from ...bounds import LIMIT
@@ -529,47 +525,3 @@ async def test_operator_lists_waiting_tasks_of_all_owners() -> None:
         tasks = [await ask(app, name) for name in ('ann', 'bob')]
         page = await app.list_tasks(state='input-required')
         assert [task['id'] for task in page] == tasks[::-1]
-
-
-WITHOUT_STEP = (
-    'DROP TRIGGER task_waits',
-    'DROP TRIGGER waiting_task_deleted',
-    'DROP TABLE approval',
-    'DROP TABLE secret',
-    f'DELETE FROM a2a_schema WHERE version = {newest(MIGRATIONS)}',
-)
-"""Takes back the step of the schema with which approvers find tasks."""
-FUNCTIONS = ('task_waits()', 'waiting_task_deleted()', 'a2a_has_open_approval(BYTEA)')
-
-
-async def take_back(url: str) -> None:
-    """Give a store the schema of the version before."""
-    if url.startswith('sqlite'):
-        with closing(sqlite3.connect(SqliteFile.of(url).path, isolation_level=None)) as database:
-            for statement in WITHOUT_STEP:
-                database.execute(statement)
-        return
-
-    async def perform(settings: Postgres, connection: Connection) -> None:
-        await connection.execute(f'SET search_path TO {settings.schema}')
-        for statement in WITHOUT_STEP:
-            await connection.execute(f'{statement} ON task' if 'TRIGGER' in statement else statement)
-        for function in FUNCTIONS:
-            await connection.execute(f'DROP FUNCTION {function}')
-
-    await once(Postgres(url), perform)
-
-
-@pytest.mark.parametrize('backend', ['sqlite', 'postgres'], indirect=True)
-async def test_migration_finds_tasks_that_wait_already(backend: str) -> None:
-    app = guarded(backend=backend)
-    async with lifespan(app):
-        waiting = await ask(app)
-        decided = await ask(app)
-        await boss(app).send(answer_message(await boss(app).get_task(decided), approve()))
-        await wait_until_ended(client_of_caller(app, 'ann'), decided)
-    await take_back(backend)
-    # With equal settings, the app would share the connections of the one before, which has looked already.
-    again = guarded(backend=backend if backend.startswith('sqlite') else Postgres(backend, pool_size=3))
-    async with lifespan(again):
-        assert ids(await listed(boss(again))) == [waiting]
