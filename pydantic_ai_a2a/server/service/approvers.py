@@ -78,9 +78,12 @@ class ApproverAccess:
             raise TaskNotFoundError
         return self.shown(*found, decided_by='caller')
 
-    async def view_of(self, header: TaskHeader) -> StoredTask:
-        """Return the approver's view of a task: the state, and the approvals that wait."""
-        return self.shown(header, await self._pause(header))
+    async def view_of(self, call: Call, header: TaskHeader) -> StoredTask:
+        """Return the view of an approver after a decision: the state, and the approvals that still wait."""
+        pause = await self._pause(header)
+        return self.shown(
+            header, pause, decided_by='caller' if await self._may_give(call, header, pause) else 'approver'
+        )
 
     async def kinds(self, call: Call, owner: str, task_id: str, pause: Pause) -> Kinds:
         """Return the kinds of calls that a caller may answer in a waiting task of an owner."""
@@ -110,16 +113,22 @@ class ApproverAccess:
         if self.by_scope:
             return marked(task) if self._rule in call.caller.scopes else task
         pause = await self._pause(task.header)
-        if pause is None or pause.number != task.header.last_event or waiting_approvals(pause) is None:
+        if pause is None or pause.number != task.header.last_event:
             return task
+        return marked(task) if await self._may_give(call, task.header, pause) else task
+
+    async def _may_give(self, call: Call, header: TaskHeader, pause: Pause | None) -> bool:
+        """Return whether the rule names the caller for waiting approvals; False if it fails, which keeps no answer."""
+        if pause is None or waiting_approvals(pause) is None:
+            return False
         try:
-            return marked(task) if await self.verdict(call, task.header, pause) else task
-        except BaseException as error:  # the owner reads the task all the same
+            return await self.verdict(call, header, pause)
+        except BaseException as error:
             if isinstance(error, ClientGone) or ends_task(error, asyncio.current_task()):
                 raise
-            text = '%s has failed for the owner of a task (correlation id %s).'
+            text = '%s has failed for a reader of a task (correlation id %s).'
             logger.error(text, RULE, call.correlation_id, exc_info=error)
-            return task
+            return False
 
     async def verdict(self, call: Call, header: TaskHeader, pause: Pause, *, within: float | None = None) -> bool:
         """Return whether the rule names the caller for the waiting approvals of a task of the caller's tenant.

@@ -50,7 +50,7 @@ async def test_approval_says_whether_the_reader_decides() -> None:
             assert await deciders_of_list(boss) == [['caller'], ['caller', 'caller']]
             assert await deciders_of_list(boss, contextId='desk') == [['approver']]
         rest = await boss.send(answer_message(task, approve()))
-        assert decided_by(rest) == ['approver']
+        assert decided_by(rest) == ['caller']
 
 
 async def test_only_approvals_say_who_decides() -> None:
