@@ -25,9 +25,10 @@ from ..types.a2a_objects import Message, Part, Task
 from .answer_prompts import open_approvals, prompt_for_answer
 from .client_thread import ClientThread
 from .exit_codes import CTRL_C, WAITS
+from .json_options import Form
 from .plain_screen import question_to_show
 from .remote_agent import Remote
-from .screen_choice import Form, screen_for
+from .screen_choice import screen_for
 from .terminal import safe, say
 
 QUEUED = 10.0

@@ -14,9 +14,9 @@ import click
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..types.a2a_objects import Part
+from .json_options import Form, json_options
 from .remote_agent import Remote, agent_options
 from .remote_conversation import Talk
-from .screen_choice import Form, json_options
 
 
 @click.command()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
+from .json_options import Form, json_options
 from .remote_agent import Remote, agent_options
 from .remote_conversation import Talk
-from .screen_choice import Form, json_options
 
 
 @click.command()

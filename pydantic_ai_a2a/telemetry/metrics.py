@@ -9,28 +9,17 @@ attribute names an owner, a task, a context or a text of a caller.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal
 from weakref import WeakSet
 
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
 
 from ..types.a2a_objects import TaskState
 from .attributes import SCOPE, STATE, state_name
+from .watched_queue import WatchedQueue
 
 _SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 """Bounds of the buckets of durations: the bounds of the SDK are for milliseconds."""
-
-
-class WatchedQueue(Protocol):
-    """The tasks of a worker before the start."""
-
-    queue_paused: bool
-    """True if an operator has paused the queue."""
-
-    @property
-    def waiting(self) -> int:
-        """Number of tasks in wait for a free slot, from any thread."""
-        ...
 
 
 class Instruments:

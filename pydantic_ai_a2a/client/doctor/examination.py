@@ -14,8 +14,8 @@ from ..http_connections import HttpConnections
 from ..interfaces import Interface
 from .card_steps import about_card, interfaces, no_card
 from .findings import Finding
+from .interface_probe import Probe
 from .message_steps import messages
-from .probe import Probe
 from .refusal_steps import bad_params, error_answers, security, served
 
 

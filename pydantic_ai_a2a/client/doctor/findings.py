@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from .probe import HttpAnswer
+from .interface_probe import HttpAnswer
 
 Level: TypeAlias = Literal['ok', 'hint', 'warning', 'fault', 'not checked']
 """`ok`; `hint`, allowed but worth to know; `warning`, some clients will fail; `fault`, against the specification."""

@@ -15,7 +15,7 @@ from ...wire.protocol.lenient_reading import AnswerUnreadable
 from ...wire.protocol.received_tasks import read_event
 from ..updates import START
 from .findings import ExaminationStep, Finding
-from .probe import HttpAnswer, Probe, StreamEvent
+from .interface_probe import HttpAnswer, Probe, StreamEvent
 
 _TEXT = 'Hello. This is a test of the connection. Please answer with one short sentence.'
 _TELLING = 0.3

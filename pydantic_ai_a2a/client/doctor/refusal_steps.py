@@ -10,8 +10,8 @@ from ...errors import MethodNotFoundError, TaskNotFoundError
 from ...types.a2a_objects import AgentCard
 from ...types.operation_params import GetParams
 from .findings import ExaminationStep, Finding
+from .interface_probe import HttpAnswer, Probe
 from .message_steps import harmless_message
-from .probe import HttpAnswer, Probe
 
 
 def served(probe: Probe, unknown: HttpAnswer) -> Finding:

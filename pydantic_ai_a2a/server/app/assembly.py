@@ -29,11 +29,11 @@ from ..runs.app_hosting import Hosting
 from ..runs.direct_replies import DirectRuns
 from ..runs.pause_hook import TaskLink
 from ..runs.worker import Worker
+from ..service.client_time_limits import SlowClients
 from ..service.dispatch import Dispatcher
 from ..service.extended_card import ExtendedCard
 from ..service.request_flow import Serving
 from ..service.service import Service
-from ..service.slow_clients import SlowClients
 from ..service.submissions import Submissions
 from ..service.unsent_answers import Readers
 from ..store.ports import Backend

@@ -21,9 +21,9 @@ from ...wire.protocol.operations import Operation, Params
 from ...wire.protocol.versions import CodecChoice, Versions
 from ..auth.request_info import RequestInfo, header
 from ..store.ports import Subscription
+from .client_time_limits import SlowClients
 from .dispatch import Dispatch, Dispatcher
 from .event_streams import EventStream, OpenStreams, parse_event_id
-from .slow_clients import SlowClients
 from .unsent_answers import CHUNK, Readers, UnsentAnswer
 
 DecodedRequest: TypeAlias = tuple[Operation, Params | None, CodecChoice]

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 
 from ...errors import ClientGone, OverloadedError
 from ...wire.protocol.joined_bytes import joined
-from .slow_clients import SlowClients
+from .client_time_limits import SlowClients
 
 Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 """Sends an ASGI message."""

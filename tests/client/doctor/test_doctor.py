@@ -25,7 +25,7 @@ from pydantic_ai_a2a import BearerAuth, Results, serve, to_a2a
 from pydantic_ai_a2a.client.doctor.card_steps import interfaces
 from pydantic_ai_a2a.client.doctor.examination import examine
 from pydantic_ai_a2a.client.doctor.findings import Finding
-from pydantic_ai_a2a.client.doctor.probe import Probe
+from pydantic_ai_a2a.client.doctor.interface_probe import Probe
 from pydantic_ai_a2a.client.http_connections import HttpConnections
 from pydantic_ai_a2a.client.interfaces import Interface
 from pydantic_ai_a2a.errors import RemoteUnavailable
@@ -130,7 +130,7 @@ async def test_proxy_buffering_stream_is_reported(is_collected: bool, monkeypatc
         clock.wall += HOUR
         yield 'two.'
 
-    monkeypatch.setattr('pydantic_ai_a2a.client.doctor.probe.time', SimpleNamespace(monotonic=arrive))
+    monkeypatch.setattr('pydantic_ai_a2a.client.doctor.interface_probe.time', SimpleNamespace(monotonic=arrive))
     backend = MemoryBackend('agent', reader_lag=READER_LAG, clock=clock)
     agent = Agent(FunctionModel(_quick, stream_function=slow))
     app = to_a2a(agent, backend=backend, results=Results(stream='mark'))

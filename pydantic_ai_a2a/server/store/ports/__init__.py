@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from .backend import Backend
 from .checked_answer import Answer
+from .checked_message import Accepted, Submission
 from .checkpoint import Checkpoint
 from .claim import Claim
 from .credentials import CredentialStore, SealedCredential
@@ -34,7 +35,6 @@ from .quotas import Bucket, Charge, QuotaStore, Spent
 from .renewal_marks import Marks
 from .run_end import Finish
 from .stored_status import Status
-from .submission import Accepted, Submission
 from .task_queue import TaskQueue
 from .task_reader import TaskReader
 from .wrapped_queue import WrappedQueue

@@ -6,13 +6,13 @@ from abc import abstractmethod
 from collections.abc import Collection, Sequence
 
 from ....types.stored_tasks import TaskHeader
+from .checked_message import Accepted, Submission
 from .claim import Claim
 from .failed_tries import Tried
 from .offered_slot import Slot
 from .quotas import Charge
 from .renewal_marks import Marks
 from .run_writes import Sink
-from .submission import Accepted, Submission
 
 
 class TaskQueue(Sink):

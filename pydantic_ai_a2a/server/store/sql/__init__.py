@@ -2,7 +2,7 @@
 
 Values of the ports come in. Statements go to the driver one by one; rows come back, and the result goes out.
 
-- A task on its way: `submitting`, `claims`, `checkpoints`, `emitting`, `finishing`, `interrupted_tasks`, `canceling`.
+- A task on its way: `submitting`, `claims`, `checkpoints`, `emitting`, `finishing`, `waiting_tasks`, `canceling`.
   The order of the tasks is in `queue_order`. `task_queue` is the port over them.
 - Reads: `task_reads`, `approver_reads`, `event_log`, `conversations`, `task_ranges`. `reader_port` and `event_port` are
   the ports over them.

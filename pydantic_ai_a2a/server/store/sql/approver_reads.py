@@ -20,10 +20,10 @@ from secrets import token_bytes
 
 from ....types.stored_tasks import TaskHeader
 from ..ports import Pause
-from .interrupted_tasks import PAUSE, pause_of
 from .key_conditions import where
 from .task_rows import HEADER, header_of
 from .transaction import Transaction
+from .waiting_tasks import PAUSE, pause_of
 
 _NEWEST = 'ORDER BY status_at DESC, task_id DESC LIMIT ?'
 _TASKS = (

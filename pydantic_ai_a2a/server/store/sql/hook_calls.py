@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ....types.stored_tasks import TaskHeader
 from ..ports import HookCall, HookCalls, Pause
-from . import interrupted_tasks
+from . import waiting_tasks
 from .database import Port
 from .transaction import Transaction, Write
 
@@ -25,7 +25,7 @@ class SqlHookCalls(Port, HookCalls):
         return await self.database.write(_take, self.agent, lease=lease, limit=limit)
 
     async def pause(self, call: HookCall) -> tuple[TaskHeader, Pause] | None:
-        return await self.database.read(interrupted_tasks.pause_of_run, self.agent, *call)
+        return await self.database.read(waiting_tasks.pause_of_run, self.agent, *call)
 
     async def renew(self, calls: Sequence[HookCall], *, lease: int) -> None:
         await self.database.write(_renew, self.agent, calls, lease=lease)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....task_states import TERMINAL
 from ....types.stored_tasks import StoredTask
 from ..ports import TaskReader
-from . import approver_reads, interrupted_tasks, task_reads
+from . import approver_reads, task_reads, waiting_tasks
 from .database import Port, reading, writing
 
 
@@ -22,7 +22,7 @@ class SqlReader(Port, TaskReader):
         return await self.database.write(task_reads.watch, self.agent, task_id, owner, live=live)
 
     list = reading(task_reads.page)
-    pause = reading(interrupted_tasks.pause)
+    pause = reading(waiting_tasks.pause)
     open_approvals = reading(approver_reads.open_approvals)
     count_open_approvals = reading(approver_reads.count_open_approvals)
     page_key = writing(approver_reads.page_key)

@@ -16,7 +16,7 @@ from ....wire.extensions.own_extensions import SHORTEST_ID
 from ....wire.protocol import stored
 from ..ports import Accepted, Claim, Slot, Status, Submission
 from ..status_events import status_event
-from . import claims, credentials, enqueued_deliveries, interrupted_tasks, push_configs, task_ranges
+from . import claims, credentials, enqueued_deliveries, push_configs, task_ranges, waiting_tasks
 from .conversations import HEAD_OF_TASK
 from .erasure_marks import check_erasing
 from .event_log import add_events, log_from_now
@@ -240,7 +240,7 @@ def _store(
             yield LockTasks(agent, [message.task_id])
         header = yield from (find_locked if answer is None else find)(agent, message.task_id, message.owner)
         check_message(header, message.context_id, only_waiting=message.only_waiting, pause=message.pause)
-        yield from interrupted_tasks.check_pause(agent, header, message)
+        yield from waiting_tasks.check_pause(agent, header, message)
         answers = header.state in INTERRUPTED
         if not answers:  # in a paused task, the unread messages wait for this answer
             yield from _check_unread(agent, message, queue_limit)
@@ -262,12 +262,12 @@ def _add(
     events: list[TaskEvent] = []
     first, last = list[Write](), list[Write]()
     if answer is not None and answer.rest is not None:
-        events = yield from interrupted_tasks.ask_for_rest(agent, header, answer, message.at)
+        events = yield from waiting_tasks.ask_for_rest(agent, header, answer, message.at)
     elif answers:
         yield from _check_tasks(agent, message)
         header, events = yield from _continue(agent, header, message.at)
         first = [message_to_history(agent, header.id)]
-        last = [add_events(agent, header.id, events), interrupted_tasks.go_on(agent, message)]
+        last = [add_events(agent, header.id, events), waiting_tasks.go_on(agent, message)]
     body = stored.with_ids(message.body, header.id, header.context_id)
     after = header.last_event
     kind = 1 + message.answers_calls if answers else 0
