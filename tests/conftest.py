@@ -51,6 +51,7 @@ SLOW = (
     'tests/databases',
     'tests/docs/test_examples.py',
     'tests/docs/test_search.py',
+    'tests/docs/test_web_page.py',
     'tests/e2e',
     'tests/server/grpc/test_fuzz.py',
     'tests/notebooks',

@@ -16,7 +16,7 @@ from .blocks import ROOT, blocks
 
 DOCS = ROOT / 'docs'
 PAGES = sorted(DOCS.rglob('*.md'))
-MOST_PAGES = 58
+MOST_PAGES = 59
 MOST_WORDS = 1800
 """Of a page, with its code and its tables."""
 MOST_WORDS_TO_BEGIN = 900

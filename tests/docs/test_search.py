@@ -5,11 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from playwright.sync_api import sync_playwright
@@ -18,6 +15,7 @@ from ..bounds import LIMIT
 from ..e2e.venvs import missing
 from ..playground.browser import ARGUMENTS, chromium
 from .blocks import ROOT
+from .folder_server import served
 
 ASKED = {
     'call agent from client': 'call-agents',
@@ -43,7 +41,7 @@ ASKED = {
 }
 """Questions of public issues about servers and clients of A2A, with the pages that answer them."""
 ALSO = {
-    'human in the loop approval': 'approvals',
+    'human in the loop approval': 'decide',
     'upload image file': 'files',
     'jwt keycloak': 'authentication',
     'rate limit per user': 'quotas',
@@ -62,6 +60,10 @@ ALSO = {
     'websocket streaming': 'calls',
     'idempotency key retry payment': 'durability',
     'resume stream after disconnect': 'calls',
+    'human in the loop': 'decide',
+    'inbox': 'decide',
+    'approver': 'decide',
+    'slack notification when approval waits': 'decide',
     'test without api key': 'testing get-started',
 }
 
@@ -135,25 +137,13 @@ _SEARCH = """async (queries) => {
 """Asks the worker as the search field does, and returns the pages of each query, best first."""
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        """Write nothing."""
-
-
 def found(site: Path, queries: Sequence[str]) -> list[list[str]]:
     """Return the addresses of the pages that each query finds, best first."""
-    with ThreadingHTTPServer(('127.0.0.1', 0), partial(_Quiet, directory=str(site))) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            with sync_playwright() as playwright:
-                browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
-                page = browser.new_page()
-                page.set_default_timeout(LIMIT * 1000)
-                page.goto(f'http://127.0.0.1:{server.server_port}/')
-                pages: list[list[str]] = page.evaluate(_SEARCH, list(queries))
-                browser.close()
-                return pages
-        finally:
-            server.shutdown()
-            thread.join(LIMIT)
+    with served(site) as url, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+        page = browser.new_page()
+        page.set_default_timeout(LIMIT * 1000)
+        page.goto(url)
+        pages: list[list[str]] = page.evaluate(_SEARCH, list(queries))
+        browser.close()
+        return pages
