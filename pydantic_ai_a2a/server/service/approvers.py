@@ -72,9 +72,13 @@ class ApproverAccess:
             raise TaskNotFoundError
         return self.shown(*found)
 
-    async def view_of(self, header: TaskHeader) -> StoredTask:
-        """Return the approver's view of a task: the state, and the approvals that wait."""
-        return self.shown(header, await self._pause(header))
+    async def view_of(self, header: TaskHeader, known: Pause | None) -> StoredTask:
+        """Return the view of an approver who has decided: the state, and the approvals that still wait.
+
+        Calls of a later pause than the known one are left out: the rule may not name the approver for them.
+        """
+        pause = await self._pause(header)
+        return self.shown(header, pause if _shown_ids(pause) <= _shown_ids(known) else None)
 
     async def kinds(self, call: Call, owner: str, task_id: str, pause: Pause) -> Kinds:
         """Return the kinds of calls that a caller may answer in a waiting task of an owner."""
@@ -154,6 +158,12 @@ def sender_of_run(pause: Pause | None) -> Caller | None:
     fields = None if pause.pending is None else pending_calls.load(pause.pending).caller
     fields = sender_of(pause.request) if fields is None else fields
     return None if fields is None else load_caller(fields)
+
+
+def _shown_ids(pause: Pause | None) -> set[str]:
+    """Return the ids of the approvals that wait. Each pause has new ids."""
+    waiting = waiting_approvals(pause)
+    return {call.shown_id for call in waiting.open} if waiting else set()
 
 
 def waiting_approvals(pause: Pause | None) -> Pending | None:
