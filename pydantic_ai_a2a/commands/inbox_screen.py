@@ -27,6 +27,7 @@ from ..errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from ..wire.extensions.remote_calls import open_calls
 from .answer_prompts import prompt_for_answer
 from .client_thread import ClientThread
 from .inbox_rows import COLUMNS, newest_tasks, row_of
@@ -137,19 +138,26 @@ class InboxScreen:
         except click.Abort:
             return f'nothing is decided about {name}'
         try:
-            result = self._thread.run(partial(self._send, waiting, answer))
+            result = self._thread.run(partial(self._send, task, waiting, answer))
         except (TaskNotFoundError, UnsupportedOperationError) as error:
             return f'{name} {_GONE} ({error.message.rstrip(".")})'
         except A2AError as error:
             return f'the answer to {name} is refused: {error.message}'
         except RemoteUnavailable as error:
             return f'it is not known if the answer has reached {name}: {error}'
+        if result is None:
+            return f'{name} has gone on without the answer, which is not sent'
         self._answered.add(_pause_of(task))
         self._choice.remove()
         return f'{name} has the answer and is {result.state}'
 
-    async def _send(self, waiting: RemoteQuestion, answer: RemoteAnswer) -> RemoteResult:
+    async def _send(self, task: RemoteResult, waiting: RemoteQuestion, answer: RemoteAnswer) -> RemoteResult | None:
+        """Send an answer. Return None if the task has gone on while the person wrote, and the answer names no call."""
         client, task_id = self._thread.client, waiting['task']
+        if not open_calls(waiting):
+            now = await client.get(task_id, history_length=0)
+            if (now.state, _pause_of(now)) != (task.state, _pause_of(task)):
+                return None
         if 'denied' in answer:
             return await client.cancel(task_id)
         parts = answer.get('parts', [])
