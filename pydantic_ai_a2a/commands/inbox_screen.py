@@ -27,6 +27,7 @@ from ..errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
+from ..wire.extensions.remote_calls import open_calls
 from .answer_prompts import prompt_for_answer
 from .client_thread import ClientThread
 from .inbox_rows import COLUMNS, newest_tasks, row_of
@@ -64,8 +65,8 @@ class InboxScreen:
         self._limit = limit
         self._read = _Read()
         self._choice = Choice()
-        self._answered: set[tuple[str, str]] = set()
-        """The pauses that this person has answered. A list that was read before may still have them."""
+        self._over: set[tuple[str, str]] = set()
+        """The pauses that have ended, as answers to them have told. A list that was read before may have them."""
         self._note = ''
         """The outcome of the last decision."""
 
@@ -106,7 +107,7 @@ class InboxScreen:
                 if self._reads.done():
                     self._reads.result()  # raises why the list cannot be read
                 if self._read.tasks is not None:
-                    self._choice.update([task for task in self._read.tasks if _pause_of(task) not in self._answered])
+                    self._choice.update([task for task in self._read.tasks if _pause_of(task) not in self._over])
                 table.show(self._choice.rows(), *self._notes(), chosen=self._choice.at)
                 for key in self._keys.read():
                     if key == 'quit':
@@ -137,19 +138,27 @@ class InboxScreen:
         except click.Abort:
             return f'nothing is decided about {name}'
         try:
-            result = self._thread.run(partial(self._send, waiting, answer))
+            result = self._thread.run(partial(self._send, task, waiting, answer))
         except (TaskNotFoundError, UnsupportedOperationError) as error:
+            self._over.add(_pause_of(task))
             return f'{name} {_GONE} ({error.message.rstrip(".")})'
         except A2AError as error:
             return f'the answer to {name} is refused: {error.message}'
         except RemoteUnavailable as error:
             return f'it is not known if the answer has reached {name}: {error}'
-        self._answered.add(_pause_of(task))
+        self._over.add(_pause_of(task))
+        if result is None:
+            return f'{name} has gone on without the answer, which is not sent'
         self._choice.remove()
         return f'{name} has the answer and is {result.state}'
 
-    async def _send(self, waiting: RemoteQuestion, answer: RemoteAnswer) -> RemoteResult:
+    async def _send(self, task: RemoteResult, waiting: RemoteQuestion, answer: RemoteAnswer) -> RemoteResult | None:
+        """Send an answer. Return None if the task has gone on while the person wrote, and the answer names no call."""
         client, task_id = self._thread.client, waiting['task']
+        if not open_calls(waiting):
+            now = await client.get(task_id, history_length=0)
+            if (now.state, _pause_of(now)) != (task.state, _pause_of(task)):
+                return None
         if 'denied' in answer:
             return await client.cancel(task_id)
         parts = answer.get('parts', [])

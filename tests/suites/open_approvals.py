@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf, nan
 
 from pydantic_ai_a2a.server.conversion.pending_calls import CallAnswer, Pending, PendingCall, dump
 from pydantic_ai_a2a.server.store.ports import Answer, Backend, Pause
@@ -105,6 +106,13 @@ class OpenApprovalsSuite(PortSuite):
         odd = 'a\\u0000"\\\0\ud83d\N{PILE OF POO}\\'.encode('utf-8', 'replace').decode()
         await wait(backend, 'a', calls=pending(call(odd, text=odd), call('\0b')))
         await wait(backend, 'b', calls=pending(call(odd, text=odd), answered=odd))
+        assert await found(backend) == ['a']
+
+    async def test_infinite_numbers_in_calls_hide_no_approval(self, backend: Backend) -> None:
+        odd = PendingCall(id='c', kind='approval', tool='pay', text='"Infinity"', args={'a': inf, 'b': [-inf, nan]})
+        await wait(backend, 'a', calls=pending(odd))
+        await wait(backend, 'b', calls=pending(odd, answered='c'))
+        await wait(backend, 'c', calls=pending(replace(odd, kind='question'), call('q', 'question', note=':Infinity')))
         assert await found(backend) == ['a']
 
     async def test_ended_or_erased_task_has_no_open_approval(self, backend: Backend) -> None:

@@ -10,6 +10,7 @@ from uuid import uuid4
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests
+from pydantic_core import from_json
 
 from ...json_values import dump_json
 from ...settings.approvals import Approvals
@@ -92,7 +93,7 @@ def _call(
     changed: dict[str, Any] | None,
     is_hidden: bool,
 ) -> PendingCall:
-    args = call.args_as_dict() if changed is None else changed
+    args = _stored_args(call) if changed is None else changed
     kind: Kind = deferred.kind(call.tool_call_id)
     metadata = {**deferred.metadata.get(call.tool_call_id, {})}
     marked: dict[str, Any] = metadata.pop(MARK, {})
@@ -119,3 +120,12 @@ def _call(
         may_change=is_json(args),
         changed=changed,
     )
+
+
+def _stored_args(call: ToolCallPart) -> dict[str, Any]:
+    """Return the arguments with which the call runs after the pause.
+
+    The store keeps the text of a model. Other arguments become JSON, in which infinite numbers and NaN are null.
+    """
+    args = call.args_as_dict()
+    return from_json(dump_json(args, inf_nan_mode='null')) if isinstance(call.args, dict) else args

@@ -126,8 +126,8 @@ def still_shown(pending: Pending) -> set[str]:
 
 
 def dump(pending: Pending) -> bytes:
-    """Write pending calls."""
-    return dump_json(_pending_ta().dump_python(pending, mode='json'))
+    """Write pending calls. Infinite numbers and NaN stay what they are: people decide about what runs."""
+    return dump_json(_pending_ta().dump_python(pending))
 
 
 def load(body: bytes) -> Pending:

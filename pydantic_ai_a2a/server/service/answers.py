@@ -168,7 +168,7 @@ class IncomingMessages:
         else:
             submission = replace(submission, request=pause.request, pause=pause.number)
         accepted = await self.submit(submission, call, message)
-        return await approvers.view_of(call, accepted.header)
+        return await approvers.view_of(call, accepted.header, pause)
 
     async def resume(self, call: Call, task_id: str, text: str) -> StoredTask:
         """Continue a task that waits for credentials. The task may have any owner.

@@ -24,7 +24,7 @@ from ...types.stored_tasks import StoredTask, TaskHeader
 from ...types.task_queries import Page, TaskQuery
 from ..auth import request_info
 from ..store.ports import Pause, TaskReader
-from .approvers import RULE, ApproverAccess, marked
+from .approvers import RULE, ApproverAccess, marked, waiting_approvals
 from .sealed_tokens import PagePosition, TokenSeal
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -100,7 +100,7 @@ class ApproverLists:
             position = PagePosition(entry.position, position.shown + (task is not None and entry.own is None))
         else:
             position = None if end is None else PagePosition(end, position.shown)
-        verdicts.report()
+        verdicts.report(is_empty=token is None and not tasks)
         if self._access.by_scope:
             others = await self._reader.count_open_approvals(call.caller.owner, since=query.since)
         else:
@@ -159,6 +159,7 @@ class _Verdicts:
         if entry.pause is None or self.overload is not None:
             return False
         try:
+            waiting_approvals(entry.pause)  # what is damaged is left out
             allowed = await self._access.verdict(
                 self._call, entry.header, entry.pause, within=max(0, self._until - self._clock())
             )
@@ -174,15 +175,18 @@ class _Verdicts:
         self._answered += 1
         return allowed
 
-    def report(self) -> None:
+    def report(self, *, is_empty: bool) -> None:
         """Write a line to the log if the function has failed.
 
+        Args:
+            is_empty: True if a list has nothing else.
+
         Raises:
-            BaseException: The function has failed for all tasks, and others than own ones are left out.
+            BaseException: The function has failed for all tasks, and the list is empty for that reason.
         """
         if not self._failures:
             return
-        if self._leaves_out and not self._answered:
+        if is_empty and self._leaves_out and not self._answered:
             raise self._failures[0]
         text = '%s has failed for %d tasks of a list, which leaves out those of other owners (correlation id %s).'
         logger.error(text, RULE, len(self._failures), self._call.correlation_id, exc_info=self._failures[0])

@@ -37,6 +37,8 @@ Changed: TypeAlias = Mapping[str, dict[str, Any]]
 
 RULE = 'Approvals.approvers'
 """The option with the rule, for the log."""
+_BRIEFLY = 5.0
+"""Seconds for a function about a task that the caller reads whatever the function says."""
 _APPROVAL: frozenset[Kind] = frozenset[Kind]({'approval'})
 _OTHERS: frozenset[Kind] = frozenset[Kind]({'question', 'external', 'authorization'})
 
@@ -78,9 +80,14 @@ class ApproverAccess:
             raise TaskNotFoundError
         return self.shown(*found, decided_by='caller')
 
-    async def view_of(self, call: Call, header: TaskHeader) -> StoredTask:
-        """Return the view of an approver after a decision: the state, and the approvals that still wait."""
+    async def view_of(self, call: Call, header: TaskHeader, known: Pause | None) -> StoredTask:
+        """Return the view of an approver who has decided: the state, and the approvals that still wait.
+
+        Calls of a later pause than the known one are left out: the rule may not name the approver for them.
+        """
         pause = await self._pause(header)
+        if not _shown_ids(pause) <= _shown_ids(known):
+            return self.shown(header, None)
         return self.shown(
             header, pause, decided_by='caller' if await self._may_give(call, header, pause) else 'approver'
         )
@@ -122,7 +129,7 @@ class ApproverAccess:
         if pause is None or waiting_approvals(pause) is None:
             return False
         try:
-            return await self.verdict(call, header, pause)
+            return await self.verdict(call, header, pause, within=_BRIEFLY)
         except BaseException as error:
             if isinstance(error, ClientGone) or ends_task(error, asyncio.current_task()):
                 raise
@@ -199,6 +206,12 @@ def sender_of_run(pause: Pause | None) -> Caller | None:
     fields = None if pause.pending is None else pending_calls.load(pause.pending).caller
     fields = sender_of(pause.request) if fields is None else fields
     return None if fields is None else load_caller(fields)
+
+
+def _shown_ids(pause: Pause | None) -> set[str]:
+    """Return the ids of the approvals that wait. Each pause has new ids."""
+    waiting = waiting_approvals(pause)
+    return {call.shown_id for call in waiting.open} if waiting else set()
 
 
 def waiting_approvals(pause: Pause | None) -> Pending | None:

@@ -131,9 +131,13 @@ class Service:
         finally:
             if ending is not None:
                 ending.close()
-        if task is not None:
-            return shortened(task, params.history_length)
-        return await self._load(task_id, call.caller.owner, params.history_length)
+        if task is None:
+            task = await self._load(task_id, call.caller.owner, params.history_length)
+        else:
+            task = shortened(task, params.history_length)
+        if approvers is not None and task.header.state == 'input-required':
+            return await approvers.own_view(call, task)
+        return task
 
     async def stream_message(self, call: Call, params: SendParams, on_drop: Callable[[], object]) -> EventStream:
         """Like `send_message`, with the task as the first item, followed by its events (§3.1.2)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 from collections.abc import Collection
 from typing import Any
 
@@ -17,7 +18,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import Access, Approvals, AuthRequired, Caller, Push, WaitingTask, to_a2a
 from pydantic_ai_a2a.server.agent.call_context import CallContext
 
-from ...agents import user_prompts
+from ...agents import scripted_model, user_prompts
 from ...app_client import Client, RpcError, lifespan, message, state_of, texts
 from ...dialects import current_dialect
 from ...logs import audit_records
@@ -417,6 +418,41 @@ async def test_approvers_rule_sees_hidden_arguments() -> None:
         assert ('args' in call, '20000' in json.dumps(task['status'])) == (False, False)
         assert (await refused(client_of_boss(cashier.app), answer_message(task, approve())))[0] == -32001
     assert [call.args for call in cashier.rule_saw[0].calls] == [{'cents': 20_000, 'currency': 'EUR'}]
+
+
+@pytest.mark.parametrize(
+    ('args', 'shown', 'runs'),
+    [
+        ('{"cents": 1e400}', 'Infinity', math.inf),
+        ('{"cents": -Infinity}', '-Infinity', -math.inf),
+        ('{"cents": NaN}', 'NaN', math.nan),
+        ({'cents': math.inf}, None, None),  # JSON of stored messages has no such numbers
+    ],
+    ids=['too large', 'infinite', 'no number', 'no JSON'],
+)
+async def test_numbers_that_json_lacks_are_shown_as_they_run(args: Any, shown: Any, runs: float | None) -> None:
+    told: list[Any] = []
+    paid: list[Any] = []
+
+    def rule(caller: Caller, task: WaitingTask) -> bool:
+        told.extend(call.args for call in task.calls)
+        return caller.id == 'boss'
+
+    def pay(cents: float | None) -> None:
+        paid.append({'cents': cents})
+
+    agent = Agent(scripted_model(ToolCallPart('pay', args, 'c1'), 'Paid.'), name='payer')
+    agent.tool_plain(requires_approval=True)(pay)
+    app = app_with_approvers(agent, approvals=Approvals(approvers=rule))
+    async with lifespan(app):
+        task = await client_of_ann(app).send('Pay.')
+        view = await client_of_boss(app).get_task(task['id'])
+        for seen in (task, view):
+            assert [call['args'] for call in pending_calls(seen)] == [{'cents': shown}]
+        await client_of_boss(app).send(answer_message(view, approve()))
+        await wait_until_ended(client_of_ann(app), task['id'])
+    assert {repr(call) for call in (*told, *paid)} == {repr({'cents': runs})}
+    assert len(paid) == 1
 
 
 async def test_sender_cannot_approve_as_team_member() -> None:

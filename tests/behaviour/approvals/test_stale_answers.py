@@ -15,6 +15,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Approvals, AuthRequired, Caller, InputRequired, Progress, Results, WaitingTask, to_a2a
+from pydantic_ai_a2a.server.service.approvers import ApproverAccess
+from pydantic_ai_a2a.types.stored_tasks import StoredTask, TaskHeader
 
 from ...agents import scripted_model, user_prompts
 from ...app_client import Client, RpcError, lifespan, message, state_of, texts
@@ -154,6 +156,24 @@ async def test_approver_of_the_earlier_call_gets_task_not_found() -> None:
         await next_pause(bob, answer_message(task, approve(CALL)))
         error = await error_of_call(eve.send(answer_message(seen, approve(CALL))))
     assert (error.code, '1000000' in error.message, cashier.paid) == (-32001, False, [5])
+
+
+async def test_answer_to_a_decision_shows_no_call_of_the_next_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    cashier = Cashier()
+    async with serving(cashier.agent, **with_approvers(limit=10)) as client:
+        ann, eve = (client_of_caller(client.app, name) for name in ('ann', 'eve'))
+        task = await ann.send('pay')
+        seen = await eve.get_task(task['id'])
+        view_of = ApproverAccess.view_of
+
+        async def late_view(access: ApproverAccess, header: TaskHeader, *rest: Any) -> StoredTask:
+            await client.a2a_app.backend.events.wait(header.id, header.last_event)
+            return await view_of(access, header, *rest)
+
+        monkeypatch.setattr(ApproverAccess, 'view_of', late_view)
+        decided = await eve.send(answer_message(seen, approve(CALL)))
+        assert (cashier.paid, 'message' in decided['status']) == ([5], False)
+        assert pending_calls(await ann.get_task(task['id']))[0]['text'] == f'May I call {LARGE}?'
 
 
 async def test_late_owner_answer_error_names_the_pending_call() -> None:

@@ -41,7 +41,7 @@ async def test_approval_says_whether_the_reader_decides() -> None:
         ann, boss = client_of_caller(app, 'ann'), client_of_caller(app, 'boss', scopes='approve')
         task = await ann.send('delete two')
         own = await boss.send(message('delete', contextId='desk'))
-        assert (decided_by(task), decided_by(own)) == (['approver', 'approver'], ['approver'])
+        assert (decided_by(task), decided_by(own)) == (['approver', 'approver'], ['caller'])
         assert decided_by(await ann.get_task(task['id'])) == ['approver', 'approver']
         assert decided_by(await boss.get_task(task['id'])) == ['caller', 'caller']
         assert decided_by(await boss.get_task(own['id'])) == ['caller']

@@ -251,14 +251,17 @@ END $$
 """
 
 # Whether a call of the JSON in `task.pending` is an approval without an answer: for the triggers of `approval`.
-# PostgreSQL does not read all escapes of JSON, such as \u0000. They are dropped, also from ids of calls.
+# PostgreSQL does not read all escapes of JSON, such as \u0000. They are dropped, also from ids of calls. Infinite
+# numbers and NaN are no JSON for PostgreSQL.
 _HAS_OPEN_APPROVAL = r"""
 CREATE FUNCTION a2a_has_open_approval(pending BYTEA) RETURNS BOOLEAN
 LANGUAGE plpgsql IMMUTABLE SET standard_conforming_strings TO on AS $$
 DECLARE
+    written TEXT;
     parsed JSON;
 BEGIN
-    parsed := regexp_replace(convert_from(pending, 'UTF8'), '(\\\\)|\\u[0-9A-Fa-f]{4}', '\1', 'g');
+    written := replace(replace(convert_from(pending, 'UTF8'), 'Infinity', '0'), 'NaN', '0');
+    parsed := regexp_replace(written, '(\\\\)|\\u[0-9A-Fa-f]{4}', '\1', 'g');
     RETURN EXISTS (
         SELECT 1 FROM json_array_elements(parsed -> 'calls') AS waiting
         WHERE waiting ->> 'kind' = 'approval' AND parsed -> 'answers' -> (waiting ->> 'id') IS NULL

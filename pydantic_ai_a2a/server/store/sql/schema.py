@@ -401,10 +401,12 @@ CREATE TABLE payload (
 ) WITHOUT ROWID
 """
 TENANT = "substr(NEW.owner, 1, instr(NEW.owner, '/') - 1)"
-HAS_OPEN_APPROVAL = """CASE WHEN json_valid(CAST(NEW.pending AS TEXT)) THEN EXISTS (
-        SELECT 1 FROM json_each(CAST(NEW.pending AS TEXT), '$.calls') AS waiting
+_PENDING = "replace(replace(CAST(NEW.pending AS TEXT), 'Infinity', '0'), 'NaN', '0')"
+"""Infinite numbers and NaN are no JSON for databases."""
+HAS_OPEN_APPROVAL = f"""CASE WHEN json_valid({_PENDING}) THEN EXISTS (
+        SELECT 1 FROM json_each({_PENDING}, '$.calls') AS waiting
         WHERE json_extract(waiting.value, '$.kind') = 'approval' AND NOT EXISTS (
-            SELECT 1 FROM json_each(CAST(NEW.pending AS TEXT), '$.answers') AS answered
+            SELECT 1 FROM json_each({_PENDING}, '$.answers') AS answered
             WHERE answered.key = json_extract(waiting.value, '$.id')
         )
     ) ELSE FALSE END"""
