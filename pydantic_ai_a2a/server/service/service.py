@@ -135,8 +135,8 @@ class Service:
             task = await self._load(task_id, call.caller.owner, params.history_length)
         else:
             task = shortened(task, params.history_length)
-        if approvers is not None and task.header.state == 'input-required':
-            return await approvers.own_view(call, task)
+        if approvers is not None and approvers.by_scope and task.header.state == 'input-required':
+            return await approvers.own_view(call, task)  # a function is asked when the task is read
         return task
 
     async def stream_message(self, call: Call, params: SendParams, on_drop: Callable[[], object]) -> EventStream:

@@ -16,6 +16,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Approvals, AuthRequired, Caller, InputRequired, Progress, Results, WaitingTask, to_a2a
 from pydantic_ai_a2a.server.service.approvers import ApproverAccess
+from pydantic_ai_a2a.types.service_calls import Call
 from pydantic_ai_a2a.types.stored_tasks import StoredTask, TaskHeader
 
 from ...agents import scripted_model, user_prompts
@@ -166,9 +167,9 @@ async def test_answer_to_a_decision_shows_no_call_of_the_next_pause(monkeypatch:
         seen = await eve.get_task(task['id'])
         view_of = ApproverAccess.view_of
 
-        async def late_view(access: ApproverAccess, header: TaskHeader, *rest: Any) -> StoredTask:
+        async def late_view(access: ApproverAccess, call: Call, header: TaskHeader, *rest: Any) -> StoredTask:
             await client.a2a_app.backend.events.wait(header.id, header.last_event)
-            return await view_of(access, header, *rest)
+            return await view_of(access, call, header, *rest)
 
         monkeypatch.setattr(ApproverAccess, 'view_of', late_view)
         decided = await eve.send(answer_message(seen, approve(CALL)))
