@@ -1,6 +1,8 @@
 """The audit log: refusals, answers, cancellations and erasures, one line of JSON each, without credentials or content.
 
-The logger is `pydantic_ai_a2a.audit`. The attribute `audit` of a record has the facts of the line as a dict.
+The logger is `pydantic_ai_a2a.audit`. The attribute `audit` of a record has the facts of the line as a dict. The
+facts come from the callers of `audit`: `auth.guard`, `quotas`, the modules `refusals`, `answer_audit` and
+`cancellation` of `service`, and the erasure in `app.a2a_app` and in the command.
 """
 
 from __future__ import annotations
