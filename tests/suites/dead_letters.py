@@ -342,7 +342,7 @@ class DeadLetterSuite(PortSuite):
         await submit(backend, message('one', new='t', context='c'))
         claimed = await claim_task(backend, 't')
         await submit(backend, message('two', to='t'))
-        [(taken, *_)] = await backend.reader.unread('t', claimed.newest_read)
+        [(taken, *_)] = await backend.reader.unread('t', claimed.inbox)
         done = Checkpoint(run='t.1', messages=model_turn('one', 'step 1'), usage=RunUsage(requests=2), taken=taken)
         await backend.queue.emit(claimed, [], checkpoint=done)
         charge = Charge(OWNER, 1000, START + 10**9, requests=2, tokens=0, cost=0)
@@ -377,7 +377,7 @@ class DeadLetterSuite(PortSuite):
         await submit(backend, message('one', new='t'))
         claimed = await claim_task(backend, 't')
         await submit(backend, message('two', to='t'))
-        [(taken, *_)] = await backend.reader.unread('t', claimed.newest_read)
+        [(taken, *_)] = await backend.reader.unread('t', claimed.inbox)
         await backend.queue.finish(
             claimed, finish_of(claimed, 'input-required', messages=model_turn('one', '?'), taken=taken)
         )

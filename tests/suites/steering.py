@@ -44,7 +44,7 @@ async def start_run_with_messages(backend: Backend, *more: str) -> Claim:
 
 async def unread_texts(backend: Backend, claimed: Claim, after: int | None = None) -> dict[str, int]:
     """Return the texts of the unread messages of a run, each with its row."""
-    messages = await backend.reader.unread('t', claimed.newest_read if after is None else after)
+    messages = await backend.reader.unread('t', claimed.inbox if after is None else after)
     assert [row for row, *_ in messages] == sorted(row for row, *_ in messages)
     return {text_of_body(body): row for row, body, _ in messages}
 

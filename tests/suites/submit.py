@@ -279,7 +279,7 @@ SLOT = Slot('holder', LEASE)
 def as_claimed(claimed: Claim | None) -> Claim:
     """The claim of a slot without the name of the holder and the number of the message's row."""
     assert claimed is not None
-    return replace(claimed, newest_read=0, holder='')
+    return replace(claimed, inbox=0, holder='')
 
 
 class SlotSuite(PortSuite):

@@ -255,7 +255,7 @@ class AgentJob:
         def take(row: int) -> None:
             state.taken = row
 
-        return Steering(unread, state.taken or claim.newest_read, take)
+        return Steering(unread, state.taken or claim.inbox, take)
 
     async def record(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:
         """See `Job`."""

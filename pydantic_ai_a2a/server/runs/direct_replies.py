@@ -223,7 +223,7 @@ class DirectRuns:
             attempt=1,
             run=1,
             turn=1,
-            newest_read=0,
+            inbox=0,
             message=submission.body[:-1] + b',"contextId":' + to_json(header.context_id) + b'}',
             head=None if record is None else record.head_id,
             own_messages=None,

@@ -179,7 +179,7 @@ class RunMessages:
         """
         later = [
             stored_values.load_message(body)
-            for _, body, _ in await self._backend.reader.unread(claim.header.id, claim.newest_read)
+            for _, body, _ in await self._backend.reader.unread(claim.header.id, claim.inbox)
         ]
         messages: list[Message] = []
         # From the end, because an anonymous client may send a message twice.

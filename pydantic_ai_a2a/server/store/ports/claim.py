@@ -28,8 +28,9 @@ class Claim:
     turn: int
     """Number of the run's turn, from 1. A turn begins with a prompt. Attempts after a crash and resumed runs belong to
     the same turn."""
-    newest_read: int
-    """Row of the newest client message of this run and all earlier runs, without answers."""
+    inbox: int
+    """Row of the newest client message of this run and all earlier runs, without answers. Stored workflows have the
+    name."""
     message: bytes
     """The message to run now, as JSON."""
     head: str | None

@@ -74,6 +74,6 @@ class TaskReader(ABC):
     async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes, bytes | None]]:
         """Return the unread prompts of a running task after a row: (row, JSON, fields of its request), oldest first.
 
-        Rows are the rows of `Claim.newest_read`, `Checkpoint.taken` and `Finish.taken`. Answers to pending calls are
+        Rows are the rows of `Claim.inbox`, `Checkpoint.taken` and `Finish.taken`. Answers to pending calls are
         left out. The fields of the request are those of `Claim.request`.
         """

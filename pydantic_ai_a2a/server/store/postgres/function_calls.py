@@ -165,7 +165,7 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Func
     rare = claimed.run > 1 or end.artifacts is None or end.charges or end.rewritten is not None
     if end.status.state != 'completed' or rare:
         return None
-    header, read = claimed.header, end.taken or claimed.newest_read
+    header, read = claimed.header, end.taken or claimed.inbox
     conversation = (agent, header.owner, header.context_id)
     events = [*end.events, end.final]
     values = (

@@ -77,7 +77,7 @@ _HANDS_ON = TERMINAL - {'canceled'}
 
 def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[Done[Claim | None]]:
     """See `TaskQueue.finish`. The transaction has the lock of the context: no other task changes the conversation."""
-    header, read = claimed.header, end.taken or claimed.newest_read
+    header, read = claimed.header, end.taken or claimed.inbox
     rows = yield _STANDING, (read, agent, header.id, claimed.fence, claimed.holder, claimed.run)
     if not rows:
         return (yield from _finished(agent, claimed, end))
@@ -181,7 +181,7 @@ def _end(
         end.final.n,
         end.failure,
         # A retry goes on from the checkpoint, or begins anew.
-        claimed.newest_read if end.status.state == 'failed' else read,
+        claimed.inbox if end.status.state == 'failed' else read,
         ending,
     )
     if end.failure in DEAD_LETTERS:

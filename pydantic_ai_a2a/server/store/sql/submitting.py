@@ -120,7 +120,7 @@ def started(agent: str, message: Submission, slot: Slot, head: str | None) -> Do
         attempt=1,
         run=1,
         turn=1,
-        newest_read=1,
+        inbox=1,
         message=stored.with_ids(message.body, header.id, header.context_id),
         head=head,
         own_messages=None,
