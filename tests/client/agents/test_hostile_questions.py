@@ -132,7 +132,7 @@ async def test_memory_of_long_questions_is_released(*, is_served: bool) -> None:
             size, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-    assert size < 2_000_000
+    assert size < 5_000_000  # of 8 MB; the thread that has read the last answer may not have left it yet
 
 
 @pytest.mark.parametrize('length', [10, 1_000_000])
