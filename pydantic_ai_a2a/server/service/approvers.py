@@ -120,9 +120,8 @@ class ApproverAccess:
         if self.by_scope:
             return marked(task) if self._rule in call.caller.scopes else task
         pause = await self._pause(task.header)
-        if pause is None or pause.number != task.header.last_event:
-            return task
-        return marked(task) if await self._may_give(call, task.header, pause) else task
+        is_current = pause is not None and pause.number == task.header.last_event
+        return marked(task) if is_current and await self._may_give(call, task.header, pause) else task
 
     async def _may_give(self, call: Call, header: TaskHeader, pause: Pause | None) -> bool:
         """Return whether the rule names the caller for waiting approvals; False if it fails, which keeps no answer."""
