@@ -112,16 +112,16 @@ class ApproverLists:
         """Return the own tasks of a page, all tasks that it may have, and where they end: None if no more follow."""
         own = await self._reader.list(query)
         most = query.page_size + 1 if self._access.by_scope else MOST_ASKED
-        found = await self._reader.open_approvals(owner, limit=most, before=query.before, since=query.since)
-        pauses = {(header.id, pause.number): pause for header, pause in found}
-        entries = [_Entry(header, pause, None) for header, pause in found if header.owner != owner]
+        approvals = await self._reader.open_approvals(owner, limit=most, before=query.before, since=query.since)
+        pauses = {(header.id, pause.number): pause for header, pause in approvals}
+        entries = [_Entry(header, pause, None) for header, pause in approvals if header.owner != owner]
         entries += [
             _Entry(task.header, pauses.get((task.header.id, task.header.last_event)), task) for task in own.tasks
         ]
         entries.sort(reverse=True, key=lambda entry: entry.position)
         ends = [] if own.next is None else [own.next]
-        if len(found) == most:
-            last, _ = found[-1]
+        if len(approvals) == most:
+            last, _ = approvals[-1]
             ends.append((last.status_at, last.id))
         if not ends:
             return own, entries, None

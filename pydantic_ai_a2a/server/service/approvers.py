@@ -80,13 +80,13 @@ class ApproverAccess:
             raise TaskNotFoundError
         return self.shown(*found, decided_by='caller')
 
-    async def view_of(self, call: Call, header: TaskHeader, known: Pause | None) -> StoredTask:
+    async def view_of(self, call: Call, header: TaskHeader, earlier: Pause | None) -> StoredTask:
         """Return the view of an approver who has decided: the state, and the approvals that still wait.
 
-        Calls of a later pause than the known one are left out: the rule may not name the approver for them.
+        Calls of a later pause than the earlier one are left out: the rule may not name the approver for them.
         """
         pause = await self._pause(header)
-        if not _shown_ids(pause) <= _shown_ids(known):
+        if not _shown_ids(pause) <= _shown_ids(earlier):
             return self.shown(header, None)
         return self.shown(
             header, pause, decided_by='caller' if await self._may_give(call, header, pause) else 'approver'
