@@ -167,7 +167,7 @@ class PostgresProcess(Process):
             try:
                 await connection.execute(begin(self._settings, context=context))
                 done = done_of(await perform(connection, make()))
-                begun = [task_id for task_id, _ in done.events] if done.private else []
+                begun = [claim.header.id for claim in done.begins]
                 self.peers.own(begun)  # before the commit: the events are published only after it
             except BaseException:
                 await roll_back(connection)
@@ -182,6 +182,7 @@ class PostgresProcess(Process):
                 give_up(connection)
                 self._take_back(done)  # else no other process could claim the tasks
                 raise StoreUnavailable from error  # whether the transaction was committed is unknown
+            self.peers.begin(done.begins)
             await self._tell_others(session, connection, done)
         for task_id, events in done.events:
             self.event_bus.publish(task_id, events)
@@ -229,8 +230,7 @@ class PostgresProcess(Process):
             payload = about(task_id, events[-1].n if events else 0)
             if flag:
                 notices.append(self._notify(f'{flag} {payload}', hears=1))
-            elif events and not self.peers.private(task_id):
-                wants = int(events[-1].state not in STOPPED)
+            elif events and not self.peers.private(task_id, wants := int(events[-1].state not in STOPPED)):
                 notices.append(self._notify(f'- {payload}', hears=1, task_id=task_id, wants=wants))
         return notices
 

@@ -252,7 +252,7 @@ def claim(
 def _done(agent: str, taken: Claimed) -> Done[list[Claim]]:
     claims = [claim for claim, _ in taken]
     events = [(claim.header.id, events) for claim, events in taken]
-    return Done(claims, events, undo=partial(unclaim, agent, claims) if claims else None)
+    return Done(claims, events, begins=claims, undo=partial(unclaim, agent, claims) if claims else None)
 
 
 def unclaim(agent: str, claims: Sequence[Claim]) -> Transaction[Done[None]]:

@@ -18,7 +18,7 @@ so without a hint it is late, and misses nothing.
 - A notification is a letter and tasks with numbers: `-` events, `c` a cancel, `g` an erased task, `w` a new reader; or
   `r` alone for queued tasks. `data_version` only says that something was written: then `look` reads what.
 - `own`: the tasks that run here. Only this process writes their events, so its readers need no row. If no other process
-  reads such a task, its events are `private`: they need no notification.
+  wants such events (`reader.wants`), they are `private`: they need no notification.
 - `storing`: tasks whose message is being stored, maybe with a row of a reader. The commit may come before or after a
   look, so `to_keep` leaves these rows alone.
 
@@ -172,9 +172,12 @@ class Peers:
         """Forget tasks that do not run here any longer, or that another process cancels."""
         self._own.difference_update(task_ids)
 
-    def private(self, task_id: str) -> bool:
-        """True if the events of a task concern this process alone. Only a process with a worker hears of readers."""
-        return bool(self.listeners) and task_id in self._own and self._wanted_elsewhere(task_id) < 0
+    def private(self, task_id: str, wants: int = 0) -> bool:
+        """True if no other process wants some events of a task, as far as this process knows.
+
+        Only a process with a worker hears of readers.
+        """
+        return bool(self.listeners) and task_id in self._own and self._wanted_elsewhere(task_id) < wants
 
     def is_read(self, task_id: str, wants: int) -> None:
         """Record the reader of a task in another process, until the next look or for `WATCH`."""

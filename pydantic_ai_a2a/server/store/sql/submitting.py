@@ -128,7 +128,7 @@ def started(agent: str, message: Submission, slot: Slot, head: str | None) -> Do
         traceparent=message.traceparent,
     )
     undo = partial(claims.unclaim, agent, [claim])
-    return Done((Accepted(header, 0, False, claim), False), [(header.id, [event])], private=True, undo=undo)
+    return Done((Accepted(header, 0, False, claim), False), [(header.id, [event])], begins=[claim], undo=undo)
 
 
 def submitted(agent: str, accepted: Accepted, events: Sequence[TaskEvent], *, new: bool = True) -> Done[Submitted]:
@@ -136,7 +136,7 @@ def submitted(agent: str, accepted: Accepted, events: Sequence[TaskEvent], *, ne
     header, claim = accepted.header, accepted.claim
     if claim is not None:
         undo = partial(claims.unclaim, agent, [claim])
-        return Done((accepted, False), [(header.id, events)], private=claim.fence == 1, undo=undo)
+        return Done((accepted, False), [(header.id, events)], begins=[claim], undo=undo)
     # A message with events has answered a waiting task. A task that runs, or is queued, gets no events of a message.
     begins = accepted.waits and (new or bool(events))
     return Done((accepted, begins), [(header.id, events)], ready=accepted.waits)

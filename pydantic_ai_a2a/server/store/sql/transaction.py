@@ -14,7 +14,7 @@ a transaction itself does nothing but its steps.
 | `Done` | after the commit |
 |---|---|
 | `events` | published to the readers of this process, in the order of commits; other processes get a hint (`peers`) |
-| `private` | no hint, unless others read the tasks: they run here, and `Peers` knows it before the commit |
+| `begins` | `Peers` knows before the commit that the tasks run here, and then who reads them: others get no hint |
 | `ready` | hint to idle workers of other processes; `SqlQueue` wakes those of this process |
 | `cancels`, `erases` | hint to all processes: one of them runs the task, or its readers wait for its end |
 | `undo` | a transaction that runs if the caller has gone, or if the answer to COMMIT was lost: it releases the claim |
@@ -31,6 +31,7 @@ from itertools import chain
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from ....types.stored_events import TaskEvent
+from ..ports import Claim
 
 T = TypeVar('T')
 
@@ -74,8 +75,8 @@ class Done(Generic[T]):
     """The new events of each task. An empty sequence names a task for `cancels`."""
     ready: bool = False
     """True if tasks may be claimable now."""
-    private: bool = False
-    """True if the tasks of the events run in this process from the commit on, and are new."""
+    begins: Sequence[Claim] = ()
+    """The claims of tasks that run in this process from the commit on."""
     cancels: bool = False
     """True if the process that runs a task of the events must cancel the task."""
     erases: bool = False
