@@ -9,7 +9,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Postgres, to_a2a
+from pydantic_ai_a2a.server.store.ports import Slot
 from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.server.store.sqlite import connect as sqlite_connect
 
@@ -33,6 +36,14 @@ STATEMENTS = {'plain': 6, 'tool': 15, 'stream': 9}
 """Of a SQLite file, with BEGIN and COMMIT, and without writes of several rows."""
 COMMITS = {'plain': 2, 'tool': 4, 'stream': 3}
 ROUND_TRIPS = {'plain': 2, 'tool': 4, 'stream': 3}
+QUEUED = {
+    'here: commits': 2,  # of the message, and of the read after the end
+    'here: round trips': 4,
+    'there: commits': 2,
+    'there: round trips': 7,
+    'there: notifications': 1,  # of the end
+}
+"""A queued task: its client waits here, and it runs there. Without hints to idle workers, which tasks share."""
 PAGE_ROUND_TRIPS = 4
 """BEGIN, the total, the tasks, and ROLLBACK."""
 THREAD_CALLS = {'plain': 260, 'tool': 472}
@@ -147,6 +158,41 @@ async def test_task_takes_few_postgres_round_trips_and_no_notifications(
     assert counted['here: round trips'] <= ROUND_TRIPS[task]
     assert counted['here: notifications'] == 0
     assert counted['there: round trips'] == 0
+
+
+async def test_queued_task_of_client_in_another_process_takes_few_commits(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation, numbers, slot = DatabaseCalls(monkeypatch), count(), Slot('holder', values.LEASE)
+    apart = (Postgres(postgres_url, pool_size=size) for size in (3, 4))  # equal settings would share connections
+    here, there = (PostgresBackend(settings, 'agent', reader_lag=READER_LAG) for settings in apart)
+    stops: list[Callable[[], object]] = []
+    for backend in (there, here):
+        monkeypatch.setattr(backend, 'place', f'process {len(stops)}')
+        stops.append(backend.listen(lambda _: None, lambda _: None))
+        if backend is there:
+            await there.queued()
+            conversation.begin()
+
+    async def waited() -> None:
+        task_id = f'task {next(numbers)}'
+        ending = here.events.expect(task_id)
+        assert ending is not None
+        await values.submit(here, replace(values.message(new=task_id, at=here.now()), logged=False))
+        [claim] = await there.queue.claim(slot, at=there.now(), limit=1, lost=False)
+        await there.queue.finish(claim, values.finish_of(claim, artifacts=[]))
+        task = await ending.wait(0)
+        assert task is not None
+        assert task.header.state == 'completed'
+        ending.close()
+
+    async with asyncio.timeout(LIMIT):
+        counted = await count_per_task(waited, conversation.counts)
+    for end in (*stops, here.close, there.close):
+        await asyncio.to_thread(end)
+    ready = counted.pop('here: notifications', 0)
+    counted['here: round trips'] -= ready
+    assert {name: number for name, number in counted.items() if number > QUEUED[name]} == {}
 
 
 async def test_queued_tasks_share_worker_notifications(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

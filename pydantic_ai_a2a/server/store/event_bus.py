@@ -40,8 +40,8 @@ from .ports import Ending, Subscription
 
 Read = Callable[[str, int, int], Awaitable[list[TaskEvent]]]
 """Stored events of a task after a number, at most so many."""
-Stopped = Callable[[int], Awaitable[bool]]
-"""True if an event after a number has stopped a task, which is stopped still."""
+Stopped = Callable[[int], Awaitable[StoredTask | bool]]
+"""The task if an event after a number has stopped it, or only whether one has."""
 _BATCH_EVENTS = 256
 _BATCH_BYTES = 256_000
 
@@ -426,8 +426,8 @@ class BusEnding(Ending):
                 return waiter.task
             # An earlier stop, or another process may have ended the task. A stop during the read wakes the next wait.
             waiter.future = waiter.loop.create_future()
-            if await self._stopped(after):
-                return None
+            if stopped := await self._stopped(after):
+                return None if stopped is True else stopped
 
     def close(self) -> None:
         self._event_bus.remove_waiter(self._task_id, self._waiter)

@@ -39,7 +39,8 @@ class Ending(ABC):
     async def wait(self, after: int) -> StoredTask | None:
         """Return once an event after this number has stopped the task.
 
-        Return the whole task if a run of this process has just stored the end and has all of the task; else None.
+        Return the whole task if the wait has read it, or if a run of this process has just stored the end and has all
+        of the task; else None.
         """
 
     @abstractmethod

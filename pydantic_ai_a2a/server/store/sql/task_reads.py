@@ -28,6 +28,7 @@ _NO_LIMIT = 2**31
 _HAS_ITEMS = 'EXISTS (SELECT 1 FROM item WHERE item.agent = task.agent AND item.task_id = task.id)'
 _WHOLE = f'{HEADER}, message, ending, {_HAS_ITEMS}'
 _LOAD = f'SELECT {_WHOLE} FROM task WHERE {TASK} AND (owner = ? OR CAST(? AS TEXT) IS NULL)'
+_LOAD_STOPPED = f'SELECT {_WHOLE} FROM task WHERE {TASK} AND (stop_event > ? OR events_swept = 1)'
 _ALL_ITEMS = 'SELECT kind, body FROM item WHERE agent = ? AND task_id = ? ORDER BY kind, seq'
 _ARTIFACTS = "SELECT kind, seq, body FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact'"
 _MESSAGES = (  # the numbers of messages have no gaps
@@ -58,6 +59,14 @@ def load(
     if not rows:
         return None
     return (yield from _with_items(agent, rows[0], history_length, artifacts, live=live))
+
+
+def stopped(agent: str, task_id: str, after: int) -> Transaction[StoredTask | bool]:
+    """Return the task if an event after `after` has stopped it, or if its events are gone. Else tell if it is gone."""
+    rows = yield _LOAD_STOPPED, (agent, task_id, after)
+    if rows:
+        return (yield from _with_items(agent, rows[0], None, artifacts=True))
+    return not (yield f'SELECT 1 FROM task WHERE {TASK}', (agent, task_id))
 
 
 def watch(agent: str, task_id: str, owner: str | None, *, live: bool = True) -> Transaction[StoredTask | None]:
