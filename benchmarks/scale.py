@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from itertools import count, product
@@ -27,7 +28,7 @@ import asyncpg
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store import Backend, Claim, PostgresBackend, PushConfig, Slot
+from pydantic_ai_a2a.store import Backend, Claim, Finish, PostgresBackend, PushConfig, Slot
 from tests.postgres import DefaultPostgres, postgres_server
 from tests.suites import values
 from tests.suites.push import configs_of
@@ -73,14 +74,22 @@ def name() -> str:
 
 
 class Slots:
-    """Claims tasks of a backlog for several free slots at once, as a worker does."""
+    """Claims tasks of a backlog as a worker does: with the end of a task, or for several free slots at once."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._lock = asyncio.Lock()
         self._free: list[asyncio.Future[Claim]] = []
+        self._following: list[Claim] = []
+
+    async def finish(self, claim: Claim, end: Finish) -> None:
+        """End a task, and keep the claim of the next one."""
+        if (following := await self._backend.queue.finish(claim, replace(end, slot=SLOT))) is not None:
+            self._following.append(following)
 
     async def next(self) -> Claim:
+        if self._following:
+            return self._following.pop(0)
         slot = asyncio.get_running_loop().create_future()
         self._free.append(slot)
         if len(self._free) < TOGETHER:
@@ -100,7 +109,7 @@ async def one(backend: Backend, owner: str, slots: Slots | None) -> None:
     claim = accepted.claim if slots is None else await slots.next()
     assert claim is not None, 'each task has a context of its own'
     end = values.finish_of(claim, at=backend.now(), messages=values.model_turn('hi', 'hello'), artifacts=[ARTIFACT])
-    await backend.queue.finish(claim, end)
+    await (backend.queue if slots is None else slots).finish(claim, end)
 
 
 async def work(backend: Backend, seconds: float, *, queued: bool) -> int:

@@ -16,6 +16,7 @@ from .events import EventLogSuite
 from .export import ExportSuite
 from .hook_calls import HookCallSuite
 from .housekeeping import RetentionSuite
+from .next_tasks import NextTaskSuite
 from .open_approvals import OpenApprovalsSuite
 from .outbox import OutboxSuite, PendingDeliverySuite
 from .owners import OwnerSuite
@@ -54,6 +55,7 @@ class TaskQueueSuite(
     SubmitSuite,
     SlotSuite,
     ClaimSuite,
+    NextTaskSuite,
     OwnerLimitSuite,
     RunSuite,
     SteeringSuite,

@@ -20,6 +20,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 
 from pydantic_ai.exceptions import RunCancelled
@@ -28,6 +30,7 @@ from ...backoff import backoff_after, spread
 from ...settings.app_settings import Settings
 from ..conversion.failures import EXPIRED_ATTEMPTS, classify, retry_after
 from ..quotas import Metering
+from ..service.slot_offers import Offer
 from ..store.ports import Backend, Claim
 from ..store.ports.failed_tries import Tried
 from .ends_without_result import EndsWithoutResult
@@ -59,6 +62,7 @@ class Attempts:
         retries: Repeats writes while the store is unavailable.
         metering: Charges the usage of runs; None for no charges.
         pause_hook: Calls the hook for pauses; None without the hook.
+        offer: Offers the slot of a task that completes for the next queued task.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class Attempts:
         retries: StoreRetries,
         metering: Metering | None,
         pause_hook: PauseHook | None,
+        offer: Callable[[str], Offer | None],
     ) -> None:
         self._backend = backend
         self._job = job
@@ -80,6 +85,7 @@ class Attempts:
         self._retries = retries
         self._metering = metering
         self.pause_hook = pause_hook
+        self._offer = offer
 
     async def run(self, claim: Claim, token: CancelToken) -> Claim | None:
         """Run a claimed task once, and record the end. Return the claim of the task's next message, if any.
@@ -145,4 +151,5 @@ class Attempts:
             retries=self._retries,
             results=self._results,
             pause_hook=self.pause_hook,
+            offers=partial(self._offer, claim.header.id),
         )

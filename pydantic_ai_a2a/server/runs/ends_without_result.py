@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -137,6 +138,7 @@ class EndsWithoutResult:
 
     async def _hand_back(self, claim: Claim, recorder: Recorder) -> None:
         if recorder.unstored is not None:
+            recorder.unstored = replace(recorder.unstored, slot=None)  # no further task begins here
             with suppress(LeaseLost):
                 await recorder.store_end()
         await self._backend.queue.release(claim)

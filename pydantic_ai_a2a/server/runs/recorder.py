@@ -31,6 +31,7 @@ from ...types.stored_events import TaskEvent
 from ...wire.extensions import run_metadata
 from ...wire.protocol import new_ids, stored, stored_values, text_artifact
 from ..conversion.failures import Failure
+from ..service.slot_offers import Offer, Offers
 from ..store.ports import Charge, Checkpoint, Claim, Finish, HookCall, Status
 from ..store.ports.run_writes import Sink
 from .pause_hook import PauseHook
@@ -54,6 +55,7 @@ class Recorder:
         retries: Repeats a write while the store is unavailable; None tries each write once.
         results: Seconds of a gathered piece of text, and whether all readers get notes.
         pause_hook: Calls the hook for the pause of the run; None without the hook.
+        offers: Offers the slot of the run, once the run is complete, for the next queued task.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Recorder:
         retries: StoreRetries | None = None,
         results: Results = Results(interval=0),
         pause_hook: PauseHook | None = None,
+        offers: Offers = lambda: None,
     ) -> None:
         header = claim.header
         self.state = RunState(claim)
@@ -81,6 +84,8 @@ class Recorder:
         self._flush_delay = flush_delay
         self._results = results
         self._pause_hook = pause_hook
+        self._offers = offers
+        self._offer: Offer | None = None
         self._flush = self._new_flush() if flush_delay else None
         """In memory, where writes take no time, made for the first piece of a text."""
         self._charges = charges
@@ -169,8 +174,10 @@ class Recorder:
             message_id = f'{self._claim.header.id}.{self._claim.turn}.answer'
             history = [(message_id, self._message(stored.text_parts(answer, self.state.text_type), message_id))]
         status = Status('completed', self._now(), None)
+        self._offer = self._offers()
         return await self._finish(
             status,
+            slot=None if self._offer is None else self._offer.slot,
             events=closing,
             history=history,
             artifacts=[*self.state.tool_artifacts.items(), *bodies],
@@ -347,6 +354,9 @@ class Recorder:
         """
         assert self.unstored is not None, 'the run has ended'
         following = await self._queue.finish(self._claim, self.unstored)
+        if self._offer is not None and following is not None and following.header.id != self._claim.header.id:
+            self._offer.settle(following)
+            following = None
         # With a next message, the task goes on in the state `working`. A run without a task has no fence.
         if metrics.instruments is not None and following is None and self._claim.fence:
             metrics.instruments.enter(self.unstored.status.state, self.unstored.failure)

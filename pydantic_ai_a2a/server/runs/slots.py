@@ -68,6 +68,11 @@ class Slots:
         """True if a slot is free, but so few that a claim may wait a moment for more."""
         return 0 < self.free < self._few
 
+    @property
+    def passes_on(self) -> bool:
+        """True if a run that ends may pass its slot on to any task: no run that has waited needs the slot."""
+        return not self._returning and self.lent < self.most_lent
+
     def give_back(self) -> None:
         """Give a slot to a run that has waited for another agent, or to a new task."""
         self.free += 1

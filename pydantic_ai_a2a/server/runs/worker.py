@@ -6,11 +6,13 @@ worker keeps a task
 - in `_waiting` with its context: the task was submitted here, and found no free slot, or earlier tasks. It goes with a
   claim, here or elsewhere, or with a cancel.
 - in `_postponed` with a timer: the task failed, and another try may succeed. It goes with the timer, or with a claim.
-- in `_running` with its claim: from right after the claim to the stored end or release.
+- in `_running` with its claim: from right after the claim to the stored end or release. A task that the end of another
+  one has claimed is there too, until the slot is free (`_RunningTask.following`).
 - in `_pending_writes`: the store did not take the end or the release. It goes with the stored write.
 
-A run starts in three ways. A message has claimed its task for an offered slot (`offer`, `_settle`). A new task finds a
-free slot, and its run claims it by its id (`_begin`). The claim loop claims what is queued.
+A run starts in four ways. A message has claimed its task for an offered slot (`offer`, `_settle`). A new task finds a
+free slot, and its run claims it by its id (`_begin`). The end of a task has claimed the next queued task for its own
+slot (`_offer_next`, `_begin_next`). The claim loop claims what is queued otherwise.
 
 The claim loop sleeps until the next claim is due (`_claim_within`): at once after a hint of another process and at a
 heartbeat; when a slot is free again and tasks are known to be queued, or a moment later if few slots are free; a second
@@ -81,6 +83,8 @@ class _RunningTask:
     claim: Claim
     token: CancelToken
     """One token for all runs of the task: a cancel between two runs stops the second run."""
+    following: _RunningTask | None = None
+    """The next queued task, which the end of this one has claimed, until the slot is free."""
 
 
 class Worker:
@@ -129,6 +133,7 @@ class Worker:
             pause_hook=None
             if job.hooks.on_waiting is None
             else PauseHook(job.hooks, backend, self._lease, link=link, beside=self._beside),
+            offer=self._offer_next,
         )
         self._slots = Slots(settings.workers.running, self._on_free)
         self._slot = Slot(self.holder, self._lease, settings.limits.quotas and settings.limits.quotas.running)
@@ -382,7 +387,8 @@ class Worker:
             return
         lost, self._finds_lost = self._finds_lost, False
         claims = await claim_queued(limit=free, lost=lost)
-        self._finds_lost |= lost and len(claims) == free
+        # A task that was never claimed before comes after all lost ones.
+        self._finds_lost |= lost and len(claims) == free and all(claim.fence > 1 for claim in claims)
         releases: list[Coroutine[Any, Any, None]] = []
         for claim in claims:
             task_id = claim.header.id
@@ -482,7 +488,33 @@ class Worker:
             logger.exception('A task could not be stored; the worker tries again at the next heartbeat.')
         finally:
             self._runs.pop(slot, None)
+            if running is not None and running.following is not None:
+                self._begin_next(running.following)
             slot.close()
+
+    def _offer_next(self, task_id: str) -> Offer | None:
+        """Offer the slot of a task that completes for the next queued task, which the same transaction may claim.
+
+        Claims of the claim loop go first if they look for lost tasks, or limit the running tasks of an owner.
+        """
+        queued = self._backend.queue.takes_next and (self._waiting or self._more_queued)
+        if not queued or self._draining or self._held or self._finds_lost or self._slot.owner_limit is not None:
+            return None
+        return Offer(self._slot, partial(self._hold_next, self._running[task_id])) if self._slots.passes_on else None
+
+    def _hold_next(self, ended: _RunningTask, claim: Claim | None) -> None:
+        assert claim is not None, 'an end without a claim leaves the slot to the claim loop'
+        ended.following = self._hold(claim)
+
+    def _begin_next(self, running: _RunningTask) -> None:
+        """Run a task in the slot of the task whose end has claimed it, or hand the task back."""
+        task_id = running.claim.header.id
+        context = self._waiting.pop(task_id, None) or Context()
+        if self._draining or self._held:
+            del self._running[task_id]
+            self._beside(self._ends.release(running.claim, self._attempts.recorder(running.claim)))
+        else:
+            self._spawn(task_id, context, running)
 
     async def _claim(self, task_id: str, context: Context) -> _RunningTask | None:
         claims = await self._backend.queue.claim(self._slot, at=self._backend.now(), limit=1, task_id=task_id)

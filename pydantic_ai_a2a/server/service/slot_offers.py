@@ -1,4 +1,4 @@
-"""Free slots of the workers of this process, offered for the tasks of new messages."""
+"""Slots of the workers of this process, offered for the tasks of new messages, and for the next queued tasks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..store.ports import Claim, Slot
 
 
 class Offer(NamedTuple):
-    """A slot, reserved until the call of `settle`."""
+    """A free slot, reserved until the call of `settle`, or the slot of a run that ends."""
 
     slot: Slot
     settle: Callable[[Claim | None], object]
-    """Run the claimed task in the slot; None returns the slot. To be called once."""
+    """Run the claimed task in the slot; None returns a reserved slot. To be called once."""
 
 
 Offers: TypeAlias = Callable[[], Offer | None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.server.app.backend_choice import open_store
-from pydantic_ai_a2a.server.store.ports import Accepted, Claim, Submission, TaskQueue
+from pydantic_ai_a2a.server.store.ports import Accepted, Claim, Finish, Submission, TaskQueue
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
@@ -327,3 +328,64 @@ async def test_paused_queue_accepts_messages_and_runs_after_resume(
         'The queue is paused: tasks wait until the command `queue resume`.',
         'The queue is no longer paused.',
     ]
+
+
+class TakingEnds(CountedClaims):
+    """Also lets an end claim the next queued task, and notes these tasks."""
+
+    takes_next = True
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.following: list[str] = []
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        following = await super().finish(claim, finish)
+        if following is not None:
+            self.following.append(following.header.id)
+        return following
+
+
+async def test_end_of_task_starts_next_queued_task(tmp_path: Path) -> None:
+    stage = GatedAgent()
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
+    queue = backend.queue = TakingEnds(backend.queue)
+    names = ['one', 'two', 'three', 'four']
+    async with serving(stage.agent, backend=backend, workers=Workers(running=1, lease=3600)) as client:
+        tasks: list[str] = []
+        for name in names:
+            tasks.append((await client.send(name, returnImmediately=True))['id'])
+            await stage.reached('one')
+        stage.open(*names)
+        assert [texts(await wait_until_ended(client, task_id)) for task_id in tasks] == [[name] for name in names]
+    backend.close()
+    assert (queue.following, queue.taken) == (tasks[1:], [])
+
+
+async def test_task_of_end_starts_after_hook_and_is_handed_back_at_shutdown(tmp_path: Path) -> None:
+    stage, url = GatedAgent(), f'sqlite:///{tmp_path / "tasks.db"}'
+    in_hook, returns = asyncio.Event(), asyncio.Event()
+
+    async def completed(result: Any) -> None:
+        if result.output == 'one':
+            in_hook.set()
+            await returns.wait()
+
+    app = to_a2a(stage.agent, backend=url, workers=Workers(running=1, lease=3600), on_complete=completed)
+    async with AsyncExitStack() as stack, asyncio.timeout(LIMIT):
+        await stack.enter_async_context(lifespan(app))
+        client = Client(app)
+        tasks = [(await client.send(text, returnImmediately=True))['id'] for text in ('one', 'two', 'three')]
+        await stage.reached('one')
+        stage.open('one')
+        await in_hook.wait()
+        stopped = asyncio.ensure_future(stack.aclose())
+        while (await client.get('/health/ready')).status == 200:
+            pass
+        returns.set()
+        await stopped
+    assert stage.began == ['one']
+    stage.open('two', 'three')
+    async with serving(stage.agent, backend=url) as client:
+        for task_id, text in zip(tasks[1:], ('two', 'three'), strict=True):
+            assert texts(await wait_until_ended(client, task_id)) == [text]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Slot(NamedTuple):
-    """The worker that offers a free slot for the task of a new message, or free slots for claims."""
+    """The worker that offers free slots: for the task of a new message, for claims, or after the end of a run."""
 
     holder: str
     """Id of the worker."""

@@ -9,6 +9,7 @@ from pydantic_ai.usage import RunUsage
 
 from ....types.frozen_values import frozen
 from ....types.stored_events import TaskEvent
+from .offered_slot import Slot
 from .quotas import Charge
 from .stored_status import Status
 
@@ -50,3 +51,5 @@ class Finish:
     """Milliseconds for which the call of `on_waiting` for this pause belongs to this process; None to store no call."""
     last: bool = False
     """True to end the task despite unread messages."""
+    slot: Slot | None = None
+    """The slot of the run, for the next queued task; see `TaskQueue.takes_next`."""

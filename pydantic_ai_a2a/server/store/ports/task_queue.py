@@ -18,6 +18,12 @@ from .run_writes import Sink
 class TaskQueue(Sink):
     """The state machine of tasks. Every method is one transaction."""
 
+    takes_next = False
+    """True if `finish` also claims the next queued task for `Finish.slot`, and returns its claim.
+
+    The task is the one that `claim` would take first. If that is a task with an expired lease, with a reader of its
+    events, with a webhook, or a released one, the task is left to `claim`. A task that goes on keeps its slot."""
+
     @abstractmethod
     async def submit(
         self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None

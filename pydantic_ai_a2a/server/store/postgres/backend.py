@@ -140,6 +140,7 @@ class PostgresProcess(Process):
                 if not row[0]:
                     return None
                 done = call.result(tuple(row))
+                self.peers.begin(done.begins)
                 await self._tell_others(session, connection, done)
                 return done
 

@@ -13,7 +13,7 @@ from ..model_messages import dump_message
 from ..ports import Accepted, Checkpoint, Claim, Finish, Slot, Status, Submission
 from ..ports.credentials import may_have_credentials
 from ..run_usage import dump_usage
-from ..sql import conversations, emitting, filing, finishing, joined_items, submitting
+from ..sql import claims, conversations, emitting, filing, finishing, joined_items, submitting
 from ..sql.queue_order import lock_rounds
 from ..sql.submitting import replay_key
 from ..sql.transaction import ContextKey, Done, Transaction
@@ -53,11 +53,14 @@ def call_of(settings: Postgres, make: partial[Transaction[Any]]) -> FunctionCall
 
 
 @cache
-def _statement(schema: str, function: str, count: int, further: str = '') -> str:
-    """Return the call of a function, with a further write that needs `out_done` of the call."""
+def _statement(schema: str, function: str, count: int, further: str = '', then: str = '') -> str:
+    """Return the call of a function, with a further write, and the call of one more, which need `out_done`."""
     numbers = ', '.join(f'${number}' for number in range(1, count + 1))
     call = f'SELECT * FROM {schema}.{function}({numbers})'
-    return f'WITH call AS MATERIALIZED ({call}), further AS ({further}) SELECT * FROM call' if further else call
+    if not (further or then):
+        return call
+    writes = f', further AS ({further})' if further else ''
+    return f'WITH call AS MATERIALIZED ({call}){writes} SELECT * FROM call {then}'
 
 
 def _lock_timeout(settings: Postgres) -> str:
@@ -161,7 +164,7 @@ def _emit(
 
 
 def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> FunctionCall | None:
-    """Complete a task at the end of the only run."""
+    """Complete a task at the end of the only run, and take the next task for the slot of the run."""
     rare = claimed.run > 1 or end.artifacts is None or end.charges or end.rewritten is not None
     if end.status.state != 'completed' or rare:
         return None
@@ -184,20 +187,32 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Func
         *_columns(events, len(TaskEvent._fields)),
     )
 
+    count = len(values) + 9
+    slot, then = end.slot, ''
+    if slot is not None:
+        lease = f'${count + 1}::BIGINT'
+        then = f'CROSS JOIN LATERAL {settings.schema}.a2a_next(call.out_done, $3, $5, $10, $8, {lease}) AS next'
+
     def values_after(before: Sequence[Any]) -> Sequence[Any]:
         record, known = before
         (_, entries), (_, [newest]) = conversations.append(
             *conversation, record, end.messages, run_id=f'{header.id}.{claimed.run}', usage=end.usage, at=end.status.at
         )
         _, _, _, head, revision, _, body, _ = newest
-        return *values, *_columns([entry[2:] for entry in entries], 5), known, head, revision, body
+        columns = _columns([entry[2:] for entry in entries], 5)
+        return *values, *columns, known, head, revision, body, *(() if slot is None else (slot.lease,))
+
+    def result(row: Sequence[Any]) -> Done[Claim | None]:
+        next_row = row[1:]
+        taken = [claims.claimed_row(claims.RunRow(*next_row), end.status.at)] if any(next_row) else []
+        return finishing.ended(agent, header.id, events, taken)
 
     dropped = f'DELETE FROM {settings.schema}.credential USING call WHERE out_done AND agent = $3 AND task_id = $5'
     has_credentials = claimed.request is not None and may_have_credentials(claimed.request)
     return FunctionCall(
-        _statement(settings.schema, 'a2a_finish', len(values) + 9, dropped if has_credentials else ''),
+        _statement(settings.schema, 'a2a_finish', count, dropped if has_credentials else '', then),
         values_after,
-        lambda _: Done(None, [(header.id, events)]),
+        result,
         record=None if claimed.head is None else (_RECORD.format(settings.schema), conversation),
     )
 

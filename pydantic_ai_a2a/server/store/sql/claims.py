@@ -18,7 +18,9 @@ whose lease has expired may write until another worker claims the task, or a can
 
 A released task has no holder, so the next claim costs no attempt. If a task goes on with its next message, `finishing`
 makes the next claim: a new run under the same holder and fence. A message may claim its new task in the statement that
-stores the task, if no other task waits (`submitting`).
+stores the task, if no other task waits (`submitting`). The end of a task may claim the next queued task for the slot of
+its run (`take_next`). If the answer to such a commit is lost, the worker has no claim, but the task has a holder. So
+`follows` names the ended task, and the repeated end releases the task (`RELEASE_NEXT`).
 
 A claim takes three kinds of tasks:
 
@@ -59,7 +61,7 @@ _RENEWED = 500
 
 # The queries find tasks and lock them. They skip tasks that another transaction has locked. A locked queued task is
 # still the first of its context, so later tasks of the context are not found.
-_FIND_QUEUED = sql(f"""
+FIND_QUEUED = sql(f"""
     SELECT id FROM task
     WHERE agent = ? AND NOT EXISTS ({PAUSED} ?) AND {QUEUED}
     -- the order of the index `task_queued`: a few entries are read, for any length of the queue
@@ -76,7 +78,7 @@ _FIND_LOST = sql(f"""
     ORDER BY 2, queue_seq LIMIT ?
     /* FOR NO KEY UPDATE SKIP LOCKED */
 """)
-_FIND_RELEASED = sql(f"""
+FIND_RELEASED = sql(f"""
     SELECT id, holder IS NULL AND lease_until IS NOT NULL AS tried FROM task
     WHERE agent = ? AND NOT EXISTS ({PAUSED} ?)
         -- the released ones alone: the condition of the index `task_released`
@@ -176,7 +178,7 @@ class RunRow(NamedTuple):
     """See `Claim.wanted`."""
 
 
-def _take(which: str) -> str:
+def _take(which: str, follows: str = 'NULL') -> str:
     """Return the statement that claims tasks of a condition. The transaction has locked them."""
     return sql(f"""
         UPDATE task SET
@@ -188,6 +190,7 @@ def _take(which: str) -> str:
             holder = ?,
             lease_until = a2a_clock() + ?,
             fence = fence + 1,
+            follows = {follows},
             -- The status `working` is the first event of a new task.
             last_event = CASE state WHEN 'submitted' THEN 1 ELSE last_event END,
             -- The first start counts, and each start after a lost holder. A released task has no holder.
@@ -217,6 +220,20 @@ _TAKE_ALONE = _take("""id = ?
             AND NOT EXISTS (
                 SELECT 1 FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0 AND q.id <> task.id
             )""")
+TAKE_NEXT = _take(
+    """id = ?
+            -- Its events, checkpoint and webhooks would take more statements.
+            AND logged_after IS NULL AND push = 0
+            AND NOT EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)""",
+    follows='?',
+)
+"""Claim a task (at, holder, lease, ended task, agent, id, holder)."""
+RELEASE_NEXT = sql("""
+    UPDATE task SET holder = NULL, lease_until = NULL
+    WHERE agent = ? AND state = 'working' AND queued = 0 AND holder = ? AND follows = ?
+    RETURNING id
+""")
+"""Release the task that was claimed with an end (agent, holder, ended task)."""
 Claimed: TypeAlias = list[tuple[Claim, list[TaskEvent]]]
 """Claims, each with the events to publish."""
 
@@ -279,20 +296,35 @@ def take(agent: str, slot: Slot, task_ids: Sequence[str], *, at: int, alone: boo
     return (yield from _claims_of(agent, [rows[task_id] for task_id in task_ids if task_id in rows], at))
 
 
+def take_next(agent: str, slot: Slot | None, ended: str, *, at: int) -> Transaction[Claimed]:
+    """Claim the next queued task in the transaction that has ended a task, unless a released task goes first."""
+    if slot is None or (yield FIND_RELEASED, (agent, agent, 1)):
+        return []
+    rows = yield FIND_QUEUED, (agent, agent, 1)
+    taken = (yield TAKE_NEXT, (at, slot.holder, slot.lease, ended, agent, rows[0][0], slot.holder)) if rows else []
+    return [claimed_row(RunRow(*row), at) for row in taken]
+
+
+def claimed_row(row: RunRow, at: int, checkpoint: Checkpoint | None = None) -> tuple[Claim, list[TaskEvent]]:
+    """Return the claim of a taken task, with the first event of a new task."""
+    header = header_of(row)
+    # A submitted task was never claimed, and has no event before.
+    events = [status_event(header, Status('working', at, None), 1)] if row.fence == 1 else []
+    return claim_of(header, row, checkpoint), events
+
+
 def _claims_of(agent: str, rows: Sequence[RunRow], at: int) -> Transaction[Claimed]:
     """Return the claims of taken tasks, and store what begins with a claim."""
     claims: Claimed = []
     logged: list[tuple[Any, ...]] = []
     for row in rows:
-        header = header_of(row)
-        # A submitted task was never claimed, and has no event before.
-        events = [status_event(header, Status('working', at, None), 1)] if row.fence == 1 else []
+        checkpoint = (yield from load_checkpoint(agent, row.id)) if row.checkpointed else None
+        claim, events = claimed_row(row, at, checkpoint)
         if row.logged_after is not None:
-            logged += add_events(agent, header.id, events)[1]
+            logged += add_events(agent, row.id, events)[1]
         if row.push:
-            yield from enqueued_deliveries.enqueue_deliveries(agent, header, row.push, events)
-        checkpoint = (yield from load_checkpoint(agent, header.id)) if row.checkpointed else None
-        claims.append((claim_of(header, row, checkpoint), events))
+            yield from enqueued_deliveries.enqueue_deliveries(agent, claim.header, row.push, events)
+        claims.append((claim, events))
     if logged:
         yield [(event_log.ADD_EVENT, logged)]
     return claims
@@ -322,10 +354,10 @@ def _with_places(agent: str, task_ids: Sequence[str], limit: int) -> Transaction
 
 
 def _claimable(agent: str, holder: str, limit: int, *, lost: bool) -> Transaction[Rows]:
-    rows = yield (_FIND_LOST, (agent, agent, holder, limit)) if lost else (_FIND_RELEASED, (agent, agent, limit))
+    rows = yield (_FIND_LOST, (agent, agent, holder, limit)) if lost else (FIND_RELEASED, (agent, agent, limit))
     first = [row for row in rows if not row[1]]
     tries = rows[len(first) :]
-    queued = (yield _FIND_QUEUED, (agent, agent, limit - len(first))) if len(first) < limit else []
+    queued = (yield FIND_QUEUED, (agent, agent, limit - len(first))) if len(first) < limit else []
     if not (tries and queued):
         return rows + queued
     # One after the other, so that neither a model that is down nor a long queue keeps out the other tasks. The random

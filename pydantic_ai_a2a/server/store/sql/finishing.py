@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from pydantic_ai.messages import ModelMessage
@@ -18,7 +19,7 @@ from ..ports import DEAD_LETTERS, Claim, Finish, HookCall
 from ..ports.credentials import may_have_credentials
 from ..run_usage import dump_usage, load_usage, plain_usage
 from ..status_events import status_event
-from . import conversations, credentials, enqueued_deliveries, event_log, hook_calls, joined_items, quotas
+from . import claims, conversations, credentials, enqueued_deliveries, event_log, hook_calls, joined_items, quotas
 from .checkpoints import drop_checkpoint
 from .claims import RUN, RunRow, claim_of
 from .event_log import add_events, keep_streamed
@@ -123,8 +124,26 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[Done[Claim | 
         yield _end(agent, claimed, end, usage, read, ending=ending, following=following)
     if push:
         yield from enqueued_deliveries.enqueue_deliveries(agent, header, push, events, end.artifacts)
-    next_claim = (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None
-    return Done(next_claim, [(header.id, events)], ready=following is not None and not goes_on)
+    next_run = (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None
+    taken = [] if goes_on else (yield from claims.take_next(agent, end.slot, header.id, at=end.status.at))
+    return ended(agent, header.id, events, taken, next_run, ready=following is not None and not goes_on)
+
+
+def ended(
+    agent: str,
+    task_id: str,
+    events: Sequence[TaskEvent],
+    taken: claims.Claimed,
+    next_run: Claim | None = None,
+    *,
+    ready: bool = False,
+) -> Done[Claim | None]:
+    """Return the result of the end of a run, with the next queued task that the transaction has `taken`, if any."""
+    if not taken:
+        return Done(next_run, [(task_id, events)], ready=ready)
+    [(claim, begun)] = taken
+    undo = partial(claims.unclaim, agent, [claim])
+    return Done(claim, [(task_id, events), (claim.header.id, begun)], ready=ready, begins=[claim], undo=undo)
 
 
 def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[Done[Claim | None]]:
@@ -144,6 +163,7 @@ def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[Done[Claim
             return Done(claim_of(header_of(task), task), [(task.id, events)])
         standing = task.run, task.state, task.status_at, last_event
         if standing == (claimed.run, end.status.state, end.status.at, end.final.n):
+            yield claims.RELEASE_NEXT, (agent, claimed.holder, task.id)
             return Done(None, [(task.id, [*end.events, end.final])], ready=True)
     raise LeaseLost
 

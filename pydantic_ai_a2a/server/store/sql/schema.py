@@ -400,6 +400,10 @@ CREATE TABLE payload (
     PRIMARY KEY (agent, task_id, id)
 ) WITHOUT ROWID
 """
+_NEXT = """
+-- Id of the task whose end has claimed this one, if its newest claim was such: see the module `claims`.
+ALTER TABLE task ADD COLUMN follows TEXT
+"""
 TENANT = "substr(NEW.owner, 1, instr(NEW.owner, '/') - 1)"
 _PENDING = "replace(replace(CAST(NEW.pending AS TEXT), 'Infinity', '0'), 'NaN', '0')"
 """Infinite numbers and NaN are no JSON for databases."""
@@ -461,8 +465,8 @@ CREATE TABLE hook_call (
 -- Finds the calls of processes that have died.
 CREATE INDEX hook_call_due ON hook_call (agent, due_at)
 """
-SCHEMA, _ADDED, ENGINES, APPROVALS = (
-    tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_UP, _ENGINES, _APPROVALS)
+SCHEMA, _ADDED, ENGINES, APPROVALS, NEXT = (
+    tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_UP, _ENGINES, _APPROVALS, _NEXT)
 )
 INDEX = re.compile(r'CREATE (UNIQUE )?INDEX (\w+) ON ')
 KEEPS_UP = tuple(statement for statement in _ADDED if not INDEX.search(statement))

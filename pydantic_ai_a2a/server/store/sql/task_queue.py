@@ -47,6 +47,8 @@ class SqlQueue(Port, TaskQueue):
         rehearsed: For a rehearsal, the backlog of the queue. The rehearsal changes copies.
     """
 
+    takes_next = True
+
     def __init__(self, database: Database, due: Due, rehearsed: Backlog | None = None) -> None:
         super().__init__(database)
         self._due = due
@@ -170,6 +172,7 @@ class SqlQueue(Port, TaskQueue):
             self.database.leave(claim.header.id, over=finish.status.state in TERMINAL)
         if following is not None:
             self.database.begin([following])
+            self._backlog.queued -= following.header.id != claim.header.id and not self._rehearses
         if claim.header.id in self._due.tasks:
             self._due.tell()
         return following

@@ -461,6 +461,63 @@ async def events_after_a_webhook_in_mid_run(stage: ScheduleRun) -> None:
     await stage.name_deliveries()
 
 
+def taking(claimed: Claim) -> Finish:
+    """Return an end that takes the next queued task."""
+    return done(claimed, slot=SLOT)
+
+
+async def queue(stage: ScheduleRun, *names: str, context: str | None = None) -> None:
+    """Queue tasks without readers."""
+    for name in names:
+        await stage.note(submit(stage.backend, replace(message(new=name, context=context), logged=False)))
+
+
+async def ends_that_take_the_next_task(stage: ScheduleRun) -> None:
+    claimed = await stage.started()
+    await queue(stage, 'u', 'v')
+    while (following := await stage.end(claimed, taking(claimed))) is not None:
+        claimed = following
+    assert claimed.header.id == 'v'
+
+
+async def an_end_that_takes_a_task_that_goes_on(stage: ScheduleRun) -> None:
+    asks = await stage.started('asks', 'd')
+    await stage.end(asks, finish_of(asks, 'input-required', messages=FIRST))
+    await stage.execute('UPDATE {}.task SET logged_after = NULL')
+    claimed = await stage.started()
+    await stage.note(submit(stage.backend, replace(message('answer', to='asks'), logged=False)))
+    following = await stage.end(claimed, taking(claimed))
+    assert following is not None
+    assert (following.header.id, following.run) == ('asks', 2)
+
+
+async def an_end_that_takes_no_task(stage: ScheduleRun) -> None:
+    claims = [await stage.started(name, name) for name in ('t', 'u', 'v', 'w')]
+    await stage.note(submit(stage.backend, message(new='logged')))
+    await stage.end(claims[0], taking(claims[0]))
+    await stage.execute('UPDATE {}.queue SET paused_at = 1')
+    await stage.end(claims[1], taking(claims[1]))
+    await stage.execute('UPDATE {}.queue SET paused_at = NULL')
+    await stage.backend.queue.release(claims[3])
+    await queue(stage, 'x')
+    await stage.end(claims[2], taking(claims[2]))
+    assert stage.results[-1] is None
+
+
+async def an_end_that_takes_the_next_task_of_its_context(stage: ScheduleRun) -> None:
+    claimed = await stage.started()
+    await queue(stage, 'u', context='c')
+    assert await stage.end(claimed, taking(claimed)) is not None
+
+
+async def an_end_that_takes_a_task_and_is_sent_again(stage: ScheduleRun) -> None:
+    claimed = await stage.started()
+    await queue(stage, 'u')
+    for _ in range(2):
+        await stage.end(claimed, taking(claimed))
+    stage.results += await claim_all(stage.backend, 'other')
+
+
 async def a_conversation_that_another_has_begun(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     record = ConversationRecord(
@@ -563,6 +620,16 @@ async def tasks_that_another_files(stage: ScheduleRun) -> None:
         await gate.commit()
 
 
+async def an_end_that_takes_a_task_which_nobody_else_takes(stage: ScheduleRun) -> None:
+    claimed = await stage.started()
+    await queue(stage, 'u', 'v')
+    async with stage.meeting(claims.claim('agent', Slot('other', LEASE), at=START, limit=1)) as gate:
+        following = await stage.end(claimed, taking(claimed))
+        await gate.commit()
+    assert following is not None
+    assert following.header.id == 'v'
+
+
 async def an_end_before_another_task(stage: ScheduleRun) -> None:
     claimed = await stage.started()
     other = message(new='u', context='c')
@@ -592,6 +659,12 @@ SCHEDULES: Sequence[Schedule] = (
     a_lost_lease,
     an_end_that_is_sent_again,
     ends_that_are_not_common,
+    ends_that_take_the_next_task,
+    an_end_that_takes_a_task_that_goes_on,
+    an_end_that_takes_no_task,
+    an_end_that_takes_the_next_task_of_its_context,
+    an_end_that_takes_a_task_and_is_sent_again,
+    an_end_that_takes_a_task_which_nobody_else_takes,
     an_end_after_a_checkpoint,
     an_end_after_a_status_with_a_message,
     a_webhook_in_mid_run,
@@ -753,6 +826,18 @@ async def test_task_end_with_lost_answer_is_stored_once(postgres_url: str) -> No
         proxy.when(b't.1.0', 'lose the answer')
         assert await stage.end(claimed, done(claimed)) is None
         assert stage.results[-1] is None
+        await asyncio.to_thread(stage.backend.close)
+
+
+async def test_task_of_end_with_lost_answer_is_released(postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy:
+        stage = ScheduleRun(proxy.url, calls=True)
+        claimed = await stage.started()
+        await queue(stage, 'u')
+        proxy.when(b't.1.0', 'lose the answer')
+        assert await stage.end(claimed, taking(claimed)) is None
+        [taken] = await claim_all(stage.backend, 'other')
+        assert (taken.header.id, taken.fence, taken.attempt) == ('u', 2, 1)
         await asyncio.to_thread(stage.backend.close)
 
 
