@@ -35,7 +35,7 @@ from .answer_content import (
 )
 from .message_content import Content
 from .output_validation import output_problem
-from .question_answers import answer_to
+from .question_answers import answer_message, answer_to
 from .questions import PendingRemoteCall, RemoteQuestion, for_caller, question_of_task
 from .remote_schemas import output_schema
 from .send_options import SendOptions, WaitOptions
@@ -305,7 +305,7 @@ class RemoteResult(Generic[OutputT]):
         if 'denied' in answer:
             return cast('RemoteResult[OutputT]', await sent.client.cancel(waiting['task']))
         kept = cast('WaitOptions', {**answering(waiting, sent.options), **options})
-        return await sent.client.send(answer.get('parts', []), output_type=sent.output_type, **kept)
+        return await sent.client.send(answer_message(waiting, answer), output_type=sent.output_type, **kept)
 
     def __repr__(self) -> str:
         """Return the state and the beginning of the text, or the reason for which the text cannot be read."""

@@ -16,6 +16,7 @@ from ..types.a2a_objects import AgentCard, Message, TaskPushNotificationConfig
 from ..types.operation_params import SendParams
 from ..wire.extensions.client_schema import CLIENT_SCHEMA_URI, usable_schema, with_client_schema
 from ..wire.extensions.client_tools import CLIENT_TOOLS_URI, metadata_of
+from ..wire.extensions.pending_calls_extension import PENDING_CALLS_URI, without_question
 from ..wire.protocol.push_targets import read_target
 from .interfaces import extensions_of
 
@@ -68,6 +69,8 @@ def send_params(message: Message, options: SendOptions, card: AgentCard, output_
         schema = usable_schema(TypeAdapter[Any](output_type).json_schema())
     if schema is not None:
         message = with_client_schema(message, schema)
+    if PENDING_CALLS_URI not in extensions_of(card):
+        message = without_question(message)
     for name in ('context_id', 'task_id', 'reference_task_ids'):
         if value := options.get(name):
             message[name] = value

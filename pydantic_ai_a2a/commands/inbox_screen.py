@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import click
 
-from ..client.question_answers import RemoteAnswer
+from ..client.question_answers import RemoteAnswer, answer_message
 from ..client.questions import RemoteQuestion
 from ..client.results import RemoteResult
 from ..errors import (
@@ -161,8 +161,8 @@ class InboxScreen:
                 return None
         if 'denied' in answer:
             return await client.cancel(task_id)
-        parts = answer.get('parts', [])
-        return await client.send(parts, task_id=task_id, context_id=waiting['context'], return_immediately=True)
+        message = answer_message(waiting, answer)
+        return await client.send(message, task_id=task_id, context_id=waiting['context'], return_immediately=True)
 
 
 def _pause_of(task: RemoteResult) -> tuple[str, str]:

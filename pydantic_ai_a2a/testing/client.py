@@ -17,7 +17,7 @@ from typing_extensions import Unpack
 from ..client.client import A2AClient
 from ..client.http_connections import CONNECTIONS
 from ..client.message_content import Content
-from ..client.question_answers import answer_to
+from ..client.question_answers import answer_message, answer_to
 from ..client.questions import RemoteQuestion
 from ..client.results import OutputT, RemoteResult, answering
 from ..client.send_options import SendOptions, WaitOptions
@@ -94,7 +94,8 @@ class A2ATestClient(A2AClient):
                 script.check(result)
                 return
             waiting = cast('RemoteQuestion', result.waiting)
-            content, options = answer_to(waiting, value).get('parts', []), answering(waiting, options)
+            content = answer_message(waiting, answer_to(waiting, value))
+            options = answering(waiting, options)
 
     async def subscribe(self, task_id: str, *, last_event_id: int | None = None) -> AsyncGenerator[Update, None]:
         """Yield the events of a task from now on: see `A2AClient.subscribe`."""

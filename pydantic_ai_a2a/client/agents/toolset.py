@@ -27,6 +27,7 @@ from ...json_values import as_object, dump_json
 from ...task_states import INTERRUPTED
 from ...types.a2a_objects import AgentCard, Message, Task
 from ...wire.extensions.own_extensions import RUN_METADATA_URI
+from ...wire.extensions.pending_calls_extension import with_question
 from ...wire.extensions.remote_calls import ANSWER, WAITING, CallsRemoteAgent
 from ..agent_finder import Target
 from ..answer_content import content_of, status_message
@@ -40,7 +41,7 @@ from ..questions import PendingRemoteCall, RemoteQuestion, question_of_task
 from ..send_options import SendOptions
 from ..trusted_keys import TrustedKeys
 from ..updates import Update
-from .remote_tasks import RemoteTasks
+from .remote_tasks import RemoteTasks, after_sign_in
 from .remote_tools import RemoteTool, remote_tools
 from .remote_usage import difference, totals
 from .task_events import A2ATaskEvent, RemoteTaskEvent
@@ -240,7 +241,7 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
         message_id = digest_id(ctx.run_id, ctx.tool_call_id, ctx.retry, options.get('task_id') or '', parts)
         message = Message(role='user', parts=parts, message_id=message_id)
         try:
-            outcome = await self._follow(agent, self._client.stream(message, **options), ctx)
+            outcome = await self._follow(agent, self._updates(message, waiting, options), ctx)
             result = self._result(agent, place, outcome, ctx, waiting)
             fault = output_problem(outcome, tools[name].output if name in tools else None)
             if fault is not None:
@@ -265,6 +266,16 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
         answer = approval_of(waiting)
         del self._waiting[call]
         return waiting, answer
+
+    def _updates(
+        self, message: Message, waiting: RemoteQuestion | None, options: SendOptions
+    ) -> AsyncGenerator[Update, None]:
+        """Send a message, which may answer a task that waits, and return the events."""
+        if waiting is None:
+            return self._client.stream(message, **options)
+        updates = self._client.stream(with_question(message, waiting.get('question')), **options)
+        signs_in = waiting['state'] == 'auth-required'
+        return after_sign_in(self._client, waiting['task'], updates) if signs_in else updates
 
     async def _follow(
         self, agent: str, updates: AsyncGenerator[Update, None], ctx: RunContext[AgentDepsT]
@@ -317,6 +328,8 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
             pending=pending,
             usage=question.get('usage', {}),
         )
+        if 'question' in question:
+            task['question'] = question['question']
         call = (ctx.conversation_id, ctx.tool_call_id)
         if len(dump_json(task)) <= _LONGEST_WAITING:
             self._waiting[call] = task

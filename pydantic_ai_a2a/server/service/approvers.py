@@ -162,9 +162,8 @@ class ApproverAccess:
             rules = answers_in_words.rules_of(self._approvals, first=pause.first)
             asked_by = _asking(header.owner, pause).id if self._approvals.show_caller else ''
             parts = status_parts.shown(waiting, rules, header.id, decided_by=decided_by, asked_by=asked_by)
-            name = f'{header.id}-{header.last_event}'
             ids = b',' + stored.ids(header.id, header.id)
-            message = stored.message(name, b'ROLE_AGENT', stored_values.dump_parts(parts), ids)
+            message = stored.message(approver_question_id(header), b'ROLE_AGENT', stored_values.dump_parts(parts), ids)
         # The name of the context is the owner's text.
         header = replace(header, context_id=header.id, status_message=message, metadata=None)
         return StoredTask(header, None, None)
@@ -178,6 +177,11 @@ def marked(task: StoredTask) -> StoredTask:
     message = task.header.status_message
     message = message and status_parts.decided_by_caller(message)
     return task._replace(header=replace(task.header, status_message=message))
+
+
+def approver_question_id(task: TaskHeader) -> str:
+    """Return the id of the status message of a waiting task as its approvers see it."""
+    return f'{task.id}-{task.last_event}'
 
 
 def _waiting_task(owner: str, task_id: str, pause: Pause | None, changed: Changed) -> WaitingTask:
