@@ -35,7 +35,7 @@ from ..store.ports import Backend, HookCall, Pause
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
-PATIENCE = 30.0
+HOOK_TIME = 30.0
 """Seconds for one call of the hook."""
 _AT_ONCE = 10
 """The most calls at once. Others wait, with their leases."""
@@ -115,12 +115,12 @@ class PauseHook:
         # In an asyncio task of its own: a hook may not heed that its call is cancelled.
         call = asyncio.ensure_future(self._hooks.paused(pause))
         try:
-            await asyncio.wait([call], timeout=PATIENCE)
+            await asyncio.wait([call], timeout=HOOK_TIME)
             if not call.done():
                 logger.error(
                     'The hook on_waiting of task %s has not returned within %g seconds; the task stays as it is.',
                     pause.task_id,
-                    PATIENCE,
+                    HOOK_TIME,
                 )
         finally:
             call.cancel()

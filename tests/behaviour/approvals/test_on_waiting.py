@@ -249,7 +249,7 @@ async def test_exception_of_on_waiting_is_logged_and_not_tried_again(
 async def test_hanging_on_waiting_is_left_after_a_while(
     kind: str, shared_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pause_hook, 'PATIENCE', 0.05)
+    monkeypatch.setattr(pause_hook, 'HOOK_TIME', 0.05)
     end, release = threading.Event(), asyncio.Event()
 
     async def hang(pause: TaskPause) -> None:
