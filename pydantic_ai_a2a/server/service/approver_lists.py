@@ -145,7 +145,7 @@ class _Verdicts:
         self._access = access
         self._call = call
         self._clock = asyncio.get_running_loop().time
-        self._until = self._clock() + request_info.PATIENCE
+        self._until = self._clock() + request_info.FUNCTION_TIME
         self._answered = 0
         self._failures: list[BaseException] = []
         self._leaves_out = False

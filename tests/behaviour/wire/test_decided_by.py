@@ -109,7 +109,7 @@ async def hanging(approver: Caller, task: WaitingTask) -> bool:
 async def test_faulty_function_leaves_own_tasks_readable(
     rule: Callable[..., Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_info, 'PATIENCE', 0.05)
+    monkeypatch.setattr(request_info, 'FUNCTION_TIME', 0.05)
     app = app_with(rule)
     async with lifespan(app), asyncio.timeout(LIMIT):
         ann = client_of_caller(app, 'ann')
