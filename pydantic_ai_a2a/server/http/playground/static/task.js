@@ -69,6 +69,7 @@ export class Task {
       else if (step.kind === 'call' && step.tool !== ANSWER) this.#putNew(this.#keyOf(step, n), { kind: 'tool', name: step.tool, args: step.args, outcome: null });
       const block = step.kind === 'return' && this.blocks.get(`tool ${step.id}`);
       if (block && block.result !== step.result) this.#put(`tool ${step.id}`, { ...block, outcome: step.outcome, result: step.result });
+      if (step.kind === 'error' && this.blocks.has('end')) this.#put('end', { ...this.blocks.get('end'), error: step.text });
     });
     if (this.ended) this.#stopTools();
     if (known !== steps.length) this.version++;
@@ -188,7 +189,8 @@ export class Task {
     if (!status.message || this.waiting) return;
     if (this.state === 'FAILED' || this.state === 'REJECTED') {
       const text = textOf(status.message.parts.filter((part) => part.text));
-      this.#put('end', { kind: 'failure', text, id: status.message.metadata?.correlationId });
+      const { correlationId, failure } = status.message.metadata ?? {};
+      this.#put('end', { kind: 'failure', text, id: correlationId, logged: failure !== 'shutdown' });
     } else {
       this.addMessage(status.message);
       this.#hideArtifacts(textOf(status.message.parts));

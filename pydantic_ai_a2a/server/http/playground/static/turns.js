@@ -143,12 +143,13 @@ const DRAW = {
         el('span', { class: 'preview' }, oneLine([args && Object.keys(args).length ? writeJson(args) : '', result].filter(Boolean).join(' → '))),
       ),
       args === undefined ? el('p', { class: 'faint' }, 'The server hides the arguments.') : drawArguments(args),
-      result === undefined ? null : result === null ? el('p', { class: 'faint' }, 'The server hides the result.') : [el('p', { class: 'label' }, 'Result'), drawResult(result)],
+      result === undefined ? null : result === null ? el('p', { class: 'faint' }, 'The server hides the result.') : [el('p', { class: 'label' }, outcome === 'failed' ? 'Error' : 'Result'), drawResult(result)],
     ),
   ],
-  failure: ({ text, id }) => [
+  failure: ({ text, id, logged, error }) => [
     el('p', { role: 'alert' }, text || 'The task failed.'),
-    id ? el('p', { class: 'hint' }, `Correlation id: ${plainName(id)}`) : null,
+    error ? el('pre', {}, pieces(error)) : null,
+    id ? el('p', { class: 'hint' }, logged ? 'The log of the server has the reason. ' : '', `Correlation id: ${plainName(id)}`) : null,
   ],
 };
 
