@@ -120,7 +120,7 @@ def test_answer_goes_to_stdout_and_ids_to_stderr(url: str, capsys: Capture) -> N
     [
         ('Rejected', 1, '', 'pydantic-ai-a2a: No \\u001b[2J\\u009b2J\\u202ethanks.'),
         ('price', 0, '{\n  "euros": 3\n}\n', ''),
-        ('picture', 0, '[pizza.png: image/png, 9 bytes]\n', ''),
+        ('picture', 0, '[pizza.png: image/png, 8 bytes]\n', ''),
         ('attack', 0, 'You said **attack**\\u001b[2J\\u009b2J\\u202e with 0 files.\n', ''),
         ('break', 1, 'You said **break**\n', 'pydantic-ai-a2a: The agent failed with an internal error.'),
         ('InputRequired', 3, 'Which pizza?\n', 'pydantic-ai-a2a: the task waits; answer with --task '),
@@ -307,7 +307,7 @@ def test_doctor_report_fits_screen_unless_verbose(capsys: Capture) -> None:
     [
         ('status message', 'Which city?\n'),
         ('draft in an artifact', 'Dear Ann,\n{\n  "total": 3\n}\nApprove it?\n'),
-        ('file in an artifact', '[a.png: image/png, 6 bytes]\nApprove it?\n'),
+        ('file in an artifact', '[a.png: image/png, 5 bytes]\nApprove it?\n'),
         ('artifact only', 'Dear Ann, ... Approve it?\n'),
         ('data', 'Which one?\n["a","b"]\n'),
         ('history', 'Which city?\n'),
