@@ -35,6 +35,12 @@ from .remote_conversation import Talk
 @click.option('--task', default='', metavar='ID', help='Task that the message answers or continues.')
 @click.option('--approve', is_flag=True, help='Approve the calls of --task. --data changes the arguments of one call.')
 @click.option('--deny', metavar='REASON', help='Deny the calls of --task. "" gives no reason.')
+@click.option(
+    '--save',
+    type=click.Path(file_okay=False, writable=True, path_type=Path),
+    metavar='DIR',
+    help='Save the files of the answer in this directory, under new names.',
+)
 @json_options
 def send(
     *,
@@ -46,6 +52,7 @@ def send(
     task: str,
     approve: bool,
     deny: str | None,
+    save: Path | None,
     form: Form,
 ) -> int:
     """Send a message to an agent, and show the answer.
@@ -64,7 +71,7 @@ def send(
         if not isinstance(arguments, dict | None):
             raise click.UsageError('--data takes a JSON object: the arguments of the call.')
         denial = ToolDenied(deny) if deny else False
-        with Talk(remote, form) as talk:
+        with Talk(remote, form, save=save) as talk:
             return talk.decide(task, ToolApproved(override_args=cast('Any', arguments)) if approve else denial)
     words = sys.stdin.read() if text == '-' else text
     parts = [Part(text=words)] if words else []
@@ -73,7 +80,7 @@ def send(
     parts += map(_file, files)
     if not parts:
         raise click.UsageError('There is nothing to send: give TEXT, --file or --data.')
-    with Talk(remote, form) as talk:
+    with Talk(remote, form, save=save) as talk:
         return talk.send(parts, task_id=task, context_id=context)
 
 
