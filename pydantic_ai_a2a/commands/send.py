@@ -21,7 +21,7 @@ from .remote_conversation import Talk
 
 @click.command()
 @agent_options
-@click.argument('text', required=False)
+@click.argument('words', nargs=-1, metavar='[TEXT]')
 @click.option(
     '--file',
     'files',
@@ -45,7 +45,7 @@ from .remote_conversation import Talk
 def send(
     *,
     remote: Remote,
-    text: str | None,
+    words: Sequence[str],
     files: Sequence[Path],
     data: str | None,
     context: str,
@@ -64,6 +64,9 @@ def send(
     Exit codes: 0 completed, 1 failed or refused, 3 the task waits for an answer, 130 after Ctrl-C, which cancels
     the task.
     """
+    if len(words) > 1:
+        raise click.UsageError('TEXT is one argument: write it in quotes.')
+    text = ''.join(words)
     if approve or deny is not None:
         if not task or text or files or (deny is not None and (approve or data is not None)):
             raise click.UsageError('Give --task with either --approve, and --data if you like, or --deny alone.')
@@ -73,8 +76,8 @@ def send(
         denial = ToolDenied(deny) if deny else False
         with Talk(remote, form, save=save) as talk:
             return talk.decide(task, ToolApproved(override_args=cast('Any', arguments)) if approve else denial)
-    words = sys.stdin.read() if text == '-' else text
-    parts = [Part(text=words)] if words else []
+    text = sys.stdin.read() if text == '-' else text
+    parts = [Part(text=text)] if text else []
     if data is not None:
         parts.append(Part(data=_json(data), media_type='application/json'))
     parts += map(_file, files)

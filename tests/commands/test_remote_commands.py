@@ -393,16 +393,24 @@ def test_replaced_artifact_text_is_printed_anew(capsys: Capture) -> None:
         (('send', 'URL', '--task', 't', '--approve', '--data', '[]'), '--data takes a JSON object'),
         (('send', 'URL', 'x', '--json', '--jsonl'), '--json and --jsonl cannot be combined: give one of them.'),
         (('send', 'localhost:1', 'x'), "'localhost:1' is not a URL of HTTP. Write http://localhost:1."),
+        (('send', 'Tell me a joke.', 'URL'), 'The URL of the agent comes first.'),
+        (('send', 'URL', 'Tell', 'me'), 'TEXT is one argument: write it in quotes.'),
+        (('watch', 'task', 'URL'), 'The URL of the agent comes first.'),
+        (('cancel', 'task', 'URL'), 'The URL of the agent comes first.'),
         (('doctor', 'ftp://agent.example'), "'ftp://agent.example' is not a URL of HTTP."),
         (('send', 'URL', 'x', '--header', 'nothing'), '--header takes a name and a value with a colon between them'),
         (('send', 'URL', 'x', '--header', 'x: \x00'), 'has characters that HTTP does not allow'),
         (('doctor', 'URL', '--header', 'x: \x00'), 'has characters that HTTP does not allow'),
         (('card', 'URL', '--token-env', 'NOT_SET'), 'The environment variable NOT_SET of --token-env is not set.'),
+        (('card', 'URL', '--token-env', 'WITH_BEARER'), '`auth` is the token alone: leave out the word Bearer'),
         (('card', 'URL', '--timeout', '0'), '--timeout takes a number of seconds above zero.'),
         (('tasks', 'URL', '--state', 'odd'), "'odd' is not one of"),
     ],
 )
-def test_invalid_options_exit_with_code_2(url: str, arguments: tuple[str, ...], text: str, capsys: Capture) -> None:
+def test_invalid_options_exit_with_code_2(
+    url: str, arguments: tuple[str, ...], text: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv('WITH_BEARER', 'Bearer secret')
     refused = run_command(capsys, *(url if part == 'URL' else part for part in arguments))
     assert refused.code == 2
     assert text in refused.err
@@ -412,7 +420,7 @@ def test_unreachable_agent_is_reported_in_single_sentence(url: str, capsys: Capt
     for place, text in (
         ('http://127.0.0.1:9', 'cannot be reached: no connection could be opened.'),
         (f'{url}/nothing', 'has no agent card: HTTP 404.'),
-        (url.replace('http:', 'https:'), 'its TLS certificate or protocol is not accepted.'),
+        (url.replace('http:', 'https:'), 'it does not speak TLS. If the server has no certificate, write http://'),
     ):
         refused = run_command(capsys, 'send', place, 'hello')
         assert refused.code == 1
