@@ -7,6 +7,8 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
+from itertools import chain
+from pathlib import Path
 from typing import Literal, Self, cast
 
 import click
@@ -14,7 +16,7 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..client.agents.model import RemoteTasks
-from ..client.answer_content import partial_text
+from ..client.answer_content import answer_parts, partial_text
 from ..client.question_answers import answer_to
 from ..client.remote_urls import shown_url
 from ..client.send_options import SendOptions
@@ -28,6 +30,7 @@ from .exit_codes import CTRL_C, WAITS
 from .json_options import Form
 from .plain_screen import question_to_show
 from .remote_agent import Remote
+from .saved_files import make_directory, save_files
 from .screen_choice import screen_for
 from .terminal import safe, say
 
@@ -42,14 +45,21 @@ class Talk:
         remote: The agent.
         form: How answers are written.
         hints: True to say after each answer how to go on.
+        save: Directory for the files of the last answer, made here. Default: they are not saved.
+
+    Raises:
+        UsageError: The directory cannot be made.
     """
 
-    def __init__(self, remote: Remote, form: Form = 'text', *, hints: bool = True) -> None:
+    def __init__(self, remote: Remote, form: Form = 'text', *, hints: bool = True, save: Path | None = None) -> None:
+        if save is not None:
+            make_directory(save)
         self._thread = ClientThread(remote)
         self._client = self._thread.client
         self._url = shown_url(remote.url)
         self._form: Form = form
         self._hints = hints
+        self._save = save
         self._asks = sys.stdin.isatty() and sys.stderr.isatty()
         self._task: Task | None = None
         self.context_id: str | None = None
@@ -148,10 +158,12 @@ class Talk:
             say(f'the task {self._task["id"]} has been queued for {QUEUED:.0f} seconds: is a worker running?')
 
     def _ended(self, outcome: Task | Message) -> int:
-        """Say how to go on. Return the exit code."""
+        """Save the files, and say how to go on. Return the exit code."""
         self.context_id = outcome.get('context_id')
+        files = chain.from_iterable(answer_parts(outcome))
+        are_saved = self._save is None or save_files(files, self._save)
         if 'status' not in outcome:
-            return 0
+            return int(not are_saved)
         state = outcome['status']['state']
         context = f'--context {outcome["context_id"]}'
         if state in INTERRUPTED:
@@ -162,7 +174,7 @@ class Talk:
             return WAITS
         if self._hints or state != 'completed':
             say(f'the task {outcome["id"]} is {state}; go on with {context}')
-        return int(state != 'completed')
+        return int(state != 'completed' or not are_saved)
 
     def _interrupted(self) -> int:
         """Cancel the task, and say so."""

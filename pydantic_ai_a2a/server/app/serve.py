@@ -28,6 +28,14 @@ _NOT_FOR_GRPC = {
     'ssl_keyfile_password': 'gRPC reads only keys in clear.',  # nosec B105
 }
 """Options of uvicorn that gRPC does not have, and why."""
+_NOT_IN_THIS_PROCESS: Mapping[str, tuple[str, object]] = {
+    'workers': (
+        'For N tasks at once, write to_a2a(agent, workers=Workers(running=N)). `uvicorn --workers N` is for processes.',
+        1,
+    ),
+    'reload': ('Use `pydantic-ai-a2a serve --reload`.', False),
+}
+"""Options of uvicorn that only its command line heeds: what to use, and the value that asks for nothing."""
 
 
 @checked
@@ -141,6 +149,9 @@ def _check_options(function: Callable[..., Any], options: Mapping[str, Any]) -> 
     choices = {*signature(uvicorn.Config).parameters, *signature(function).parameters}
     if unknown := next((option for option in options if option not in choices), None):
         raise TypeError(f'{function.__name__}() takes no {unknown!r}.{suggestion(unknown, choices)}')
+    for option, (remedy, nothing) in _NOT_IN_THIS_PROCESS.items():
+        if options.get(option) not in (None, nothing):
+            raise ValueError(f'{function.__name__}() serves in this process, without {option}=. {remedy}')
 
 
 def _check_no_loop() -> None:

@@ -54,9 +54,10 @@ def uvicorn_server(
                 if grpc is not None and self.started:
                     await self._start(grpc)
                 for listening in sockets or ():  # uvicorn logs no URL for sockets that the caller has opened
-                    logger.info('Uvicorn running on %s (Press CTRL+C to quit)', url_of(listening))
+                    url = url_of(listening, tls=config.is_ssl)
+                    logger.info('Uvicorn running on %s (Press CTRL+C to quit)', url)
                     for path in playground_paths(app):
-                        logger.info('Playground: %s%s', url_of(listening), path.removeprefix('/'))
+                        logger.info('Playground: %s%s', url, path.removeprefix('/'))
                 for card in (agent.card for agent in apps if agent.card.missing):
                     logger.info(_SPARSE, card.name, ' or '.join(card.missing))
             finally:

@@ -492,4 +492,4 @@ def test_doctor_command_prints_steps_and_exit_code(capsys: pytest.CaptureFixture
         assert run_command(capsys, 'doctor', server.url, '--json').lines[0]['step'] == 'card'
     written = run_command(capsys, 'doctor', 'http://127.0.0.1:9')
     assert written.code == 1
-    assert 'fault       card: There is no agent card that clients can use.' in written.out
+    assert 'fault       card: No agent answers at the URL.' in written.out
