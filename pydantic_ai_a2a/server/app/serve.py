@@ -94,7 +94,6 @@ def serve(
 
     ```python
     from pydantic_ai import Agent
-
     from pydantic_ai_a2a import serve
 
     with serve(Agent('test')) as server:

@@ -55,7 +55,6 @@ def serve_grpc(
     from functools import partial
 
     from pydantic_ai import Agent
-
     from pydantic_ai_a2a import serve_grpc, to_a2a
 
     app = to_a2a(Agent('test'), lifespan=partial(serve_grpc, port=50051))
