@@ -109,11 +109,11 @@ def _data(results: Results) -> Iterator[Sequence[str]]:
 
 
 def _grpc(results: Results) -> Iterator[Sequence[str]]:
-    """What becomes of the text of an agent with a second origin for gRPC, by client."""
+    """What becomes of the text of an agent with a second origin for gRPC, by client that was run with it."""
     yield ['Client', *GRPC_SERVERS]
     for client, shown in results.items():
-        streamed = (_seen(shown, server, 'stream') for server in GRPC_SERVERS)
-        yield [client, *(_cell(seen, 'talk') if seen else 'not run' for seen in streamed)]
+        if all(streamed := [_seen(shown, server, 'stream') for server in GRPC_SERVERS]):
+            yield [client, *(_cell(seen, 'talk') for seen in streamed)]
 
 
 def _of_data(seen: Results) -> str:
