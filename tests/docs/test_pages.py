@@ -63,6 +63,17 @@ def test_number_of_pages_is_limited() -> None:
     assert len(PAGES) <= MOST_PAGES
 
 
+def _paragraphs(text: str) -> set[str]:
+    return {
+        ' '.join(paragraph.split()) for paragraph in re.split(r'\n(?:\s*\n)+', re.sub(r'</?div.*>', '', text).strip())
+    }
+
+
+def test_front_page_shares_its_text_with_readme() -> None:
+    shown = (DOCS / 'index.md').read_text().partition('# pydantic-ai-a2a')[2].partition('## Find a guide')[0]
+    assert _paragraphs(shown) - _paragraphs((ROOT / 'README.md').read_text().replace('](docs/', '](')) == set()
+
+
 @each_case('path', PAGES, ids=lambda path: path.stem)
 def test_page_sentences_are_short(path: Path) -> None:
     measure = Measure()
