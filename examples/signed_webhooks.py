@@ -15,11 +15,6 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 from pydantic_ai import Agent
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-
 from pydantic_ai_a2a import (
     NotificationVerifier,
     Push,
@@ -28,6 +23,10 @@ from pydantic_ai_a2a import (
     serve,
     to_a2a,
 )
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 AGENT = 'https://agent.example.com/joker/'
 key = ec.generate_private_key(ec.SECP256R1())  # your server reads a secret

@@ -108,7 +108,6 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
 
     ```python
     from pydantic_ai import Agent
-
     from pydantic_ai_a2a import A2AToolset
 
     agent = Agent('test', toolsets=[A2AToolset('https://weather.example.com')])

@@ -102,7 +102,6 @@ def serve(
 
     ```python
     from pydantic_ai import Agent
-
     from pydantic_ai_a2a import serve
 
     with serve(Agent('test')) as server:

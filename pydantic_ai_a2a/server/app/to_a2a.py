@@ -125,7 +125,6 @@ def to_a2a(
 
     ```python
     from pydantic_ai import Agent
-
     from pydantic_ai_a2a import to_a2a
 
     agent = Agent('test', instructions='Be fun!')

@@ -66,7 +66,6 @@ class AgentWorker(Worker[list[ModelMessage]]):
     from fasta2a.broker import InMemoryBroker
     from fasta2a.storage import InMemoryStorage
     from pydantic_ai import Agent
-
     from pydantic_ai_a2a import AgentWorker
 
     broker, storage = InMemoryBroker(), InMemoryStorage()
