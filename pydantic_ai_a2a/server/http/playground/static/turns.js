@@ -148,7 +148,7 @@ const DRAW = {
   ],
   failure: ({ text, id, logged, error }) => [
     el('p', { role: 'alert' }, text || 'The task failed.'),
-    error ? el('pre', {}, pieces(error)) : null,
+    error ? el('pre', { class: 'plain' }, pieces(error)) : null,
     id ? el('p', { class: 'hint' }, logged ? 'The log of the server has the reason. ' : '', `Correlation id: ${plainName(id)}`) : null,
   ],
 };
