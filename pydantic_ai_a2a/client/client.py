@@ -101,8 +101,8 @@ class A2AClient(TextSender):
     Raises:
         TypeError: The target is none of these, or is in this process and has an `http_client`, or is a card and has
             `card_keys` or a `card_url`.
-        ValueError: A key cannot be used, or `headers` and `auth` both have a token, or the target is no URL of HTTP, or
-            JSON that is no card.
+        ValueError: A key cannot be used, or `headers` and `auth` both have a token, or `auth` has the word Bearer, or
+            the target is no URL of HTTP, or JSON that is no card.
         ImportError: There are `card_keys`, and the extra `jwt` is not installed.
     """
 

@@ -228,6 +228,6 @@ def _not_connected(url: str, error: Exception, proxy: str) -> NotConnected:
             kind = NotConnected if cause.errno == socket.EAI_AGAIN else HostUnusable
             return kind(f'{shown_url(url)} cannot be reached: the name of its host does not resolve.')
         cause = cause.__cause__ or cause.__context__
-    if proxy:
-        return NotConnected(f'{shown_url(url)} cannot be reached through {proxy}: no connection could be opened.')
-    return NotConnected(f'{shown_url(url)} cannot be reached: no connection could be opened.')
+    way = f' through {proxy}' if proxy else ''
+    tls = ', or its TLS is not accepted' if url.startswith('grpcs:') else ''  # the library of gRPC does not tell which
+    return NotConnected(f'{shown_url(url)} cannot be reached{way}: no connection could be opened{tls}.')

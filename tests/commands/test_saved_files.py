@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 from base64 import b64encode
 from collections.abc import Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a import serve
-from pydantic_ai_a2a.commands.saved_files import MOST_FILES
+from pydantic_ai_a2a.commands.saved_files import MOST_FILES, save_files
+from pydantic_ai_a2a.types.a2a_objects import Part
 
+from ..bounds import LIMIT
 from ..cases import each_case
 from ..client.canned_agent import TASK, CannedAgent, serve_canned, stream_response
 from .agents import PNG, shop_app
@@ -139,6 +142,18 @@ def test_existing_files_and_links_stay_as_they_are(capsys: Capture, tmp_path: Pa
         'files/a-6.png': b'two',
     }
     assert not (tmp_path / 'missing').exists()
+
+
+def test_simultaneous_saves_of_one_name_lose_no_file(tmp_path: Path) -> None:
+    contents = [f'{n}'.encode() for n in range(60)]
+    with ThreadPoolExecutor(6) as threads:
+        saved = [
+            threads.submit(save_files, [Part(raw=b64encode(content).decode(), filename='a.txt')], tmp_path)
+            for content in contents
+        ]
+        assert all(one.result(LIMIT) for one in saved)
+    files = {name: content for name, content in tree(tmp_path).items() if name != 'joker.py'}
+    assert sorted(files.values()) == sorted(contents)
 
 
 def test_last_version_of_streamed_artifact_is_saved(capsys: Capture, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def run(
         RuntimeError: An event loop runs in this thread.
         TypeError: An argument has a wrong type, or uvicorn has no such option.
         ValueError: Everyone could call the agent, or the agent is not recognised, without `anonymous=True`. gRPC cannot
-            serve the app: see `serve_grpc`.
+            serve the app: see `serve_grpc`. `workers` or `reload` asks for other processes.
     """
     _check_no_loop()
     _check_options(run, uvicorn_options)
