@@ -77,7 +77,7 @@ def _run(name: str, environment: Path) -> None:
     ) as server:
         assert server.stdout is not None
         try:
-            url = _url(server.stdout) + (path[1] if (path := _PATH.search(source)) else '')
+            url = _url(server.stdout).rstrip('/') + (path[1] if (path := _PATH.search(source)) else '')
             subprocess.run(['pydantic-ai-a2a', 'card', url], env=variables, check=True, timeout=SECONDS)
         finally:
             server.kill()
