@@ -139,7 +139,8 @@ export class Inbox {
     }
     // The others have been decided or have ended, or stand on a later page.
     const others = this.groups.filter((group) => group.waits && !found.has(group.id));
-    if (this.shown) for (const { id } of others) await this.#lookUp(id, signal);
+    const asked = (request) => this.#asked(request, signal);
+    if (this.shown) for (const { id } of others) await this.#lookUp(id, signal, asked);
     else if (!more) for (const group of others) group.waits = false;
     if (signal.aborted) return;
     if (!this.shown) this.#sweep();
@@ -162,8 +163,8 @@ export class Inbox {
   // Return what the server answers. While it does not, the page says so and asks again.
   async #asked(request, signal) {
     for (let pause = FIRST_PAUSE; !signal.aborted; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
+      const began = performance.now();
       try {
-        const began = performance.now();
         const answer = await request();
         this.spent += performance.now() - began;
         if (this.trouble && !signal.aborted) {
@@ -173,7 +174,10 @@ export class Inbox {
         return answer;
       } catch (error) {
         if (signal.aborted) return null;
-        if (isRefusal(error) && error.status !== 429) throw error;
+        if (isRefusal(error) && error.status !== 429) {
+          this.spent += performance.now() - began;
+          throw error;
+        }
         this.trouble = `${messageOf(error)} The inbox asks again by itself.`;
         this.#tell();
         await this.#rest(Math.max(pause, (error.retryAfter ?? 0) * 1000), signal, false);
@@ -260,11 +264,11 @@ export class Inbox {
   }
 
   // Read a task that may have gone on without this page. Returns whether a form of the task has ended.
-  async #lookUp(id, signal) {
+  async #lookUp(id, signal, asked = (request) => request()) {
     const before = this.#forms().length;
     let task = null;
     try {
-      task = await this.api.task(id);
+      task = await asked(() => this.api.task(id));
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) return false; // A later look asks again.
       task = { id, status: { state: 'gone' } };
