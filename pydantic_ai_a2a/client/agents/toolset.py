@@ -37,6 +37,7 @@ from ..message_content import digest_id
 from ..output_validation import output_problem
 from ..question_answers import RemoteAnswer, approval_of
 from ..questions import PendingRemoteCall, RemoteQuestion, question_of_task
+from ..remote_urls import shown_url
 from ..send_options import SendOptions
 from ..trusted_keys import TrustedKeys
 from ..updates import Update
@@ -153,6 +154,12 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
     def id(self) -> str | None:
         """Id of the toolset."""
         return self._id
+
+    @property
+    def label(self) -> str:
+        """Name of the toolset in errors, above all in the error of two tools with one name."""
+        place = f' of {shown_url(self._target)}' if isinstance(self._target, str) else ''
+        return f'{super().label}{place} (`tool_prefix=` of `A2A` renames its tools)'
 
     def emitting(self, event: type[RemoteTaskEvent | A2ATaskEvent]) -> Self:
         """Return the toolset with another kind of event for progress."""
