@@ -336,10 +336,10 @@ def _unsent_answers(task: Task, history: Sequence[Message]) -> Iterator[Message]
     sent = {message['message_id'] for message in history}
     for artifact in task.get('artifacts', ()):
         turn = artifact['artifact_id'].removesuffix('.result')
-        texts = [part for part in artifact['parts'] if 'text' in part]
+        texts = [n for n, part in enumerate(artifact['parts']) if 'text' in part]
         is_own = artifact.get('name') == 'result' and re.fullmatch(rf'{re.escape(task["id"])}\.\d+', turn)
-        if is_own and texts == artifact['parts'][:1] and f'{turn}.answer' not in sent:
-            message = Message(role='agent', message_id=f'{turn}.answer', parts=texts)
+        if is_own and texts == [0] and f'{turn}.answer' not in sent:
+            message = Message(role='agent', message_id=f'{turn}.answer', parts=artifact['parts'][:1])
             yield {**message, 'context_id': task['context_id'], 'task_id': task['id']}
 
 

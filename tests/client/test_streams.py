@@ -178,9 +178,10 @@ APPS: dict[str, Callable[[], A2AApp]] = {
 }
 
 
+@each_case('version', ['1.0', '0.3'])
 @each_case('name', APPS)
-async def test_streamed_task_is_the_task_of_get_task(name: str) -> None:
-    async with asyncio.timeout(LIMIT), A2AClient(APPS[name]()) as client:
+async def test_streamed_task_is_the_task_of_get_task(name: str, version: Any) -> None:
+    async with asyncio.timeout(LIMIT), A2AClient(APPS[name](), version=version) as client:
         options: SendOptions = {}
         for text in ('hello', 'Paris') if 'question' in name else ('hello',):
             update = [update async for update in client.stream(text, **options)][-1]
