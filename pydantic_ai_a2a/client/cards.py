@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import httpx2
 
-from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
+from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, retry_seconds
 from ..types.a2a_objects import AgentCard
 from ..wire.protocol.lenient_reading import AnswerUnreadable, reading
 from ..wire.protocol.received_cards import read_card
@@ -152,7 +152,8 @@ class RemoteCards:
             if not self._is_stale:
                 logger.warning('An agent card cannot be fetched again, and the known one is used: %s', error)
             self._is_stale = True
-            return replace(kept, card=card, until=now + _STALE)
+            pause = (isinstance(error, RemoteUnavailable) and error.retry_after) or 0.0
+            return replace(kept, card=card, until=min(now + max(_STALE, pause), kept.usable_until))
         self._is_stale = False
         if kept.card.get('version') != fetched.card.get('version'):
             self._extended = None
@@ -169,7 +170,8 @@ class RemoteCards:
                 if status == 304 and kept is not None:
                     return None, answered
                 if status in (429, 502, 503, 504):
-                    raise RemoteUnavailable(f'{shown_url(url)} has answered with HTTP {status}. Try again later.')
+                    text = f'{shown_url(url)} has answered with HTTP {status}. Try again later.'
+                    raise RemoteUnavailable(text, retry_after=retry_seconds(answered))
                 if status != 200:
                     kind = CardRefused if status in (401, 403) else NoCard
                     raise kind(f'{shown_url(url)} has no agent card: {_described(status, url, answered)}')

@@ -94,6 +94,7 @@ class InboxScreen:
                 self._read = _Read(await newest_tasks(self._thread.client, self._limit))
             except RemoteUnavailable as error:
                 self._read = self._read._replace(fault=str(error))
+                pause = max(pause, error.retry_after or 0.0)
             except (OverloadedError, QuotaExceededError, InternalError) as error:
                 self._read = self._read._replace(fault=error.message)
                 pause = max(pause, error.retry_after or 0.0)

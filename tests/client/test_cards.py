@@ -422,6 +422,28 @@ async def test_card_request_answered_with_503_is_remote_unavailable() -> None:
             await client.card()
 
 
+@each_case('status', [429, 502, 503, 504])
+async def test_retry_after_of_card_request_is_kept(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(cards, 'time', SimpleNamespace(monotonic=lambda: now))
+    busy = Response(status_code=status, headers={'retry-after': '3600'})
+    canned = CannedAgent(result_response(TASK), card=busy)
+    async with client_at_url(canned.app, 'http://agent.example') as client:
+        with pytest.raises(RemoteUnavailable, match=f'HTTP {status}') as refused:
+            await client.card()
+        assert (refused.value.retry_after, len(canned.requests)) == (3600, 1)
+        canned.card = CARD
+        await client.card()
+        canned.card = busy
+        for seconds in (301.0, 3900.0):
+            now = seconds
+            await client.card()
+        assert len(canned.requests) == 3
+        now = 3901.0
+        await client.card()
+        assert len(canned.requests) == 4
+
+
 async def test_first_card_request_is_repeated_after_503() -> None:
     class Starting(CannedAgent):
         """An agent behind a gateway, that has started when its card is asked for once more."""
