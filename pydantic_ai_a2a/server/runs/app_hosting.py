@@ -187,7 +187,7 @@ class Hosting:
                 await self._ensure()
                 del self._trying[loop]
             except Exception as error:  # whatever an agent's toolsets raise
-                logger.warning('The agent still cannot be entered, and the server tries again: %r', error)
+                logger.warning('The agent still cannot be started, and the server tries again: %r', error)
 
     async def _ensure(self) -> None:
         loop = asyncio.get_running_loop()
@@ -249,8 +249,9 @@ class Hosting:
             await self.ensure()
         except BackendUnusable:
             raise
-        except Exception:  # whatever an agent's toolsets raise
-            logger.exception('The agent cannot be entered. The server serves the card, and tries again in a moment.')
+        except Exception as error:  # whatever an agent's toolsets raise
+            text = 'The agent cannot be started: %r. The server serves only its card, and tries again in a moment.'
+            logger.exception(text, error)
 
     async def stop(self) -> None:
         """End a lifespan: drain, then leave the agent."""
