@@ -64,8 +64,7 @@ class ServerProcesses(Generic[OptionsT]):
         """Serve until a signal, and return the exit code. SIGTERM then ends this process, too."""
         before = {number: signal.signal(number, self._stop) for number in _SIGNALS}
         try:
-            for _ in range(self._options.workers):
-                self._start()
+            self._start()
             while self._processes:
                 wait([process.sentinel for process in self._processes])
                 for process in [process for process in self._processes if process.exitcode is not None]:
@@ -73,8 +72,7 @@ class ServerProcesses(Generic[OptionsT]):
                     if not self._stopped_by:
                         self._replace(process.pid, process.exitcode or 0)
         finally:
-            for process in self._processes:  # if one could not be started
-                process.terminate()
+            self._stop()  # if one could not be started
             for number, handler in before.items():
                 signal.signal(number, handler)
         if signal.SIGTERM in self._stopped_by:
@@ -82,10 +80,11 @@ class ServerProcesses(Generic[OptionsT]):
         return self._code
 
     def _start(self) -> None:
+        """Start the missing processes. Signals wait until then, and in a process until it has a group of its own."""
         kwargs = {'serve': self._serve, 'server_options': self._options, 'listener': self._listener}
-        process = _SPAWN.Process(target=_serve_process, kwargs=kwargs, name=f'server-{next(self._numbers)}')
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # here, and in the process until it has a group of its own
-        if not self._stopped_by:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        while not self._stopped_by and len(self._processes) < self._options.workers:
+            process = _SPAWN.Process(target=_serve_process, kwargs=kwargs, name=f'server-{next(self._numbers)}')
             process.start()
             self._processes.append(process)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
