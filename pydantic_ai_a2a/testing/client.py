@@ -34,7 +34,7 @@ class A2ATestClient(A2AClient):
     """An `A2AClient` for tests, which answers questions by a script, waits for states, and records.
 
     Context variables of the test reach an app in this process, so `agent.override` works. The arguments are those of
-    `A2AClient`. The requests of an `http_client` are not recorded. If the agent in this process cannot be entered, such
+    `A2AClient`. The requests of an `http_client` are not recorded. If the agent in this process cannot be started, such
     as without the key of its model, requests raise the reason.
     """
 
@@ -147,7 +147,7 @@ class A2ATestClient(A2AClient):
 
 
 class _RaisingApp:
-    """An app of this process. If its agent cannot be entered, a request raises the reason, which no client gets."""
+    """An app of this process. If its agent cannot be started, a request raises the reason, which no client gets."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

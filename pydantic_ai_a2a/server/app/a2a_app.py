@@ -68,6 +68,10 @@ class A2AApp(FastA2A):
         self._grpc: dict[Callable[[str], str | None], asyncio.AbstractEventLoop] = {}
         self.docs_url = docs_url
         """Path of the playground; None without one."""
+        self.outermost = False
+        """True if the server starts the app itself, so the paths of the app are those of the server."""
+        self.playground_logged = False
+        """True if the log has had the path of the playground."""
         self.serving = serving
         """The parts that the bindings need."""
         self.card = card
@@ -141,7 +145,9 @@ class A2AApp(FastA2A):
         if self.allowed_hosts is not None and not self.allowed_hosts.answer(scope):
             await misdirected(scope, receive, send)
             return
-        if scope['type'] == 'http' and (scope['path'] != '/' or scope['method'] != 'POST'):
+        if scope['type'] == 'lifespan':
+            self.outermost = True
+        elif scope['type'] == 'http' and (scope['path'] != '/' or scope['method'] != 'POST'):
             # The JSON-RPC binding closes connections by itself, with fewer calls.
             receive, send = closing(scope, receive, send)
         await Starlette.__call__(self, scope, receive, send)

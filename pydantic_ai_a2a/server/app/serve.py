@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from inspect import signature
 from typing import Any
 
@@ -18,7 +19,7 @@ from ..http.allowed_hosts import AllowedHosts
 from .anonymous_callers import check_anonymous
 from .garbage_collection import frozen_objects
 from .listening_sockets import listen
-from .serve_grpc import serve_grpc
+from .serve_grpc import GrpcState, serve_grpc
 from .served_apps import app_of
 from .threaded_server import Server
 from .uvicorn_server import run_server, uvicorn_server
@@ -81,7 +82,17 @@ def run(
     grpc = None
     if grpc_port is not None:
         grpc = serve_grpc(app, host=host, port=grpc_port, tls=_tls(uvicorn_options), anonymous=anonymous)
-    listener = listen(host, port)
+    serve_on(listen(host, port), app, hosts, uvicorn_options, grpc)
+
+
+def serve_on(
+    listener: socket.socket,
+    app: ASGIApp,
+    hosts: AllowedHosts | None,
+    uvicorn_options: dict[str, Any],
+    grpc: AbstractAsyncContextManager[GrpcState] | None,
+) -> None:
+    """Serve on a socket until SIGINT or SIGTERM, in this thread."""
     with listener, suppress(KeyboardInterrupt):  # uvicorn raises it again after the shutdown
         server, _ = uvicorn_server(app, listener, hosts, uvicorn_options, grpc=grpc)
         with frozen_objects():

@@ -60,7 +60,7 @@ from .backend_checks import check_backend
 from .backend_choice import choose_backend
 from .configured_agent import ConfiguredAgent
 from .conflicting_options import check_auth, check_engine, check_run, check_waiting
-from .playground import check_docs_url, playground_link, playground_path
+from .playground import check_docs_url, log_playgrounds, playground_link, playground_path
 from .routes import app_routes, exact_routes, fallback, tenants_of
 from .signatures import signatures
 
@@ -365,6 +365,8 @@ def _shown(card: CardSettings, url: str | None) -> dict[str, Any]:
 def _lifespan(hosting: Hosting, users: Lifespan[Any] | None) -> Callable[[Any], AbstractAsyncContextManager[Any]]:
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[Any]:
+        if app.outermost:
+            log_playgrounds(app)
         await hosting.start()
         try:
             if users is None:
