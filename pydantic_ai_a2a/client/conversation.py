@@ -15,11 +15,10 @@ from ..wire.extensions.pending_calls_extension import with_question
 from .message_content import Content, message_of
 from .questions import question_id
 from .results import RemoteResult, TaskClient
-from .send_options import SendOptions, WaitOptions
+from .send_options import NO_TYPE, OutputT, OutputType, SendOptions, WaitOptions
 from .text_sender import TextSender
 from .updates import Update
 
-OutputT = TypeVar('OutputT', default=Any)
 OptionsT = TypeVar('OptionsT', SendOptions, WaitOptions)
 AnswerT = TypeVar('AnswerT', RemoteResult[Any], Update)
 
@@ -31,8 +30,8 @@ class ConversationClient(TaskClient, Protocol):
     """The methods of `A2AClient` that a conversation calls."""
 
     def stream(
-        self, content: Content, *, output_type: type[Any] | None = None, **options: Unpack[SendOptions]
-    ) -> AsyncGenerator[Update, None]:
+        self, content: Content, *, output_type: OutputType[OutputT] | None = NO_TYPE, **options: Unpack[SendOptions]
+    ) -> AsyncGenerator[Update[OutputT], None]:
         """See `A2AClient.stream`."""
         ...
 
@@ -59,7 +58,7 @@ class Conversation(TextSender):
 
     @checked
     async def send(
-        self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]
+        self, content: Content, *, output_type: OutputType[OutputT] | None = NO_TYPE, **options: Unpack[WaitOptions]
     ) -> RemoteResult[OutputT]:
         """Send the next message of the conversation, and wait for the answer: see `A2AClient.send`."""
         try:
@@ -74,8 +73,8 @@ class Conversation(TextSender):
 
     @checked
     async def stream(
-        self, content: Content, *, output_type: type[Any] | None = None, **options: Unpack[SendOptions]
-    ) -> AsyncGenerator[Update, None]:
+        self, content: Content, *, output_type: OutputType[OutputT] | None = NO_TYPE, **options: Unpack[SendOptions]
+    ) -> AsyncGenerator[Update[OutputT], None]:
         """Send the next message of the conversation, and yield the events of its task: see `A2AClient.stream`."""
         message = self._answer(content, options)
         updates = self._client.stream(message, output_type=output_type, **self._continued(options))

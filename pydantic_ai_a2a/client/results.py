@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import BinaryContent, FileUrl
 from pydantic_ai.tools import ToolApproved, ToolDenied
-from typing_extensions import TypeVar, Unpack
+from typing_extensions import Unpack
 
 from ..arguments import checked
 from ..errors import RemoteError, RemoteProtocolError
@@ -38,16 +38,14 @@ from .output_validation import output_problem
 from .question_answers import answer_message, answer_to
 from .questions import PendingRemoteCall, RemoteQuestion, for_caller, question_of_task
 from .remote_schemas import output_schema
-from .send_options import SendOptions, WaitOptions
-
-OutputT = TypeVar('OutputT', default=Any)
+from .send_options import NO_TYPE, OutputT, OutputType, SendOptions, WaitOptions
 
 
 class TaskClient(Protocol):
     """Sends an answer of a result to its task, or cancels the task."""
 
     async def send(
-        self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]
+        self, content: Content, *, output_type: OutputType[OutputT] | None = NO_TYPE, **options: Unpack[WaitOptions]
     ) -> RemoteResult[OutputT]:
         """See `A2AClient.send`."""
         ...

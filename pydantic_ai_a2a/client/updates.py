@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
+
+from typing_extensions import TypeVar
 
 from ..notebooks import HtmlTask
 from ..types.a2a_objects import (
@@ -24,17 +26,18 @@ from ..types.a2a_objects import (
 if TYPE_CHECKING:
     from .results import RemoteResult
 
+OutputT = TypeVar('OutputT', default=Any)
 
 _STEPS = ('thinking', 'tool')
 """Progress of an agent of this package: status messages that its history does not have."""
 
 
-class Update:
+class Update(Generic[OutputT]):
     """One event of a task, and the task after the event: `event, task = update`. Later events do not change both."""
 
     __slots__ = ('_artifacts', '_context_id', '_count', '_fields', '_messages', 'event', 'result_of')
 
-    result_of: Callable[[Task | Message], RemoteResult]
+    result_of: Callable[[Task | Message], RemoteResult[OutputT]]
     """Makes the result of a task or message."""
 
     def __init__(
@@ -111,7 +114,7 @@ class Update:
         return self._messages.until(self._count)[-1]
 
     @property
-    def result(self) -> RemoteResult:
+    def result(self) -> RemoteResult[OutputT]:
         """The task so far, as `A2AClient.send` returns it. Each read joins the text that has come in pieces."""
         return self.result_of(self.outcome)
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from contextvars import Context, copy_context
 from datetime import timedelta
-from typing import Any, cast
+from typing import cast
 
 import httpx2
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,8 +19,8 @@ from ..client.http_connections import CONNECTIONS
 from ..client.message_content import Content
 from ..client.question_answers import answer_message, answer_to
 from ..client.questions import RemoteQuestion
-from ..client.results import OutputT, RemoteResult, answering
-from ..client.send_options import SendOptions, WaitOptions
+from ..client.results import RemoteResult, answering
+from ..client.send_options import NO_TYPE, OutputT, OutputType, SendOptions, WaitOptions
 from ..client.updates import Update
 from ..server.service.refusals import REASONS
 from ..task_states import STOPPED
@@ -54,7 +54,7 @@ class A2ATestClient(A2AClient):
         self,
         content: Content,
         *,
-        output_type: type[OutputT] | None = None,
+        output_type: OutputType[OutputT] | None = NO_TYPE,
         answers: Answers | None = None,
         **options: Unpack[WaitOptions],
     ) -> RemoteResult[OutputT]:
@@ -76,10 +76,10 @@ class A2ATestClient(A2AClient):
         self,
         content: Content,
         *,
-        output_type: type[Any] | None = None,
+        output_type: OutputType[OutputT] | None = NO_TYPE,
         answers: Answers | None = None,
         **options: Unpack[SendOptions],
-    ) -> AsyncGenerator[Update, None]:
+    ) -> AsyncGenerator[Update[OutputT], None]:
         """Send a message, answer the questions of the task, and yield all events. Arguments and errors: see `send`."""
         script = None if answers is None else Script(answers)
         last: Update | None = None

@@ -10,13 +10,14 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from inspect import isasyncgenfunction, isawaitable, iscoroutinefunction
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
 
 from anyio import CapacityLimiter, to_thread
 from pydantic_ai import RunContext
 from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
+from typing_extensions import TypeVar
 
 from ...base_exceptions import ends_task
 from ...types.a2a_objects import TaskState
@@ -29,8 +30,10 @@ from .system_exits import contained, contained_call
 logger = logging.getLogger('pydantic_ai_a2a')
 
 T = TypeVar('T')
+OutputT = TypeVar('OutputT', default=Any)
+DepsT_co = TypeVar('DepsT_co', default=Any, covariant=True)
 
-OnComplete: TypeAlias = Callable[[AgentRunResult[Any]], object]
+OnComplete: TypeAlias = Callable[[AgentRunResult[OutputT]], object]
 """Sync (and then called in a thread) or async."""
 OnCancel: TypeAlias = Callable[[RunCancelled], object]
 """Sync (and then called in a thread) or async."""
@@ -53,10 +56,10 @@ class RunFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class ToolCall(Generic[DepsT_co]):
     """A call of a tool by a run: the argument of `on_tool_call`."""
 
-    ctx: RunContext[Any] = field(repr=False)
+    ctx: RunContext[DepsT_co] = field(repr=False)
     """The context of the call, the same as in the tool."""
     tool_name: str
     """Name of the tool for the model."""
@@ -66,7 +69,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResult(ToolCall):
+class ToolResult(ToolCall[DepsT_co], Generic[DepsT_co]):
     """The end of a tool call: the argument of `on_tool_result`."""
 
     result: Any = None
@@ -122,11 +125,11 @@ OnWaiting: TypeAlias = Callable[[TaskPause], object]
 """Sync (and then called in a thread) or async."""
 
 
-OnToolCall: TypeAlias = Callable[[ToolCall], object]
+OnToolCall: TypeAlias = Callable[[ToolCall[DepsT_co]], object]
 """Sync (and then called in a thread) or async."""
 
 
-OnToolResult: TypeAlias = Callable[[ToolResult], object]
+OnToolResult: TypeAlias = Callable[[ToolResult[DepsT_co]], object]
 """Sync (and then called in a thread) or async."""
 
 

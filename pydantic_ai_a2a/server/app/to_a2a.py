@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 from urllib.parse import urlsplit
 
 from fasta2a.broker import Broker
@@ -65,7 +65,12 @@ from .routes import app_routes, exact_routes, fallback, tenants_of
 from .signatures import signatures
 
 if TYPE_CHECKING:
+    from pydantic_ai.output import OutputSpec
+
+    from ..agent.hooks import OutputT
+    from ..agent.run_options import DepsT
     from ..runs.engine import Engine
+    from .app_options import AppOptions
 else:
     Engine = object  # `check_engine` checks the class: apps without an engine import none
 
@@ -74,6 +79,17 @@ _SERVICE = 300
 """The most characters of a service in words: its row in the store has a key with them."""
 
 
+@overload
+def to_a2a(
+    agent: AbstractAgent[DepsT, OutputT], *, output_type: None = None, **options: Unpack[AppOptions[DepsT, OutputT]]
+) -> A2AApp: ...
+@overload
+def to_a2a(
+    agent: AbstractAgent[DepsT, Any],
+    *,
+    output_type: OutputSpec[OutputT] | None,
+    **options: Unpack[AppOptions[DepsT, OutputT]],
+) -> A2AApp: ...
 @checked
 def to_a2a(
     agent: AbstractAgent[Any, Any],
