@@ -121,9 +121,9 @@ class ApproverAccess:
         if self.by_scope or task.header.state != 'input-required':
             return self.by_scope_view(call, task)
         pause = await self._pause(task.header)
-        if pause is None or pause.number != task.header.last_event:
-            return task
-        return marked(task, 'caller' if await self._may_give(call, task.header, pause) else 'approver')
+        allowed = await self._may_give(call, task.header, pause)
+        is_current = pause is not None and pause.number == task.header.last_event
+        return marked(task, 'caller' if allowed else 'approver') if is_current else task
 
     def by_scope_view(self, call: Call, task: StoredTask) -> StoredTask:
         """Return an own task, which says who decides if a scope tells. A function is not asked."""
