@@ -15,16 +15,20 @@ import click
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
+from ..backoff import backoff
 from ..client.agents.model import RemoteTasks
 from ..client.answer_content import answer_parts, partial_text
-from ..client.question_answers import answer_to
+from ..client.interfaces import extensions_of
+from ..client.question_answers import answer_message, answer_to
+from ..client.questions import for_caller
 from ..client.remote_urls import shown_url
 from ..client.send_options import SendOptions
 from ..client.updates import Update
-from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable
+from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable, UnsupportedOperationError
 from ..task_states import INTERRUPTED, STOPPED, TERMINAL
 from ..types.a2a_objects import Message, Part, Task
-from .answer_prompts import open_approvals, prompt_for_answer
+from ..wire.extensions.pending_calls_extension import PENDING_CALLS_URI
+from .answer_prompts import open_approvals, prompt_for_answer, show_calls
 from .client_thread import ClientThread
 from .exit_codes import CTRL_C, WAITS
 from .json_options import Form
@@ -36,6 +40,10 @@ from .terminal import safe, say
 
 QUEUED = 10.0
 """Seconds after which a task that has not begun is reported."""
+
+
+PAUSES = (0.5, 3.0)
+"""The first and the longest pause between two looks at a task that waits for an approver, in seconds."""
 
 
 class Talk:
@@ -96,7 +104,7 @@ class Talk:
         Raises:
             ClickException: No call waits for an approval, or the arguments cannot be changed.
         """
-        task = cast('Task', self._thread.run(partial(self._client.get, task_id)).task)
+        task = self._thread.run(partial(self._read, task_id))
         calls = open_approvals(waiting := question_to_show(task))
         if not calls:
             raise click.ClickException(f'No call of the task {task_id} waits for an approval.')
@@ -118,19 +126,57 @@ class Talk:
         return self._ended(outcome)
 
     def _answered(self, task: Task) -> Task | Message:
-        """Ask for the answers of a waiting task. Return the task after the answers, or as before if refused."""
-        answer = prompt_for_answer(question_to_show(task))
+        """Ask for the answers of a waiting task. Return the task after the answers, or as it is now if refused."""
+        if self._may_need_approver(task):  # GetTask says for sure who decides
+            now = self._thread.run(partial(self._undecided, task['id']))
+            if now['status']['state'] not in INTERRUPTED:
+                return self._rest(task)
+            task = now
+        waiting = for_caller(question_to_show(task))
+        assert waiting is not None, 'something waits for this person'
+        answer = prompt_for_answer(waiting)
         if 'denied' in answer:
             return self._thread.run(partial(self._client.cancel, task['id'])).outcome
         try:
-            return self._follow(answer.get('parts', []), task['id'], task['context_id'], before=partial_text(task))
-        except InvalidParamsError as error:
+            message = answer_message(waiting, answer)
+            return self._follow(message, task['id'], task['context_id'], before=partial_text(task))
+        except (InvalidParamsError, UnsupportedOperationError) as error:
             say(f'the agent refuses the answer: {error.message}')
-            return task
+            now = self._thread.run(partial(self._read, task['id']))
+            return now if now['status']['state'] in INTERRUPTED else self._rest(task)
 
-    def _follow(self, parts: Sequence[Part], task_id: str, context_id: str, before: str = '') -> Task | Message:
+    def _may_need_approver(self, task: Task) -> bool:
+        """Return False if the approvals of a task say that this person decides, and for agents without approvers."""
+        if all(call.get('decidedBy') == 'caller' for call in open_approvals(question_to_show(task))):
+            return False
+        card = self._thread.run(self._client.card)
+        return _waits_for_approver(task) or PENDING_CALLS_URI in extensions_of(card)
+
+    async def _undecided(self, task_id: str) -> Task:
+        """Return a task once it does not wait, or waits for this person, and not for an approver alone."""
+        task, pauses = await self._read(task_id), backoff(*PAUSES)
+        if _waits_for_approver(task):
+            show_calls(question_to_show(task))
+            say(f'the task {task_id} waits for an approver; Ctrl-C cancels the task')
+        while _waits_for_approver(task):
+            await asyncio.sleep(next(pauses))
+            task = await self._read(task_id)
+        return task
+
+    async def _read(self, task_id: str) -> Task:
+        return cast('Task', (await self._client.get(task_id)).task)
+
+    def _rest(self, task: Task) -> Task | Message:
+        """Follow a task that has gone on without an answer of this person."""
+        return self._shown(self._client.subscribe(task['id']), partial_text(task))
+
+    def _follow(
+        self, content: Message | Sequence[Part], task_id: str, context_id: str, before: str = ''
+    ) -> Task | Message:
         options = SendOptions(task_id=task_id, context_id=context_id)
-        updates = self._client.stream(parts, **options)
+        return self._shown(self._client.stream(content, **options), before)
+
+    def _shown(self, updates: AsyncGenerator[Update, None], before: str) -> Task | Message:
         return self._thread.run(lambda: self._show(RemoteTasks(self._client).follow(updates), before))
 
     async def _show(self, updates: AsyncGenerator[Update, None], before: str = '') -> Task | Message:
@@ -167,6 +213,9 @@ class Talk:
         state = outcome['status']['state']
         context = f'--context {outcome["context_id"]}'
         if state in INTERRUPTED:
+            if _waits_for_approver(outcome):
+                say(f'the task {outcome["id"]} waits for an approver')
+                return WAITS
             how = (
                 '; approve with --approve, deny with --deny REASON' if open_approvals(question_to_show(outcome)) else ''
             )
@@ -192,3 +241,7 @@ class Talk:
         else:
             say(f'the task {task["id"]} is {latest.state}')
         return CTRL_C
+
+
+def _waits_for_approver(task: Task) -> bool:
+    return task['status']['state'] in INTERRUPTED and for_caller(question_to_show(task)) is None

@@ -500,7 +500,7 @@ def run_at_terminal(monkeypatch: pytest.MonkeyPatch, typed: str, *arguments: str
         ('order', 'three\n3\n', 'The tool says: 3'),
         ('size', 'huge\nlarge\n', 'The tool says: large'),
         ('InputRequired', 'salami\n', 'You said salami with 0 files.'),
-        ('pay', '\n', 'The tool says: paid'),
+        ('pay', '\ny\n', 'The tool says: paid'),
         ('ring', 'in words\n', 'The tool says: in words'),
     ],
 )

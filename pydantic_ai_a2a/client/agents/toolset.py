@@ -333,9 +333,8 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
             text=question['text'][:_SHOWN],
             pending=pending,
             usage=question.get('usage', {}),
+            question=question.get('question', ''),
         )
-        if 'question' in question:
-            task['question'] = question['question']
         call = (ctx.conversation_id, ctx.tool_call_id)
         if len(dump_json(task)) <= _LONGEST_WAITING:
             self._waiting[call] = task

@@ -85,7 +85,7 @@ class ApproverLists:
                 break
             allowed = await verdicts.about(entry)
             if entry.own is not None:
-                task = marked(entry.own) if allowed else entry.own
+                task = marked(entry.own, 'caller' if allowed else 'approver')
             elif verdicts.overload is None:
                 task = self._access.shown(entry.header, entry.pause, decided_by='caller') if allowed else None
             elif position == start:

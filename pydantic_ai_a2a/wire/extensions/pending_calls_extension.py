@@ -25,8 +25,8 @@ QUESTION = 'question'
 
 
 def with_question(message: Message, question: str | None) -> Message:
-    """Return a message that names the status message that it answers; None names none."""
-    if question is None:
+    """Return a message that names the status message that it answers; without an id, the message as it is."""
+    if not question:
         return message
     return {**message, 'metadata': {**message.get('metadata', {}), PENDING_CALLS_URI: {QUESTION: question}}}
 

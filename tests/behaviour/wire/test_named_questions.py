@@ -12,7 +12,7 @@ from pydantic_ai_a2a.wire.extensions.pending_calls_extension import PENDING_CALL
 from ...agents import clerk_agent
 from ...app_client import Client, message, state_of, texts
 from ...cases import each_case
-from ...serving import serving, wait_until_ended
+from ...serving import each_backend, serving, wait_until_ended
 from ..callers import caller_from_header, client_of_caller
 from ..pending_calls import ApprovalAgent, answer_message, approve
 from ..refusals import error_of_call
@@ -51,6 +51,16 @@ async def test_repeated_answer_to_earlier_question_returns_its_task() -> None:
         sent = answer_to(first, 'Rome')
         second = await client.send(sent)
         assert await client.send(sent) == second
+
+
+@each_backend('sqlite', 'postgres')
+async def test_restarted_server_takes_answer_to_its_question_alone(backend: str) -> None:
+    async with serving(clerk_agent(), backend=backend) as client:
+        first = await client.send('hello')
+        second = await client.send(answer_to(first, 'Rome'))
+    async with serving(clerk_agent(), backend=backend) as client:
+        assert (await error_of_call(client.send(answer_to(first)))).code == -32004
+        assert texts(await client.send(answer_to(second, 'No. 7'))) == ['hello + Rome + No. 7']
 
 
 async def test_message_with_question_without_task_is_refused() -> None:

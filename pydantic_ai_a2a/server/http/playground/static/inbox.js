@@ -9,7 +9,7 @@ import { el, newId, plainName } from './dom.js';
 import { writeJson } from './json.js';
 import { drawJson } from './parts.js';
 import { DECISIONS, drawQuestion, drawTextQuestion, endForm } from './pending.js';
-import { isPending } from './task.js';
+import { answerTo, callsOf, isForApprover, isPending } from './task.js';
 import { FIRST_PAUSE, LONGEST_PAUSE, repeated } from './tries.js';
 
 const MOST = 20; // tasks with forms. The next ones come when some are decided.
@@ -207,6 +207,7 @@ export class Inbox {
     const groups = this.groups.filter((group) => group.id === task.id);
     const ids = new Set(asked?.ids);
     // The answer of this page may be on its way.
+    for (const group of groups) if (asked?.ids.some((id) => group.forms.has(id))) group.question = asked.question;
     for (const group of groups.filter((one) => !one.answering)) {
       for (const id of group.forms.keys()) if (!ids.has(id)) this.#end(group, id, elsewhere(task, group.unsure));
     }
@@ -216,7 +217,7 @@ export class Inbox {
   }
 
   #add(task, question, ids) {
-    const group = { id: task.id, forms: new Map(), sent: null };
+    const group = { id: task.id, question, forms: new Map(), sent: null };
     const answer = (parts) => this.#answer(group, parts);
     const drawn = drawGroup(question, ids, answer);
     for (const form of drawn) if (form.callId !== undefined) group.forms.set(form.callId, form);
@@ -233,7 +234,7 @@ export class Inbox {
     const content = writeJson(parts);
     // The same answer once more is the same message: the server may have got it.
     if (group.sent?.content !== content) group.sent = { content, id: newId() };
-    const message = { messageId: group.sent.id, role: 'ROLE_USER', parts, taskId: group.id };
+    const message = { messageId: group.sent.id, role: 'ROLE_USER', parts, taskId: group.id, ...answerTo(group.question) };
     const decided = parts.flatMap((part) => part.data?.callAnswers ?? []);
     const lost = () => {
       this.trouble = 'The server does not answer. The page sends your answer again.';
@@ -321,9 +322,9 @@ export class Inbox {
 function asksOf({ status }) {
   const question = status.message;
   if (!question || !STATES.includes(status.state.replace('TASK_STATE_', ''))) return null;
-  const calls = question.parts.find(isPending)?.data?.pending ?? [];
+  const calls = callsOf(question);
   if (!calls.length) return { question, ids: [question.messageId] };
-  const ids = calls.filter((call) => call.decidedBy !== 'approver').map((call) => call.id);
+  const ids = calls.filter((call) => !isForApprover(call)).map((call) => call.id);
   return ids.length ? { question, ids } : null;
 }
 
