@@ -9,7 +9,6 @@ from __future__ import annotations
 from pydantic_ai import Agent, CallDeferred
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-
 from pydantic_ai_a2a import Approvals, InputRequired, to_a2a
 
 TOOLS = {'delete': ('delete_file', 'path'), 'order': ('order', 'what'), 'weigh': ('weigh', 'what')}

@@ -25,9 +25,9 @@ from a2a.types import (
 )
 from a2a.utils.errors import A2AError
 from google.protobuf.json_format import MessageToDict
-from weather_agent import app
-
 from pydantic_ai_a2a import serve
+
+from weather_agent import app
 
 LIVE_TEXT = 'https://pypi.org/project/pydantic-ai-a2a/#live-text-v1'
 """The extension of this package by which a client asks for the answer while the agent writes it."""

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-
 from pydantic_ai_a2a import BearerAuth, CallContext, Messages, to_a2a
 
 DATABASE = 'file:orders?mode=memory&cache=shared'

@@ -8,9 +8,9 @@ from __future__ import annotations
 from fastapi import FastAPI
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
-from weather_agent import app as weather
-
 from pydantic_ai_a2a import mount, to_a2a
+
+from weather_agent import app as weather
 
 parrot = to_a2a(Agent(TestModel(custom_output_text='Polly wants a cracker.'), name='Parrot'))
 

@@ -7,9 +7,9 @@ from os import environ
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from sqlite_storage import SqliteStorage
-
 from pydantic_ai_a2a import to_a2a
+
+from sqlite_storage import SqliteStorage
 
 
 def recall(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-
 from pydantic_ai_a2a import to_a2a
 
 

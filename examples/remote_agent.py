@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 
-from weather_agent import Weather, app
-
 from pydantic_ai_a2a import RemoteAgent, serve
+
+from weather_agent import Weather, app
 
 
 async def main(url: str) -> None:

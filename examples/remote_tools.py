@@ -11,7 +11,6 @@ import asyncio
 from pydantic_ai import Agent, DeferredToolRequests, ToolDenied
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-
 from pydantic_ai_a2a import A2A, remote_results, serve, to_a2a
 
 

@@ -12,11 +12,10 @@ from contextlib import suppress
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai_a2a import A2AError, AuthRequired, Rejected, to_a2a
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
-
-from pydantic_ai_a2a import A2AError, AuthRequired, Rejected, to_a2a
 
 MAIL = {'ada': 'Lunch?'}
 tokens: dict[str, str] = {}

@@ -6,7 +6,7 @@ script serves the agent and the webhook, and needs no API key.
 
 import queue
 
-import httpx
+import httpx2
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -15,11 +15,6 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 from pydantic_ai import Agent
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-
 from pydantic_ai_a2a import (
     NotificationVerifier,
     Push,
@@ -28,6 +23,10 @@ from pydantic_ai_a2a import (
     serve,
     to_a2a,
 )
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 AGENT = 'https://agent.example.com/joker/'
 key = ec.generate_private_key(ec.SECP256R1())  # your server reads a secret
@@ -67,7 +66,7 @@ def main() -> None:
             'role': 'ROLE_USER',
             'parts': [{'text': 'Tell me a joke.'}],
         }
-        httpx.post(
+        httpx2.post(
             f'{server.url.rstrip("/")}/joker/message:send',
             json={
                 'message': message,
@@ -78,7 +77,7 @@ def main() -> None:
         headers, body = [requests.get(timeout=60) for _ in range(3)][-1]
         for content in (body, body.replace(b'COMPLETED', b'CANCELED')):
             headers['content-length'] = str(len(content))
-            answer = httpx.post(
+            answer = httpx2.post(
                 hook,
                 content=content,
                 headers=headers,

@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field
 from pydantic_ai import Agent, StructuredContent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-
 from pydantic_ai_a2a import Messages, to_a2a
 
 

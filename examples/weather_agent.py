@@ -9,9 +9,9 @@ import asyncio
 
 from pydantic import BaseModel
 from pydantic_ai import Agent, ModelRetry
-from scripted_model import scripted_model
-
 from pydantic_ai_a2a import to_a2a
+
+from scripted_model import scripted_model
 
 STATIONS = {
     'OSL': ('Oslo', 12.5, 'rainy'),

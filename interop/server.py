@@ -1,4 +1,4 @@
-"""The servers that clients are run against: two agents with text in each form of a stream, and one with data.
+"""The servers that clients are run against: two agents with text in each form of a stream, one with data, and gRPC.
 
 Prints a line of JSON: the URL of each server, by name.
 """
@@ -10,6 +10,7 @@ import json
 import re
 import socket
 from collections.abc import AsyncIterator
+from functools import partial
 
 import uvicorn
 from pydantic import BaseModel
@@ -18,8 +19,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from starlette.types import ASGIApp
 
-from interop.verdicts import AFTER, BEFORE, DATA, FORMS, TEXT
-from pydantic_ai_a2a import Results, to_a2a
+from interop.verdicts import AFTER, BEFORE, DATA, FORMS, GRPC_SERVERS, TEXT
+from pydantic_ai_a2a import Results, serve_grpc, to_a2a
 
 
 class Weather(BaseModel):
@@ -86,6 +87,10 @@ def apps() -> dict[str, ASGIApp]:
         },
         'data': to_a2a(reporter),
         'data as text': to_a2a(reporter, results=Results(data_as_text=True)),
+        **{
+            name: to_a2a(writer, lifespan=partial(serve_grpc, port=0, on_card=on_card))
+            for name, on_card in GRPC_SERVERS.items()
+        },
     }
 
 

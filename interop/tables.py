@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from interop.verdicts import ANSWERS, FORMS, of_data, of_live, of_text
+from interop.verdicts import ANSWERS, FORMS, GRPC_SERVERS, of_data, of_live, of_text
 
 HERE = Path(__file__).parent
 RESULTS = HERE / 'results.json'
@@ -42,6 +42,7 @@ def report() -> str:
         'An agent that writes one sentence': _text(results, 'talk'),
         'An agent that calls a tool between two texts': _text(results, 'tool'),
         'A result that is data': _data(results),
+        'An agent that also serves gRPC': _grpc(results),
         'Versions': _versions(results),
         'Servers of other frameworks': _servers(servers),
     }
@@ -105,6 +106,14 @@ def _data(results: Results) -> Iterator[Sequence[str]]:
     yield ['Client', 'as it is', '`data_as_text=True`']
     for client, shown in results.items():
         yield [client, *(_of_data(_seen(shown, server, 'stream')) for server in DATA_SERVERS)]
+
+
+def _grpc(results: Results) -> Iterator[Sequence[str]]:
+    """What becomes of the text of an agent with a second origin for gRPC, by client that was run with it."""
+    yield ['Client', *GRPC_SERVERS]
+    for client, shown in results.items():
+        if all(streamed := [_seen(shown, server, 'stream') for server in GRPC_SERVERS]):
+            yield [client, *(_cell(seen, 'talk') for seen in streamed)]
 
 
 def _of_data(seen: Results) -> str:

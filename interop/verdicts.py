@@ -16,6 +16,8 @@ DATA = {'city': 'Rome', 'degrees': 21}
 
 FORMS: tuple[TextStream, ...] = ('on-request', 'mark', 'replace')
 """The values of `Results.stream` that clients are run with."""
+GRPC_SERVERS = {'gRPC on the card': True, 'gRPC off the card': False}
+"""The servers that also serve gRPC, with `on_card` of `serve_grpc`."""
 
 
 def of_text(shown: str, wanted: str) -> str:

@@ -73,7 +73,7 @@ _NAMES = {
     '.settings.tls': ('TLS',),
     '.settings.workers': ('Workers',),
     '.types.callers': ('Caller',),
-    '.types.waiting_approvals': ('WaitingTask',),
+    '.types.waiting_approvals': ('WaitingCall', 'WaitingTask'),
 }
 """The public names by module. A module is loaded at the first use of its name, so that the import is short."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
@@ -155,6 +155,7 @@ if TYPE_CHECKING:  # a name that is imported as itself is public for type checke
     from .settings.tls import TLS as TLS
     from .settings.workers import Workers as Workers
     from .types.callers import Caller as Caller
+    from .types.waiting_approvals import WaitingCall as WaitingCall
     from .types.waiting_approvals import WaitingTask as WaitingTask
 else:  # with `__getattr__`, type checkers would accept any name
     __all__ = tuple(_MODULES)

@@ -26,8 +26,19 @@ HTTP_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 T = TypeVar('T', bound=Callable[..., Any])
 
-_RENAMED = {'authenticate': 'auth'}
-"""Arguments that have another name."""
+_RENAMED = {
+    'auth': 'authenticate authentication token tokens bearer bearer_token access_token api_key api_keys credentials',
+    'target': 'url base_url agent agent_url endpoint card',
+    'workers': 'concurrency max_concurrency max_workers',
+    'running': 'concurrency max_concurrency max_workers workers',
+}
+"""Other names that users give to an argument."""
+_EXAMPLES = {
+    'Authenticator': 'BearerAuth({TOKEN: CALLER}) or APIKeyAuth({KEY: CALLER})',
+    'ClientCredentials': 'TOKEN, or headers={NAME: VALUE}',
+    'Workers': 'Workers(running=N) for N tasks at once. `uvicorn --workers N` starts N processes',
+}
+"""Examples of the value of an argument, by the name of a class that the argument takes."""
 _UNIONS = (Union, UnionType)
 _LISTS = (list, tuple, Sequence)
 _SETS = (set, frozenset, AbstractSet, Collection)
@@ -56,7 +67,14 @@ def _elsewhere(word: str, hints: Mapping[str, Any]) -> str:
         for kind in _members(hint):
             if word in getattr(kind, '__dataclass_fields__', ()):
                 return f' Write {argument}={kind.__name__}({word}=...).'
-    return f' Write {_RENAMED[word]}=.' if _RENAMED.get(word) in hints else ''
+    argument = next((name for name, others in _RENAMED.items() if word in others.split() and name in hints), None)
+    return '' if argument is None else f' Write {argument}={_example(hints[argument])}.'
+
+
+def _example(hint: Any) -> str:
+    """Return an example of a value; empty if the annotation has none."""
+    names = [getattr(kind, '__name__', '') for member in _members(hint) for kind in (member, *get_args(member))]
+    return next((example for name, example in _EXAMPLES.items() if name in names), '')
 
 
 class _Problem(NamedTuple):
@@ -223,7 +241,9 @@ def _sentence(problem: _Problem) -> str:
     ):
         wanted = wanted.replace(kind.__name__, f'{kind.__name__} of {_package(twin)}')
         shown += f' of {_package(kind)}'
-    return f'{problem.path} takes {wanted}, not {shown}.{near}'
+    example = _example(problem.hint)
+    remedy = f' Write {"" if "[" in problem.path else f"{problem.path}="}{example}.' if example else near
+    return f'{problem.path} takes {wanted}, not {shown}.{remedy}'
 
 
 def _package(kind: type) -> str:

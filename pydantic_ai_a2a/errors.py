@@ -117,8 +117,13 @@ class A2AError(Exception):
     @property
     def retry_after(self) -> float | None:
         """Seconds until a repetition may succeed; None if unknown."""
-        value = self.headers.get('Retry-After', '')
-        return float(value) if value.isdecimal() else None
+        return retry_seconds(self.headers)
+
+
+def retry_seconds(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds in the `Retry-After` header of an answer; None without the header, and for a date."""
+    value = headers.get('Retry-After', '')
+    return float(value) if value.isdecimal() else None
 
 
 class JSONParseError(A2AError):
@@ -321,10 +326,20 @@ class RemoteError(Exception):
 
 
 class RemoteUnavailable(RemoteError):
-    """A remote agent has not answered."""
+    """A remote agent has not answered.
+
+    Args:
+        text: The reason.
+        retry_after: Seconds until a repetition may succeed. Default: unknown.
+    """
 
     task_id: str | None = None
     """Id of the task that may go on; None if the agent has named no task."""
+
+    def __init__(self, text: str, *, retry_after: float | None = None) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
+        """Seconds until a repetition may succeed; None if unknown."""
 
 
 class RemoteProtocolError(RemoteError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from copy import copy
 from typing import Any, TypeAlias, cast
 
@@ -19,6 +19,8 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import AuthRequired, InputRequired
 
 from .app_client import Client, message
 from .serving import wait_until_ended
@@ -38,6 +40,24 @@ def tool_returns(messages: Sequence[ModelMessage]) -> list[ToolReturnPart]:
 def echo_prompts(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     """Answer with the texts of all user prompts."""
     return ModelResponse(parts=[TextPart(' + '.join(user_prompts(messages)))])
+
+
+def clerk_agent(**options: Any) -> Agent[None, str]:
+    """An agent that asks two questions, or two sign-ins after "sign in", and then repeats all prompts."""
+    agent = Agent(FunctionModel(echo_prompts, stream_function=_stream_prompts), name='clerk', **options)
+
+    @agent.output_validator
+    def ask(output: str) -> str:
+        if output.count('+') == 2:
+            return output
+        question = 'Which account shall I delete?' if '+' in output else 'Which city?'
+        raise AuthRequired(question) if output.startswith('sign in') else InputRequired(question)
+
+    return agent
+
+
+async def _stream_prompts(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+    yield ' + '.join(user_prompts(messages))
 
 
 Response: TypeAlias = 'str | ModelResponsePart | Sequence[ModelResponsePart] | BaseException | Callable[..., Any]'

@@ -12,7 +12,6 @@ from opentelemetry.metrics import set_meter_provider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
 from pydantic_ai import Agent
-
 from pydantic_ai_a2a import Workers, catalogue, to_a2a
 
 MODEL = os.environ.get('MODEL', 'test')  # needs no API key; a real model is named here, such as 'openai:gpt-5.2'

@@ -17,9 +17,8 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from temporalio.client import Client
-
 from pydantic_ai_a2a import A2AClient
+from temporalio.client import Client
 
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.executable).parent

@@ -9,7 +9,6 @@ from pydantic_ai import Agent
 from pydantic_ai.durable_exec.temporal import TemporalDurability
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-
 from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.engines.temporal import Temporal
 

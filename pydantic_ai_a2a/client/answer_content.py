@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import groupby, pairwise, starmap, takewhile
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -82,8 +82,42 @@ def messages_of(task: Task) -> Iterator[Message]:
 
 
 def artifact_parts(task: Task) -> list[list[Part]]:
-    """Return the parts of each artifact that has more than thoughts."""
-    return [*filter(None, map(shown_parts, task.get('artifacts', ())))]
+    """Return the parts of each artifact that has more than thoughts.
+
+    Some agents send each piece of a text as an artifact of its own: such artifacts are one part.
+    """
+    artifacts = ((artifact.get('name', ''), shown_parts(artifact)) for artifact in task.get('artifacts', ()))
+    return joined_pieces([(name, parts) for name, parts in artifacts if parts])
+
+
+def joined_pieces(artifacts: Sequence[tuple[str, list[Part]]]) -> list[list[Part]]:
+    """Return the parts of each artifact. Neighbouring artifacts that are the pieces of a text are one.
+
+    Such pieces have one name, none of them has several lines, and a space is between two of them.
+
+    Args:
+        artifacts: The name and the parts of each artifact.
+    """
+    joined: list[list[Part]] = []
+    for (_, may_be_piece), group in groupby(artifacts, key=lambda artifact: (artifact[0], _is_one_line(artifact[1]))):
+        alike = [parts for _, parts in group]
+        texts = [parts[0].get('text', '') for parts in alike] if may_be_piece else []
+        joined += [[Part(text=''.join(texts))]] if any(starmap(is_space_between, pairwise(texts))) else alike
+    return joined
+
+
+def _is_one_line(parts: Sequence[Part]) -> bool:
+    return len(parts) == 1 and 'text' in parts[0] and is_line(parts[0]['text'])
+
+
+def is_line(text: str) -> bool:
+    """Return True for a text whose line breaks, if any, are at its ends."""
+    return '\n' not in text.strip()
+
+
+def is_space_between(text: str, more: str) -> bool:
+    """Return True if a text ends, or the next one begins, with a space."""
+    return text.endswith(' ') or more.startswith(' ')
 
 
 def shown_parts(holder: Message | Artifact) -> list[Part]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import httpx2
 
-from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
+from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, retry_seconds
 from ..types.a2a_objects import AgentCard
 from ..wire.protocol.lenient_reading import AnswerUnreadable, reading
 from ..wire.protocol.received_cards import read_card
@@ -132,7 +132,9 @@ class RemoteCards:
             except RemoteUnavailable as error:
                 is_cut = isinstance(error, Cut)
                 cuts += is_cut
-                if cuts > _REPETITIONS or not (patient or is_cut):
+                if cuts > _REPETITIONS:
+                    raise Cut(f'{error}{_maybe_tls(url)}') from error
+                if not (patient or is_cut):
                     raise
                 await patience.wait(error)
             else:
@@ -150,7 +152,8 @@ class RemoteCards:
             if not self._is_stale:
                 logger.warning('An agent card cannot be fetched again, and the known one is used: %s', error)
             self._is_stale = True
-            return replace(kept, card=card, until=now + _STALE)
+            pause = (isinstance(error, RemoteUnavailable) and error.retry_after) or 0.0
+            return replace(kept, card=card, until=min(now + max(_STALE, pause), kept.usable_until))
         self._is_stale = False
         if kept.card.get('version') != fetched.card.get('version'):
             self._extended = None
@@ -167,10 +170,11 @@ class RemoteCards:
                 if status == 304 and kept is not None:
                     return None, answered
                 if status in (429, 502, 503, 504):
-                    raise RemoteUnavailable(f'{shown_url(url)} has answered with HTTP {status}. Try again later.')
+                    text = f'{shown_url(url)} has answered with HTTP {status}. Try again later.'
+                    raise RemoteUnavailable(text, retry_after=retry_seconds(answered))
                 if status != 200:
                     kind = CardRefused if status in (401, 403) else NoCard
-                    raise kind(f'{shown_url(url)} has no agent card: {_described(status)}')
+                    raise kind(f'{shown_url(url)} has no agent card: {_described(status, url, answered)}')
                 body = await self._connections.read(response, _MAX_CARD)
         except RemoteProtocolError as error:
             raise NoCard(str(error)) from error
@@ -234,15 +238,21 @@ def _joined(base: str, url: str) -> str:
         return url
 
 
-def _described(status: int) -> str:
+def _described(status: int, url: str, answered: httpx2.Headers) -> str:
     if 300 <= status < 400:
-        return f'HTTP {status} redirects, and redirects are not followed. Use the URL to which it leads.'
+        place = f', {shown_url(_joined(url, answered["location"]))[:200]}' if 'location' in answered else ''
+        return f'HTTP {status} redirects, and redirects are not followed. Use the URL to which it leads{place}.'
     if status in (401, 403):
         return (
             f'HTTP {status}. The agent asks for credentials: give `headers` or `auth`, on the command line '
             '`--header` or `--token-env`.'
         )
-    return f'HTTP {status}.'
+    # So answer web servers to plain HTTP at a port of TLS.
+    return f'HTTP {status}.{_maybe_tls(url) if status == 400 else ""}'
+
+
+def _maybe_tls(url: str) -> str:
+    return ' If the port takes only TLS, write https:// in the place of http://.' if url.startswith('http:') else ''
 
 
 def fresh_until(headers: httpx2.Headers) -> float:

@@ -17,7 +17,7 @@ import httpx2
 from pydantic import TypeAdapter
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
-from typing_extensions import TypeVar, Unpack
+from typing_extensions import Unpack
 
 from .. import chains
 from ..arguments import checked
@@ -49,13 +49,11 @@ from .inbox import waiting_tasks
 from .interfaces import extensions_of
 from .message_content import Content, message_of
 from .results import RemoteResult, Sent, is_waiting
-from .send_options import SendOptions, WaitOptions, send_params
+from .send_options import NO_TYPE, OutputT, OutputType, SendOptions, WaitOptions, send_params
 from .text_sender import TextSender
 from .transport import Transport
 from .trusted_keys import TrustedKeys
 from .updates import Update
-
-OutputT = TypeVar('OutputT', default=Any)
 
 
 class _PreparedMessage(NamedTuple):
@@ -101,8 +99,8 @@ class A2AClient(TextSender):
     Raises:
         TypeError: The target is none of these, or is in this process and has an `http_client`, or is a card and has
             `card_keys` or a `card_url`.
-        ValueError: A key cannot be used, or `headers` and `auth` both have a token, or the target is no URL of HTTP, or
-            JSON that is no card.
+        ValueError: A key cannot be used, or `headers` and `auth` both have a token, or `auth` has the word Bearer, or
+            the target is no URL of HTTP, or JSON that is no card.
         ImportError: There are `card_keys`, and the extra `jwt` is not installed.
     """
 
@@ -255,7 +253,7 @@ class A2AClient(TextSender):
 
     @checked
     async def send(
-        self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]
+        self, content: Content, *, output_type: OutputType[OutputT] | None = NO_TYPE, **options: Unpack[WaitOptions]
     ) -> RemoteResult[OutputT]:
         """Send a message, and wait until the task has ended or waits for the client (§3.1.1).
 
@@ -307,8 +305,8 @@ class A2AClient(TextSender):
 
     @checked
     async def stream(
-        self, content: Content, *, output_type: type[Any] | None = None, **options: Unpack[SendOptions]
-    ) -> AsyncGenerator[Update, None]:
+        self, content: Content, *, output_type: OutputType[OutputT] | None = NO_TYPE, **options: Unpack[SendOptions]
+    ) -> AsyncGenerator[Update[OutputT], None]:
         """Send a message, and yield the events of the task until the task ends or waits for the client (§3.1.2).
 
         The client resumes a cut stream, and polls the task of an agent that does not stream. Errors: see `send`.
@@ -467,7 +465,7 @@ class A2AClient(TextSender):
         """
         return Conversation(self, context_id)
 
-    async def _prepare(self, content: Content, options: SendOptions, output_type: type[Any] | None) -> _PreparedMessage:
+    async def _prepare(self, content: Content, options: SendOptions, output_type: Any) -> _PreparedMessage:
         message = message_of(content)
         card, transport = await self._finder.interface()
         follower = self._following(card, transport, options.get('resend', False), message['message_id'])

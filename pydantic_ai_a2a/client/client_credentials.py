@@ -21,6 +21,7 @@ from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, TokenR
 from ..issuer_requests import checked_url, connected, fetch, fetch_json, metadata_urls, read_object
 from ..types.a2a_objects import AgentCard
 from .remote_urls import origin, shown_url
+from .tls_problems import tls_problem
 
 _TOKEN = re.compile(r'[A-Za-z0-9\-._~+/]{1,16000}=*')
 """A bearer token (RFC 6750 §2.1)."""
@@ -149,7 +150,8 @@ class ClientCredentials:
         except SocksMissing as error:
             raise RemoteUnavailable(f'The issuer {self.issuer} cannot be reached: {error}') from error
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            raise RemoteUnavailable(f'The issuer {self.issuer} cannot be reached ({type(error).__name__}).') from error
+            reason = f': {problem}' if (problem := tls_problem(error)) else f' ({type(error).__name__}).'
+            raise RemoteUnavailable(f'The issuer {self.issuer} cannot be reached{reason}') from error
         except ValueError as error:
             raise RemoteProtocolError(f'The issuer {self.issuer} has sent no usable answer: {error}.') from None
 

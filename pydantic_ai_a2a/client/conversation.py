@@ -11,13 +11,14 @@ from typing_extensions import TypeVar, Unpack
 from ..arguments import checked
 from ..errors import TaskNotFoundError, UnsupportedOperationError
 from ..task_states import INTERRUPTED
-from .message_content import Content
+from ..wire.extensions.pending_calls_extension import with_question
+from .message_content import Content, message_of
+from .questions import question_id
 from .results import RemoteResult, TaskClient
-from .send_options import SendOptions, WaitOptions
+from .send_options import NO_TYPE, OutputT, OutputType, SendOptions, WaitOptions
 from .text_sender import TextSender
 from .updates import Update
 
-OutputT = TypeVar('OutputT', default=Any)
 OptionsT = TypeVar('OptionsT', SendOptions, WaitOptions)
 AnswerT = TypeVar('AnswerT', RemoteResult[Any], Update)
 
@@ -29,8 +30,8 @@ class ConversationClient(TaskClient, Protocol):
     """The methods of `A2AClient` that a conversation calls."""
 
     def stream(
-        self, content: Content, *, output_type: type[Any] | None = None, **options: Unpack[SendOptions]
-    ) -> AsyncGenerator[Update, None]:
+        self, content: Content, *, output_type: OutputType[OutputT] | None = NO_TYPE, **options: Unpack[SendOptions]
+    ) -> AsyncGenerator[Update[OutputT], None]:
         """See `A2AClient.stream`."""
         ...
 
@@ -52,14 +53,18 @@ class Conversation(TextSender):
         self.context_id = context_id
         """Id of the conversation; None before the first answer."""
         self._waiting_task: str | None = None
+        self._question: str | None = None
+        """The question of the waiting task."""
 
     @checked
     async def send(
-        self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]
+        self, content: Content, *, output_type: OutputType[OutputT] | None = NO_TYPE, **options: Unpack[WaitOptions]
     ) -> RemoteResult[OutputT]:
         """Send the next message of the conversation, and wait for the answer: see `A2AClient.send`."""
         try:
-            sending = self._client.send(content, output_type=output_type, **self._continued(options))
+            sending = self._client.send(
+                self._answer(content, options), output_type=output_type, **self._continued(options)
+            )
             return self._keep(await sending)
         except _ENDED:
             if not await self._forgets(options):
@@ -68,10 +73,11 @@ class Conversation(TextSender):
 
     @checked
     async def stream(
-        self, content: Content, *, output_type: type[Any] | None = None, **options: Unpack[SendOptions]
-    ) -> AsyncGenerator[Update, None]:
+        self, content: Content, *, output_type: OutputType[OutputT] | None = NO_TYPE, **options: Unpack[SendOptions]
+    ) -> AsyncGenerator[Update[OutputT], None]:
         """Send the next message of the conversation, and yield the events of its task: see `A2AClient.stream`."""
-        updates = self._client.stream(content, output_type=output_type, **self._continued(options))
+        message = self._answer(content, options)
+        updates = self._client.stream(message, output_type=output_type, **self._continued(options))
         try:
             async with aclosing(updates):
                 async for update in updates:
@@ -88,9 +94,17 @@ class Conversation(TextSender):
         ids = {'context_id': self.context_id, 'task_id': self._waiting_task}
         return cast('OptionsT', {**{name: value for name, value in ids.items() if value is not None}, **options})
 
+    def _answer(self, content: Content, options: SendOptions) -> Content:
+        """Return a message to the waiting task as the answer to its question; another content as it is."""
+        if self._question is None or 'task_id' in options:
+            return content
+        return with_question(message_of(content), self._question)
+
     def _keep(self, answer: AnswerT) -> AnswerT:
         self.context_id = answer.context_id or self.context_id
+        outcome = answer.head if isinstance(answer, Update) else answer.outcome
         self._waiting_task = answer.task_id if answer.state in INTERRUPTED else None
+        self._question = question_id(outcome)
         return answer
 
     async def _forgets(self, options: SendOptions) -> bool:
@@ -98,7 +112,9 @@ class Conversation(TextSender):
         if self._waiting_task is None or 'task_id' in options:
             return False
         with suppress(TaskNotFoundError):  # the task is gone
-            if (await self._client.get(self._waiting_task, history_length=0)).state in INTERRUPTED:
+            task = await self._client.get(self._waiting_task, history_length=0)
+            if task.state in INTERRUPTED:
+                self._question = question_id(task.outcome)  # somebody else has answered the one before
                 return False
-        self._waiting_task = None
+        self._waiting_task = self._question = None
         return True

@@ -101,7 +101,8 @@ class Follower:
                     async for update in updates:
                         yield update
         except RemoteUnavailable as error:
-            lost = RemoteUnavailable(f'{error} The task {task_id} may go on: read it with `get` or `subscribe`.')
+            text = f'{error} The task {task_id} may go on: read it with `get` or `subscribe`.'
+            lost = RemoteUnavailable(text, retry_after=error.retry_after)
             lost.task_id = task_id
             raise lost from error
 
@@ -206,7 +207,8 @@ class Follower:
         if isinstance(error, RemoteUnavailable) and not self.may_repeat and not isinstance(error, NotConnected):
             raise RemoteUnavailable(
                 f'{error} The task may have been started. `resend=True` sends the message again, to agents that run a '
-                'message only once.'
+                'message only once.',
+                retry_after=error.retry_after,
             ) from error
         if isinstance(error, Silent) and not stream and not params.return_immediately:
             # The answer takes as long as the task. The repeated message gets the task at once, which is followed then.
@@ -218,5 +220,6 @@ class Follower:
         except RemoteUnavailable:
             if not self._is_sent:
                 raise
-            raise RemoteUnavailable(f'{error} The task may have been started: `list` has it then.') from error
+            text = f'{error} The task may have been started: `list` has it then.'
+            raise RemoteUnavailable(text, retry_after=error.retry_after) from error
         return params

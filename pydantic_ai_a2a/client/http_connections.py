@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeAlias
@@ -20,6 +19,7 @@ from ..telemetry.propagation import trace_headers
 from .answer_limits import MAX_ANSWER, PACE
 from .client_credentials import ClientCredentials
 from .remote_urls import shown_url
+from .tls_problems import tls_problem
 
 Auth: TypeAlias = httpx2.Auth | tuple[str, str] | str | ClientCredentials
 """Authentication of requests: httpx2's, user name and password, a bearer token, or tokens of an issuer."""
@@ -56,8 +56,8 @@ class HttpConnections:
         transport: The way to an app in this process; None: the network.
 
     Raises:
-        ValueError: The name or the value of a header has characters that HTTP does not allow, or `headers` and `auth`
-            both have a token.
+        ValueError: The name or the value of a header has characters that HTTP does not allow, `headers` and `auth`
+            both have a token, or `auth` is more than the token.
     """
 
     def __init__(
@@ -71,6 +71,8 @@ class HttpConnections:
     ) -> None:
         if isinstance(auth, str | ClientCredentials) and any(name.lower() == 'authorization' for name in headers):
             raise ValueError('`headers` has an Authorization header, and `auth` makes another one. Leave one out.')
+        if isinstance(auth, str) and auth.lower().startswith('bearer '):
+            raise ValueError('`auth` is the token alone: leave out the word Bearer, which the client adds.')
         bearer = {'authorization': f'Bearer {auth}'} if isinstance(auth, str) else {}
         self._headers = {**headers, **bearer}
         for name, value in self._headers.items():
@@ -218,14 +220,14 @@ def _with_token(headers: Mapping[str, str], token: str | None) -> Mapping[str, s
 
 
 def _not_connected(url: str, error: Exception, proxy: str) -> NotConnected:
+    if problem := tls_problem(error):
+        return HostUnusable(f'{shown_url(url)} cannot be reached: {problem}')
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, ssl.SSLError):
-            return HostUnusable(f'{shown_url(url)} cannot be reached: its TLS certificate or protocol is not accepted.')
         if isinstance(cause, socket.gaierror):
             kind = NotConnected if cause.errno == socket.EAI_AGAIN else HostUnusable
             return kind(f'{shown_url(url)} cannot be reached: the name of its host does not resolve.')
         cause = cause.__cause__ or cause.__context__
-    if proxy:
-        return NotConnected(f'{shown_url(url)} cannot be reached through {proxy}: no connection could be opened.')
-    return NotConnected(f'{shown_url(url)} cannot be reached: no connection could be opened.')
+    way = f' through {proxy}' if proxy else ''
+    tls = ', or its TLS is not accepted' if url.startswith('grpcs:') else ''  # the library of gRPC does not tell which
+    return NotConnected(f'{shown_url(url)} cannot be reached{way}: no connection could be opened{tls}.')

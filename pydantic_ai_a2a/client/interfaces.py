@@ -148,8 +148,10 @@ def _within(interface: Interface, card_url: str, trusted: Collection[str], *, si
             )
         url = httpx2.URL(interface.url).copy_with(scheme=own_url.scheme, host=own_url.host, port=own_url.port)
         return replace(interface, url=str(url))
+    has_tls = (own_url.scheme, other_url.scheme) == ('http', 'https') and own_url.host == other_url.host
     raise CardRefused(
-        f'{shown_url(card_url)} names an interface at another origin, {other or shown_url(interface.url)}. If you trust'
-        ' this origin with your requests and credentials, add it to `trusted_origins`, on the command line to '
-        '`--trusted-origin`.'
+        f'{shown_url(card_url)} names an interface at another origin, {other or shown_url(interface.url)}. '
+        + ('Write https:// in the place of http:// for the card, too. Or if' if has_tls else 'If')
+        + ' you trust this origin with your requests and credentials, add it to `trusted_origins`, on the command line '
+        'to `--trusted-origin`.'
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..types.a2a_objects import Artifact, Message, Part
-from .answer_content import parts_text, shown_parts
+from .answer_content import as_lines, is_line, is_space_between, joined_pieces, parts_text, shown_parts
 from .updates import Update
 
 
@@ -17,11 +17,16 @@ class _Text:
 
     place: int
     """Place among the texts of the answer."""
+    name: str = ''
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     pieces: list[str] = field(default_factory=list[str])
     length: int = 0
     is_void: bool = False
     """True if the text was removed, and no other text has come in its place."""
+    is_alike: bool = False
+    """True if the text and the text before may be pieces of one text: see `joined_pieces`."""
+    is_piece: bool = False
+    """True if they are."""
 
     def put(self, pieces: list[str]) -> None:
         self.pieces, self.length = pieces, sum(map(len, pieces))
@@ -38,8 +43,8 @@ class LiveText:
     def add(self, update: Update) -> Iterator[tuple[str, bool]]:
         """Yield the text that an event adds, and False; or text in the place of all text before, and True.
 
-        Artifacts are on lines of their own. Text for an earlier artifact than the last one comes in the place of the
-        text before, too.
+        Artifacts are on lines of their own, unless they are the pieces of one text. Text for an earlier artifact than
+        the last one comes in the place of the text before, too.
         """
         event = update.event
         if 'artifact_update' in event:
@@ -54,6 +59,7 @@ class LiveText:
 
     def _artifact(self, key: str, artifact: Artifact, *, append: bool) -> Iterator[tuple[str, bool]]:
         known = self._text(key)
+        known.name = artifact.get('name', '')
         if not append or 'metadata' in artifact:
             known.metadata = artifact.get('metadata', {})
         parts = _shown(artifact['parts'], known.metadata)
@@ -82,7 +88,22 @@ class LiveText:
         last, self._last = self._last, text
         follows = not text.is_void and (last is None or text.place >= last.place)
         text.is_void = False
-        yield f'\n{piece}' if follows and last not in (None, text) else piece, not follows
+        if not follows or last in (None, text):
+            yield piece, not follows
+        elif len(text.pieces) > 1 or last.name != text.name:
+            yield f'\n{piece}', False
+        else:
+            yield self._following(last, text, piece)
+
+    def _following(self, last: _Text, text: _Text, piece: str) -> tuple[str, bool]:
+        """Return the first piece of a text after another one of the same name, as `add` yields it."""
+        before = ''.join(last.pieces)
+        text.is_alike = is_line(before) and is_line(piece)
+        text.is_piece = text.is_alike and (last.is_piece or is_space_between(before, piece))
+        if text.is_piece and last.is_alike and not last.is_piece:  # the texts before have line breaks between them
+            texts = [(text.name, [Part(text=''.join(text.pieces))]) for text in self._texts.values() if text.length]
+            return as_lines(joined_pieces(texts)), True
+        return piece if text.is_piece else f'\n{piece}', False
 
     def _replaced(self, text: _Text, whole: str) -> Iterator[tuple[str, bool]]:
         # A text that is shorter needs no comparison, so that no step copies more than the event holds.

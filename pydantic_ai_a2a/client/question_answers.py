@@ -10,8 +10,10 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 from typing_extensions import TypedDict
 
 from ..json_values import as_object
-from ..types.a2a_objects import Part
+from ..types.a2a_objects import Message, Part
+from ..wire.extensions.pending_calls_extension import with_question
 from ..wire.extensions.remote_calls import CONTINUE, answers_of, open_calls, wanted_schema
+from .message_content import message_of
 from .questions import PendingRemoteCall, RemoteQuestion
 
 
@@ -45,6 +47,11 @@ def answer_to(waiting: RemoteQuestion, answer: Any) -> RemoteAnswer:
     if answer is True or isinstance(answer, ToolApproved):
         return RemoteAnswer(parts=[Part(text=CONTINUE)])
     return RemoteAnswer(parts=[Part(text=answer) if isinstance(answer, str) else Part(data=answer)])
+
+
+def answer_message(waiting: RemoteQuestion, answer: RemoteAnswer) -> Message:
+    """Return the message with the parts of an answer, which names the question."""
+    return with_question(message_of(answer.get('parts', [])), waiting.get('question'))
 
 
 def approval_of(waiting: RemoteQuestion) -> RemoteAnswer:

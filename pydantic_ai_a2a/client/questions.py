@@ -9,7 +9,8 @@ from typing_extensions import TypedDict
 
 from ..errors import RemoteProtocolError
 from ..json_values import as_list, as_object
-from ..types.a2a_objects import Part, Task
+from ..task_states import INTERRUPTED
+from ..types.a2a_objects import Message, Part, Task
 from ..wire.extensions.adk_function_calls import function_call
 from ..wire.extensions.pending_calls_extension import MEDIA_TYPE
 from ..wire.extensions.remote_calls import open_calls
@@ -62,6 +63,8 @@ class RemoteQuestion(TypedDict):
     """JSON Schema of the answer to a question of the agent itself."""
     authorization: NotRequired[dict[str, Any]]
     """Security schemes and URL of a sign-in."""
+    question: NotRequired[str]
+    """Id of the status message. An answer without the id of a call names it, and so answers no later question."""
     usage: NotRequired[dict[str, int]]
     """Usage of the task so far."""
 
@@ -74,7 +77,7 @@ def question_of_task(agent: str, task: Task) -> RemoteQuestion:
             question is nested more deeply than a server in between may pass it on.
     """
     status = task['status']
-    parts = message['parts'] if (message := status.get('message')) is not None else []
+    parts = [] if (message := status.get('message')) is None else message['parts']
     own = [*_data(parts)]
     said, calls = (parts_text(parts), []) if own else (_said(task), _function_calls(task))
     waiting = RemoteQuestion(
@@ -85,6 +88,8 @@ def question_of_task(agent: str, task: Task) -> RemoteQuestion:
         text=_lines(said, *(call['text'] for call in calls)),
         pending=[cast('PendingRemoteCall', {**call, 'text': _lines(said, call['text'])}) for call in calls],
     )
+    if (question := question_id(task)) is not None:
+        waiting['question'] = question
     for data in own:
         waiting['pending'] = [call for value in as_list(data.get('pending')) if (call := _call(value)) is not None]
         if schema := _usable(data.get('schema'), 'schema'):
@@ -99,6 +104,14 @@ def question_of_task(agent: str, task: Task) -> RemoteQuestion:
     if len({*ids}) < len(ids):
         raise RemoteProtocolError(f'The remote task {task["id"][:100]} waits with two calls of the same id.')
     return waiting
+
+
+def question_id(answer: Task | Message) -> str | None:
+    """Return the id of the status message of a task that waits; None without an id, and for another answer."""
+    if 'status' not in answer or answer['status']['state'] not in INTERRUPTED:
+        return None
+    message = answer['status'].get('message')
+    return None if message is None else message['message_id'] or None
 
 
 def for_caller(waiting: RemoteQuestion) -> RemoteQuestion | None:

@@ -47,10 +47,9 @@ class Patience:
         self._failures += 1
         growing = backoff_after(self._failures, _FIRST, _LONGEST)
         pause = spread(growing, chance=self._chance())
-        if isinstance(error, A2AError):
-            if not isinstance(error, (OverloadedError, QuotaExceededError)):
-                raise error
-            pause = error.retry_after or pause
+        if isinstance(error, A2AError) and not isinstance(error, (OverloadedError, QuotaExceededError)):
+            raise error
+        pause = error.retry_after or pause
         if self._clock() + pause > self._end:
             raise error
         if not self._logged and max(pause, growing) >= _LONGEST:

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import BinaryContent, FileUrl
 from pydantic_ai.tools import ToolApproved, ToolDenied
-from typing_extensions import TypeVar, Unpack
+from typing_extensions import Unpack
 
 from ..arguments import checked
 from ..errors import RemoteError, RemoteProtocolError
@@ -35,19 +35,17 @@ from .answer_content import (
 )
 from .message_content import Content
 from .output_validation import output_problem
-from .question_answers import answer_to
+from .question_answers import answer_message, answer_to
 from .questions import PendingRemoteCall, RemoteQuestion, for_caller, question_of_task
 from .remote_schemas import output_schema
-from .send_options import SendOptions, WaitOptions
-
-OutputT = TypeVar('OutputT', default=Any)
+from .send_options import NO_TYPE, OutputT, OutputType, SendOptions, WaitOptions
 
 
 class TaskClient(Protocol):
     """Sends an answer of a result to its task, or cancels the task."""
 
     async def send(
-        self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]
+        self, content: Content, *, output_type: OutputType[OutputT] | None = NO_TYPE, **options: Unpack[WaitOptions]
     ) -> RemoteResult[OutputT]:
         """See `A2AClient.send`."""
         ...
@@ -305,7 +303,7 @@ class RemoteResult(Generic[OutputT]):
         if 'denied' in answer:
             return cast('RemoteResult[OutputT]', await sent.client.cancel(waiting['task']))
         kept = cast('WaitOptions', {**answering(waiting, sent.options), **options})
-        return await sent.client.send(answer.get('parts', []), output_type=sent.output_type, **kept)
+        return await sent.client.send(answer_message(waiting, answer), output_type=sent.output_type, **kept)
 
     def __repr__(self) -> str:
         """Return the state and the beginning of the text, or the reason for which the text cannot be read."""

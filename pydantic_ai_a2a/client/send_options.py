@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import TypeAdapter
 from pydantic_ai.messages import BinaryContent, FileUrl
 from pydantic_ai.tools import ToolDefinition
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, TypeForm, TypeVar
 
 from ..errors import UnsupportedOperationError
 from ..types.a2a_objects import AgentCard, Message, TaskPushNotificationConfig
 from ..types.operation_params import SendParams
 from ..wire.extensions.client_schema import CLIENT_SCHEMA_URI, usable_schema, with_client_schema
 from ..wire.extensions.client_tools import CLIENT_TOOLS_URI, metadata_of
+from ..wire.extensions.pending_calls_extension import PENDING_CALLS_URI, without_question
 from ..wire.protocol.push_targets import read_target
 from .interfaces import extensions_of
+
+OutputT = TypeVar('OutputT', default=Any)
+if TYPE_CHECKING:
+    OutputType: TypeAlias = type[OutputT] | TypeForm[OutputT]
+    """A type for the output of an answer, such as a model or a union."""
+else:  # the checks of arguments would take any value for a `TypeForm`
+    OutputType: TypeAlias = type[OutputT]
+NO_TYPE: type[Any] | None = None
+"""None as the default of an `OutputType`, for outputs of any type: of the literal None, pyright would conclude None."""
 
 
 class SendOptions(TypedDict, total=False):
@@ -68,6 +78,8 @@ def send_params(message: Message, options: SendOptions, card: AgentCard, output_
         schema = usable_schema(TypeAdapter[Any](output_type).json_schema())
     if schema is not None:
         message = with_client_schema(message, schema)
+    if PENDING_CALLS_URI not in extensions_of(card):
+        message = without_question(message)
     for name in ('context_id', 'task_id', 'reference_task_ids'):
         if value := options.get(name):
             message[name] = value

@@ -5,18 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
 
-from typing_extensions import TypeVar, Unpack
+from typing_extensions import Unpack
 
 from ..arguments import checked
 from .live_text import LiveText
 from .message_content import Content
 from .results import RemoteResult
-from .send_options import SendOptions, WaitOptions
+from .send_options import NO_TYPE, OutputT, OutputType, SendOptions, WaitOptions
 from .updates import Update
-
-OutputT = TypeVar('OutputT', default=Any)
 
 
 class TextSender(ABC):
@@ -24,14 +21,14 @@ class TextSender(ABC):
 
     @abstractmethod
     async def send(
-        self, content: Content, *, output_type: type[OutputT] | None = None, **options: Unpack[WaitOptions]
+        self, content: Content, *, output_type: OutputType[OutputT] | None = NO_TYPE, **options: Unpack[WaitOptions]
     ) -> RemoteResult[OutputT]:
         """Send a message, and return the answer."""
 
     @abstractmethod
     def stream(
-        self, content: Content, *, output_type: type[Any] | None = None, **options: Unpack[SendOptions]
-    ) -> AsyncGenerator[Update, None]:
+        self, content: Content, *, output_type: OutputType[OutputT] | None = NO_TYPE, **options: Unpack[SendOptions]
+    ) -> AsyncGenerator[Update[OutputT], None]:
         """Send a message, and yield the events of its task."""
 
     @checked

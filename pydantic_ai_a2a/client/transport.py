@@ -18,7 +18,7 @@ from opentelemetry.util.types import AttributeValue
 from pydantic_core import to_json
 
 from .. import chains
-from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
+from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable, retry_seconds
 from ..json_values import as_object
 from ..settings.limits import LONG
 from ..telemetry.spans import client_span, inside, name_task, recording
@@ -312,7 +312,8 @@ class Transport:
         if 300 <= status < 400:
             raise self.unreadable(f'HTTP {status} redirects, and redirects are not followed')
         if status in (502, 504):
-            raise RemoteUnavailable(f'{self.url} has answered with HTTP {status}. Try again later.')
+            text = f'{self.url} has answered with HTTP {status}. Try again later.'
+            raise RemoteUnavailable(text, retry_after=retry_seconds(response.headers))
         if status >= 400:
             refusal = as_object(as_object(answer).get('error'))
             error = http_error(answer, status) if refusal else status_error(status, self.url, answer)

@@ -5,8 +5,11 @@ An answer of n events takes n steps: no step copies the text of the steps before
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
+
+from typing_extensions import TypeVar
 
 from ..notebooks import HtmlTask
 from ..types.a2a_objects import (
@@ -23,13 +26,18 @@ from ..types.a2a_objects import (
 if TYPE_CHECKING:
     from .results import RemoteResult
 
+OutputT = TypeVar('OutputT', default=Any)
 
-class Update:
+_STEPS = ('thinking', 'tool')
+"""Progress of an agent of this package: status messages that its history does not have."""
+
+
+class Update(Generic[OutputT]):
     """One event of a task, and the task after the event: `event, task = update`. Later events do not change both."""
 
     __slots__ = ('_artifacts', '_context_id', '_count', '_fields', '_messages', 'event', 'result_of')
 
-    result_of: Callable[[Task | Message], RemoteResult]
+    result_of: Callable[[Task | Message], RemoteResult[OutputT]]
     """Makes the result of a task or message."""
 
     def __init__(
@@ -66,8 +74,13 @@ class Update:
         if self._artifacts is not None:
             changed['artifacts'] = [artifact.value for artifact in self._artifacts.values()]
         if self._messages is not None:
-            changed['history'] = self._messages.until(self._count)
-        return cast('Task', HtmlTask(self._fields, **changed)) if changed else self._fields
+            changed['history'] = history = self._messages.until(self._count)
+            if history[-1:] == [self._fields['status'].get('message')]:
+                del history[-1]  # enters the history when the status changes, as in the task of the server
+        task = cast('Task', HtmlTask(self._fields, **changed)) if changed else self._fields
+        if 'history' in task and 'status_update' in self.event and self.state == 'completed':
+            return cast('Task', HtmlTask(task, history=[*task['history'], *_unsent_answers(task, task['history'])]))
+        return task
 
     @property
     def task_id(self) -> str | None:
@@ -101,7 +114,7 @@ class Update:
         return self._messages.until(self._count)[-1]
 
     @property
-    def result(self) -> RemoteResult:
+    def result(self) -> RemoteResult[OutputT]:
         """The task so far, as `A2AClient.send` returns it. Each read joins the text that has come in pieces."""
         return self.result_of(self.outcome)
 
@@ -136,7 +149,8 @@ class Update:
             return Update(event, fields, self._with_artifact(update), self._messages, self._count)
         if 'status_update' in event:
             fields = self._with_status(event['status_update'])
-            if (message := event['status_update']['status'].get('message')) is not None:
+            message = event['status_update']['status'].get('message')
+            if message is not None and message.get('metadata', {}).get('progress') not in _STEPS:
                 return self._with_message(event, fields, message)
             return Update(event, fields, self._artifacts, self._messages, self._count)
         if 'task' in event:
@@ -315,6 +329,21 @@ class _Parts:
             last = self._parts[-1]
             self._parts[-1] = cast('Part', {**last, 'text': ''.join((last.get('text', ''), *self._pieces))})
             self._pieces = []
+
+
+def _unsent_answers(task: Task, history: Sequence[Message]) -> Iterator[Message]:
+    """Yield the messages that agents of this package add to the history of a task for an answer that is one text.
+
+    Their streams have only the artifact, because clients of other frameworks would show the answer twice.
+    """
+    sent = {message['message_id'] for message in history}
+    for artifact in task.get('artifacts', ()):
+        turn = artifact['artifact_id'].removesuffix('.result')
+        texts = [n for n, part in enumerate(artifact['parts']) if 'text' in part]
+        is_own = artifact.get('name') == 'result' and re.fullmatch(rf'{re.escape(task["id"])}\.\d+', turn)
+        if is_own and texts == [0] and f'{turn}.answer' not in sent:
+            message = Message(role='agent', message_id=f'{turn}.answer', parts=artifact['parts'][:1])
+            yield {**message, 'context_id': task['context_id'], 'task_id': task['id']}
 
 
 def _is_text_like(part: Part, other: Part) -> bool:

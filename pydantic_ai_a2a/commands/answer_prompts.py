@@ -40,8 +40,14 @@ def prompt_for_answer(waiting: RemoteQuestion) -> RemoteAnswer:
     echo(waiting['text'], err=True)
     if waiting['state'] == 'auth-required':
         _show_sign_in(waiting)
-        return answer_to(waiting, click.confirm('Have you signed in?', default=True, err=True))
+        return answer_to(waiting, click.confirm('Have you signed in?', default=None, err=True))
     return answer_to(waiting, _value('Answer', waiting.get('schema', {'type': 'string'})))
+
+
+def show_calls(waiting: RemoteQuestion) -> None:
+    """Show the calls of a waiting task about which this person does not decide."""
+    for call in open_approvals(waiting):
+        _show_approval(call)
 
 
 def open_approvals(waiting: RemoteQuestion) -> list[PendingRemoteCall]:

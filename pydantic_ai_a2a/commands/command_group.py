@@ -7,7 +7,6 @@ server ends by the signal, as under uvicorn.
 from __future__ import annotations
 
 import errno
-import logging
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,7 +17,7 @@ from click import ClickException, Command, Context, Group
 
 from ..errors import A2AError, BackendUnusable, CannotListen, StoreUnavailable
 from .exit_codes import CTRL_C
-from .terminal import SafeLog, accept_all_characters, drop_rest, echo, safe, say
+from .terminal import drop_rest, echo, prepare_output, safe, say
 
 _COMMANDS = {
     'serve': ('serve', 'Serve an app or an agent over HTTP and gRPC.'),
@@ -46,9 +45,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 def run(arguments: Sequence[str] | None) -> NoReturn:
     """Run the command in the arguments."""
-    # The last resort writes the warnings of commands that configure no logging.
-    (logging.lastResort or logging.NullHandler()).setFormatter(SafeLog())
-    accept_all_characters()
+    prepare_output()
     commands = _CommandLine(
         help='Serve Pydantic AI agents over A2A, and call A2A agents.',
         commands=[Command(name, short_help=text) for name, (_, text) in _COMMANDS.items()],

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import click
 
-from ..client.question_answers import RemoteAnswer
+from ..client.question_answers import RemoteAnswer, answer_message
 from ..client.questions import RemoteQuestion
 from ..client.results import RemoteResult
 from ..errors import (
@@ -94,6 +94,7 @@ class InboxScreen:
                 self._read = _Read(await newest_tasks(self._thread.client, self._limit))
             except RemoteUnavailable as error:
                 self._read = self._read._replace(fault=str(error))
+                pause = max(pause, error.retry_after or 0.0)
             except (OverloadedError, QuotaExceededError, InternalError) as error:
                 self._read = self._read._replace(fault=error.message)
                 pause = max(pause, error.retry_after or 0.0)
@@ -161,8 +162,8 @@ class InboxScreen:
                 return None
         if 'denied' in answer:
             return await client.cancel(task_id)
-        parts = answer.get('parts', [])
-        return await client.send(parts, task_id=task_id, context_id=waiting['context'], return_immediately=True)
+        message = answer_message(waiting, answer)
+        return await client.send(message, task_id=task_id, context_id=waiting['context'], return_immediately=True)
 
 
 def _pause_of(task: RemoteResult) -> tuple[str, str]:

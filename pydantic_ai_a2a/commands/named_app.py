@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 from click import IntRange, UsageError, option
 from pydantic_ai.agent import AbstractAgent
+from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from ..server.app.a2a_app import A2AApp
@@ -32,9 +34,10 @@ def place_options(command: Command) -> Command:
 def find(target: str, app_dir: str, backend: str | None, auth: str | None = None) -> ASGIApp:
     """Import the app that `target` names. An agent is made into an app with the given store and callers."""
     sys.path.insert(0, app_dir)
-    value = _named(target)
+    target, value = _named(target, app_dir)
     if isinstance(value, AbstractAgent):
-        return _served_agent(cast('AbstractAgent[Any, Any]', value), target, backend, auth)
+        authenticators = None if auth is None else _authenticators(auth, app_dir)
+        return _served_agent(cast('AbstractAgent[Any, Any]', value), target, backend, authenticators)
     if not callable(value):
         raise UsageError(f'{target} is neither an app nor an agent, but of the type {type(value).__name__}.')
     if backend is not None:
@@ -46,18 +49,63 @@ def find(target: str, app_dir: str, backend: str | None, auth: str | None = None
     return cast('ASGIApp', value)
 
 
-def _named(target: str) -> Any:
+def file_of(target: str, app_dir: str) -> Path | None:
+    """Return the file that `target` names instead of a module; None for a module."""
+    file = target.partition(':')[0]
+    return Path(app_dir, file).resolve() if file.endswith('.py') else None
+
+
+def _named(target: str, app_dir: str) -> tuple[str, Any]:
+    """Return what `target` names, and its module with its name."""
     module_name, _, name = target.partition(':')
-    name = name or 'app'
-    if not module_name or module_name.endswith('.py'):
-        module_name = module_name.rpartition('/')[2].removesuffix('.py') or 'joker'
-        raise UsageError(f'{target!r} does not name an app: write MODULE:NAME, such as {module_name}:{name}.')
-    value: Any = _import(module_name)
+    if not module_name:
+        raise UsageError(f'{target!r} does not name an app: write MODULE:NAME, such as joker:{name}.')
+    if (file := file_of(target, app_dir)) is not None:
+        module = _import_file(file, module_name)
+        module_name, name = module.__name__, name or _name_in_file(module, module_name)
+    else:
+        module, name = _import(module_name), name or 'app'
+    value: Any = module
     for attribute in name.split('.'):
         if not hasattr(value, attribute):
             raise UsageError(f'The module {module_name!r} has no {name!r}.{_suggestion(module_name)}')
         value = getattr(value, attribute)
-    return value
+    return f'{module_name}:{name}', value
+
+
+def _import_file(file: Path, shown: str) -> ModuleType:
+    """Import a file under the name by which the other modules of its folder or package import it."""
+    if not file.is_file():
+        raise UsageError(f'There is no file {shown}.')
+    parts, folder = [] if file.stem == '__init__' else [file.stem], file.parent
+    while (folder / '__init__.py').is_file():
+        parts, folder = [folder.name, *parts], folder.parent
+    name = '.'.join(parts)
+    sys.path.insert(0, str(folder))
+    taken = name in sys.stdlib_module_names or '.' in file.stem
+    if taken or (module := _import(name)).__file__ != str(file):
+        raise UsageError(f'{shown} needs another name: another module has this name, or a dot is in it.')
+    return module
+
+
+def _name_in_file(module: ModuleType, file: str) -> str:
+    """Return the name of the app of a file: `app`, or the only app, or the only agent."""
+    if hasattr(module, 'app'):
+        return 'app'
+    for kind in (Starlette, AbstractAgent):
+        names: dict[int, str] = {}
+        for name, value in vars(module).items():
+            if isinstance(value, kind):
+                names.setdefault(id(cast('object', value)), name)
+        match [*names.values()]:
+            case [name]:
+                return name
+            case [first, *_]:
+                several = ', '.join(names.values())
+                raise UsageError(f'{file} has {several}: write which one to serve, such as {file}:{first}.')
+            case _:
+                pass
+    raise UsageError(f'{file} has no app and no agent in a variable: write app = to_a2a(agent).')
 
 
 def _import(name: str) -> ModuleType:
@@ -75,9 +123,10 @@ def _suggestion(module_name: str) -> str:
     return f' It has {", ".join(names)}.' if names else ''
 
 
-def _served_agent(agent: AbstractAgent[Any, Any], target: str, backend: str | None, auth: str | None) -> A2AApp:
+def _served_agent(
+    agent: AbstractAgent[Any, Any], target: str, backend: str | None, authenticators: list[Authenticator] | None
+) -> A2AApp:
     name = agent.name or telling_name(*reversed(re.split('[.:]', target)))
-    authenticators = None if auth is None else _authenticators(auth)
     try:
         check_namespace(agent.name, name, backend or 'memory')
         return to_a2a(agent, name=name, backend=backend or 'memory', auth=authenticators)
@@ -85,8 +134,8 @@ def _served_agent(agent: AbstractAgent[Any, Any], target: str, backend: str | No
         raise UsageError(str(error)) from None
 
 
-def _authenticators(target: str) -> list[Authenticator]:
-    value = _named(target)
+def _authenticators(target: str, app_dir: str) -> list[Authenticator]:
+    _, value = _named(target, app_dir)
     values = cast('list[object]', value if isinstance(value, list) else [value])
     authenticators = [item for item in values if isinstance(item, Authenticator)]
     if len(authenticators) < len(values):

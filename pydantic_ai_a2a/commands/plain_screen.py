@@ -108,7 +108,7 @@ def _show_parts(parts: Sequence[Part]) -> None:
             echo(json.dumps(value, indent=2))
         elif 'text' not in part:
             name = part.get('filename') or 'a file'
-            place = part.get('url') or f'{len(part.get("raw", "")) * 3 // 4} bytes'
+            place = part.get('url') or f'{len(part.get("raw", "").rstrip("=")) * 3 // 4} bytes'
             echo(f'[{name}: {part.get("media_type", "unknown type")}, {place}]')
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import click
 from click import ClickException, UsageError
@@ -101,6 +101,8 @@ def agent_options(command: Command) -> Command:
             raise UsageError('--timeout takes a number of seconds above zero.')
         if not all(map(origin, trusted_origins)):
             raise UsageError('--trusted-origin takes an origin such as https://api.example.com.')
+        if not origin(url) and any(origin(word) for word in _words(options.values())):
+            raise UsageError('The URL of the agent comes first.')
         remote = Remote(url, dict(map(_header, headers)), _token(token_env), timeout, trusted_origins)
         remote.connections()  # refuses a bad URL and bad headers before the command does anything
         try:
@@ -111,6 +113,15 @@ def agent_options(command: Command) -> Command:
             raise ClickException(safe(_sentence(error))) from error
 
     return with_agent
+
+
+def _words(values: Iterable[object]) -> Iterator[str]:
+    """Yield the strings among values of arguments and options."""
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, tuple):
+            yield from _words(cast('tuple[object, ...]', value))
 
 
 def _header(header: str) -> tuple[str, str]:

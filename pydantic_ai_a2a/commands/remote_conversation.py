@@ -7,32 +7,43 @@ import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
+from itertools import chain
+from pathlib import Path
 from typing import Literal, Self, cast
 
 import click
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
+from ..backoff import backoff
 from ..client.agents.model import RemoteTasks
-from ..client.answer_content import partial_text
-from ..client.question_answers import answer_to
+from ..client.answer_content import answer_parts, partial_text
+from ..client.interfaces import extensions_of
+from ..client.question_answers import answer_message, answer_to
+from ..client.questions import for_caller
 from ..client.remote_urls import shown_url
 from ..client.send_options import SendOptions
 from ..client.updates import Update
-from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable
+from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable, UnsupportedOperationError
 from ..task_states import INTERRUPTED, STOPPED, TERMINAL
 from ..types.a2a_objects import Message, Part, Task
-from .answer_prompts import open_approvals, prompt_for_answer
+from ..wire.extensions.pending_calls_extension import PENDING_CALLS_URI
+from .answer_prompts import open_approvals, prompt_for_answer, show_calls
 from .client_thread import ClientThread
 from .exit_codes import CTRL_C, WAITS
 from .json_options import Form
 from .plain_screen import question_to_show
 from .remote_agent import Remote
+from .saved_files import make_directory, save_files
 from .screen_choice import screen_for
 from .terminal import safe, say
 
 QUEUED = 10.0
 """Seconds after which a task that has not begun is reported."""
+
+
+PAUSES = (0.5, 3.0)
+"""The first and the longest pause between two looks at a task that waits for an approver, in seconds."""
 
 
 class Talk:
@@ -42,14 +53,21 @@ class Talk:
         remote: The agent.
         form: How answers are written.
         hints: True to say after each answer how to go on.
+        save: Directory for the files of the last answer, made here. Default: they are not saved.
+
+    Raises:
+        UsageError: The directory cannot be made.
     """
 
-    def __init__(self, remote: Remote, form: Form = 'text', *, hints: bool = True) -> None:
+    def __init__(self, remote: Remote, form: Form = 'text', *, hints: bool = True, save: Path | None = None) -> None:
+        if save is not None:
+            make_directory(save)
         self._thread = ClientThread(remote)
         self._client = self._thread.client
         self._url = shown_url(remote.url)
         self._form: Form = form
         self._hints = hints
+        self._save = save
         self._asks = sys.stdin.isatty() and sys.stderr.isatty()
         self._task: Task | None = None
         self.context_id: str | None = None
@@ -86,7 +104,7 @@ class Talk:
         Raises:
             ClickException: No call waits for an approval, or the arguments cannot be changed.
         """
-        task = cast('Task', self._thread.run(partial(self._client.get, task_id)).task)
+        task = self._thread.run(partial(self._read, task_id))
         calls = open_approvals(waiting := question_to_show(task))
         if not calls:
             raise click.ClickException(f'No call of the task {task_id} waits for an approval.')
@@ -108,19 +126,57 @@ class Talk:
         return self._ended(outcome)
 
     def _answered(self, task: Task) -> Task | Message:
-        """Ask for the answers of a waiting task. Return the task after the answers, or as before if refused."""
-        answer = prompt_for_answer(question_to_show(task))
+        """Ask for the answers of a waiting task. Return the task after the answers, or as it is now if refused."""
+        if self._may_need_approver(task):  # GetTask says for sure who decides
+            now = self._thread.run(partial(self._undecided, task['id']))
+            if now['status']['state'] not in INTERRUPTED:
+                return self._rest(task)
+            task = now
+        waiting = for_caller(question_to_show(task))
+        assert waiting is not None, 'something waits for this person'
+        answer = prompt_for_answer(waiting)
         if 'denied' in answer:
             return self._thread.run(partial(self._client.cancel, task['id'])).outcome
         try:
-            return self._follow(answer.get('parts', []), task['id'], task['context_id'], before=partial_text(task))
-        except InvalidParamsError as error:
+            message = answer_message(waiting, answer)
+            return self._follow(message, task['id'], task['context_id'], before=partial_text(task))
+        except (InvalidParamsError, UnsupportedOperationError) as error:
             say(f'the agent refuses the answer: {error.message}')
-            return task
+            now = self._thread.run(partial(self._read, task['id']))
+            return now if now['status']['state'] in INTERRUPTED else self._rest(task)
 
-    def _follow(self, parts: Sequence[Part], task_id: str, context_id: str, before: str = '') -> Task | Message:
+    def _may_need_approver(self, task: Task) -> bool:
+        """Return False if the approvals of a task say that this person decides, and for agents without approvers."""
+        if all(call.get('decidedBy') == 'caller' for call in open_approvals(question_to_show(task))):
+            return False
+        card = self._thread.run(self._client.card)
+        return _waits_for_approver(task) or PENDING_CALLS_URI in extensions_of(card)
+
+    async def _undecided(self, task_id: str) -> Task:
+        """Return a task once it does not wait, or waits for this person, and not for an approver alone."""
+        task, pauses = await self._read(task_id), backoff(*PAUSES)
+        if _waits_for_approver(task):
+            show_calls(question_to_show(task))
+            say(f'the task {task_id} waits for an approver; Ctrl-C cancels the task')
+        while _waits_for_approver(task):
+            await asyncio.sleep(next(pauses))
+            task = await self._read(task_id)
+        return task
+
+    async def _read(self, task_id: str) -> Task:
+        return cast('Task', (await self._client.get(task_id)).task)
+
+    def _rest(self, task: Task) -> Task | Message:
+        """Follow a task that has gone on without an answer of this person."""
+        return self._shown(self._client.subscribe(task['id']), partial_text(task))
+
+    def _follow(
+        self, content: Message | Sequence[Part], task_id: str, context_id: str, before: str = ''
+    ) -> Task | Message:
         options = SendOptions(task_id=task_id, context_id=context_id)
-        updates = self._client.stream(parts, **options)
+        return self._shown(self._client.stream(content, **options), before)
+
+    def _shown(self, updates: AsyncGenerator[Update, None], before: str) -> Task | Message:
         return self._thread.run(lambda: self._show(RemoteTasks(self._client).follow(updates), before))
 
     async def _show(self, updates: AsyncGenerator[Update, None], before: str = '') -> Task | Message:
@@ -148,13 +204,18 @@ class Talk:
             say(f'the task {self._task["id"]} has been queued for {QUEUED:.0f} seconds: is a worker running?')
 
     def _ended(self, outcome: Task | Message) -> int:
-        """Say how to go on. Return the exit code."""
+        """Save the files, and say how to go on. Return the exit code."""
         self.context_id = outcome.get('context_id')
+        files = chain.from_iterable(answer_parts(outcome))
+        are_saved = self._save is None or save_files(files, self._save)
         if 'status' not in outcome:
-            return 0
+            return int(not are_saved)
         state = outcome['status']['state']
         context = f'--context {outcome["context_id"]}'
         if state in INTERRUPTED:
+            if _waits_for_approver(outcome):
+                say(f'the task {outcome["id"]} waits for an approver')
+                return WAITS
             how = (
                 '; approve with --approve, deny with --deny REASON' if open_approvals(question_to_show(outcome)) else ''
             )
@@ -162,7 +223,7 @@ class Talk:
             return WAITS
         if self._hints or state != 'completed':
             say(f'the task {outcome["id"]} is {state}; go on with {context}')
-        return int(state != 'completed')
+        return int(state != 'completed' or not are_saved)
 
     def _interrupted(self) -> int:
         """Cancel the task, and say so."""
@@ -180,3 +241,7 @@ class Talk:
         else:
             say(f'the task {task["id"]} is {latest.state}')
         return CTRL_C
+
+
+def _waits_for_approver(task: Task) -> bool:
+    return task['status']['state'] in INTERRUPTED and for_caller(question_to_show(task)) is None

@@ -21,7 +21,7 @@ from .remote_conversation import Talk
 
 @click.command()
 @agent_options
-@click.argument('text', required=False)
+@click.argument('words', nargs=-1, metavar='[TEXT]')
 @click.option(
     '--file',
     'files',
@@ -35,17 +35,24 @@ from .remote_conversation import Talk
 @click.option('--task', default='', metavar='ID', help='Task that the message answers or continues.')
 @click.option('--approve', is_flag=True, help='Approve the calls of --task. --data changes the arguments of one call.')
 @click.option('--deny', metavar='REASON', help='Deny the calls of --task. "" gives no reason.')
+@click.option(
+    '--save',
+    type=click.Path(file_okay=False, writable=True, path_type=Path),
+    metavar='DIR',
+    help='Save the files of the answer in this directory, under new names.',
+)
 @json_options
 def send(
     *,
     remote: Remote,
-    text: str | None,
+    words: Sequence[str],
     files: Sequence[Path],
     data: str | None,
     context: str,
     task: str,
     approve: bool,
     deny: str | None,
+    save: Path | None,
     form: Form,
 ) -> int:
     """Send a message to an agent, and show the answer.
@@ -57,6 +64,9 @@ def send(
     Exit codes: 0 completed, 1 failed or refused, 3 the task waits for an answer, 130 after Ctrl-C, which cancels
     the task.
     """
+    if len(words) > 1:
+        raise click.UsageError('TEXT is one argument: write it in quotes.')
+    text = ''.join(words)
     if approve or deny is not None:
         if not task or text or files or (deny is not None and (approve or data is not None)):
             raise click.UsageError('Give --task with either --approve, and --data if you like, or --deny alone.')
@@ -64,16 +74,16 @@ def send(
         if not isinstance(arguments, dict | None):
             raise click.UsageError('--data takes a JSON object: the arguments of the call.')
         denial = ToolDenied(deny) if deny else False
-        with Talk(remote, form) as talk:
+        with Talk(remote, form, save=save) as talk:
             return talk.decide(task, ToolApproved(override_args=cast('Any', arguments)) if approve else denial)
-    words = sys.stdin.read() if text == '-' else text
-    parts = [Part(text=words)] if words else []
+    text = sys.stdin.read() if text == '-' else text
+    parts = [Part(text=text)] if text else []
     if data is not None:
         parts.append(Part(data=_json(data), media_type='application/json'))
     parts += map(_file, files)
     if not parts:
         raise click.UsageError('There is nothing to send: give TEXT, --file or --data.')
-    with Talk(remote, form) as talk:
+    with Talk(remote, form, save=save) as talk:
         return talk.send(parts, task_id=task, context_id=context)
 
 

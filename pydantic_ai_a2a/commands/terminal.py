@@ -21,8 +21,10 @@ def safe(text: str) -> str:
     return _CONTROL.sub(lambda match: f'\\u{ord(match[0]):04x}', text)
 
 
-def accept_all_characters() -> None:
+def prepare_output() -> None:
     """Let the standard streams escape characters that the encoding of the terminal lacks, and replace unknown bytes."""
+    # The last resort writes the warnings of commands that configure no logging.
+    (logging.lastResort or logging.NullHandler()).setFormatter(SafeLog())
     for stream, errors in ((sys.stdin, 'replace'), (sys.stdout, 'backslashreplace'), (sys.stderr, 'backslashreplace')):
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ('strict', 'surrogateescape'):
             with suppress(OSError):  # its file was exchanged, and is no longer of the same kind

@@ -39,6 +39,7 @@ def worker(
     for served in apps:
         served.hosting.drain_delay = 0.0  # a worker has no traffic to redirect
         served.hosting.runs_tasks = not engine
+        served.playground_logged = True  # a worker serves no page
         if engine and (served.at_engine is None or served.at_engine.engine.in_server):
             raise click.UsageError(
                 f'{target} has no engine with workers of its own, as to_a2a(engine=Temporal(…)) has.'

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from contextvars import Context, copy_context
 from datetime import timedelta
-from typing import Any, cast
+from typing import cast
 
 import httpx2
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -17,10 +17,10 @@ from typing_extensions import Unpack
 from ..client.client import A2AClient
 from ..client.http_connections import CONNECTIONS
 from ..client.message_content import Content
-from ..client.question_answers import answer_to
+from ..client.question_answers import answer_message, answer_to
 from ..client.questions import RemoteQuestion
-from ..client.results import OutputT, RemoteResult, answering
-from ..client.send_options import SendOptions, WaitOptions
+from ..client.results import RemoteResult, answering
+from ..client.send_options import NO_TYPE, OutputT, OutputType, SendOptions, WaitOptions
 from ..client.updates import Update
 from ..server.service.refusals import REASONS
 from ..task_states import STOPPED
@@ -34,7 +34,7 @@ class A2ATestClient(A2AClient):
     """An `A2AClient` for tests, which answers questions by a script, waits for states, and records.
 
     Context variables of the test reach an app in this process, so `agent.override` works. The arguments are those of
-    `A2AClient`. The requests of an `http_client` are not recorded. If the agent in this process cannot be entered, such
+    `A2AClient`. The requests of an `http_client` are not recorded. If the agent in this process cannot be started, such
     as without the key of its model, requests raise the reason.
     """
 
@@ -54,7 +54,7 @@ class A2ATestClient(A2AClient):
         self,
         content: Content,
         *,
-        output_type: type[OutputT] | None = None,
+        output_type: OutputType[OutputT] | None = NO_TYPE,
         answers: Answers | None = None,
         **options: Unpack[WaitOptions],
     ) -> RemoteResult[OutputT]:
@@ -76,10 +76,10 @@ class A2ATestClient(A2AClient):
         self,
         content: Content,
         *,
-        output_type: type[Any] | None = None,
+        output_type: OutputType[OutputT] | None = NO_TYPE,
         answers: Answers | None = None,
         **options: Unpack[SendOptions],
-    ) -> AsyncGenerator[Update, None]:
+    ) -> AsyncGenerator[Update[OutputT], None]:
         """Send a message, answer the questions of the task, and yield all events. Arguments and errors: see `send`."""
         script = None if answers is None else Script(answers)
         last: Update | None = None
@@ -94,7 +94,8 @@ class A2ATestClient(A2AClient):
                 script.check(result)
                 return
             waiting = cast('RemoteQuestion', result.waiting)
-            content, options = answer_to(waiting, value).get('parts', []), answering(waiting, options)
+            content = answer_message(waiting, answer_to(waiting, value))
+            options = answering(waiting, options)
 
     async def subscribe(self, task_id: str, *, last_event_id: int | None = None) -> AsyncGenerator[Update, None]:
         """Yield the events of a task from now on: see `A2AClient.subscribe`."""
@@ -146,7 +147,7 @@ class A2ATestClient(A2AClient):
 
 
 class _RaisingApp:
-    """An app of this process. If its agent cannot be entered, a request raises the reason, which no client gets."""
+    """An app of this process. If its agent cannot be started, a request raises the reason, which no client gets."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

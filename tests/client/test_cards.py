@@ -337,7 +337,10 @@ async def test_refused_card_is_not_cached() -> None:
     [
         (Response(status_code=404), 'has no agent card: HTTP 404.'),
         (Response(status_code=401), 'asks for credentials'),
-        (RedirectResponse('http://elsewhere.example/'), 'redirects are not followed'),
+        (RedirectResponse('http://elsewhere.example/a?secret'), 'to which it leads, http://elsewhere.example/a.'),
+        (RedirectResponse('/card'), 'the URL to which it leads, http://agent.example/card.'),
+        (Response(status_code=302), 'the URL to which it leads.'),
+        (Response(status_code=400), 'HTTP 400. If the port takes only TLS, write https:// in the place of http://.'),
         (Response('<html>', media_type='text/html'), 'not JSON but text/html. Is this the URL of an A2A agent?'),
         (Response('[]'), 'is not an agent card'),
         (Response(' ' * 1_000_001), 'more than 1000000 bytes'),
@@ -349,7 +352,7 @@ async def test_refused_card_is_not_cached() -> None:
         (with_interfaces(('JSONRPC', 'http://agent.example', 'new')), 'It names: JSONRPC new.'),
         (with_interfaces(('HTTP+JSON', 'http://agent.example', '0.3')), r'It names: HTTP\+JSON 0.3.'),
         (with_interfaces(('JSONRPC', 'http://evil.example', '1.0')), 'another origin, http://evil.example:80'),
-        (with_interfaces(('JSONRPC', 'https://agent.example', '1.0')), 'another origin, https://agent.example:443'),
+        (with_interfaces(('JSONRPC', 'https://agent.example', '1.0')), 'place of http:// for the card'),
         (with_interfaces(('JSONRPC', 'ftp://agent.example/x', '1.0')), 'another origin, ftp://agent.example/x'),
         (with_interfaces(('JSONRPC', 'http://agent.example:port', '1.0')), 'another origin, The target'),
     ],
@@ -417,6 +420,28 @@ async def test_card_request_answered_with_503_is_remote_unavailable() -> None:
     async with client_at_url(canned.app, 'http://agent.example', timeout=0.2) as client:
         with pytest.raises(RemoteUnavailable, match='HTTP 503'):
             await client.card()
+
+
+@each_case('status', [429, 502, 503, 504])
+async def test_retry_after_of_card_request_is_kept(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(cards, 'time', SimpleNamespace(monotonic=lambda: now))
+    busy = Response(status_code=status, headers={'retry-after': '3600'})
+    canned = CannedAgent(result_response(TASK), card=busy)
+    async with client_at_url(canned.app, 'http://agent.example') as client:
+        with pytest.raises(RemoteUnavailable, match=f'HTTP {status}') as refused:
+            await client.card()
+        assert (refused.value.retry_after, len(canned.requests)) == (3600, 1)
+        canned.card = CARD
+        await client.card()
+        canned.card = busy
+        for seconds in (301.0, 3900.0):
+            now = seconds
+            await client.card()
+        assert len(canned.requests) == 3
+        now = 3901.0
+        await client.card()
+        assert len(canned.requests) == 4
 
 
 async def test_first_card_request_is_repeated_after_503() -> None:

@@ -210,6 +210,19 @@ async def test_long_retry_after_is_quota_exceeded_error() -> None:
     assert refused.value.retry_after == 86400
 
 
+@each_case('streaming', [True, False])
+@each_case('status', [502, 504])
+async def test_long_retry_after_of_gateway_is_kept(status: int, streaming: bool) -> None:
+    gone = Response(status_code=status, headers={'retry-after': '86400'})
+    card = {**CARD, 'capabilities': {'streaming': streaming}}
+    for answers, methods in (([gone], 1), ([result_response({'task': WORKING}), gone], 2)):
+        canned = CannedAgent(*answers, card=card)
+        async with canned_client(canned) as client:
+            with pytest.raises(RemoteUnavailable) as refused:
+                await client.send('hello', resend=True)
+        assert (refused.value.retry_after, len(canned.methods)) == (86400, methods)
+
+
 async def test_always_busy_agent_is_given_up_after_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     canned, loop = CannedAgent(error_response(-32000, 'Busy.', 503)), asyncio.get_running_loop()
     time = loop.time

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from cProfile import Profile
 from itertools import pairwise
 from typing import Any, cast
@@ -14,13 +15,29 @@ import pytest
 from fasta2a.schema import AgentCard
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import A2AClient, RemoteAgent, RemoteProtocolError
+from pydantic_ai_a2a import (
+    A2AApp,
+    A2AClient,
+    InputRequired,
+    Progress,
+    Rejected,
+    RemoteAgent,
+    RemoteProtocolError,
+    Results,
+    to_a2a,
+)
 from pydantic_ai_a2a.client import followed_task
 from pydantic_ai_a2a.client.answer_content import content_of
+from pydantic_ai_a2a.client.send_options import SendOptions
 from pydantic_ai_a2a.client.server_sent_events import EventReader, EventTooLong
 from pydantic_ai_a2a.client.updates import START
 
+from ..bounds import LIMIT
 from ..cases import each_case
 from .canned_agent import TASK, WORKING, CannedAgent, canned_client, result_response, stream_response
 
@@ -114,6 +131,62 @@ async def test_streamed_messages_are_added_to_task_history(name: str) -> None:
         task: Any = (await client.send('hello')).outcome
     assert task['status']['state'] == 'completed'
     assert [''.join(part['text'] for part in said['parts']) for said in task['history']] == ['Hi', *texts]
+
+
+async def test_status_message_enters_history_with_the_next_status() -> None:
+    """As in the tasks that GetTask of the official SDK returns: a question is only in the status."""
+    events = [
+        {'task': WORKING},
+        *(status('TASK_STATE_WORKING', message(text, text)) for text in ('one', 'two')),
+        status('TASK_STATE_INPUT_REQUIRED', message('Which city?', 'question')),
+    ]
+    async with canned_client(CannedAgent(stream_response(*events))) as client:
+        tasks: list[Any] = [update.task async for update in client.stream('hello')]
+    histories = [[said['message_id'] for said in task.get('history', [])] for task in tasks]
+    assert histories == [[], [], ['one'], ['one', 'two']]
+    assert [task['status'].get('message', {}).get('message_id') for task in tasks] == [None, 'one', 'two', 'question']
+
+
+def asking(**options: Any) -> A2AApp:
+    """An agent that asks with words beside the question, and answers with a text."""
+
+    def ask_then_answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        answered = any(isinstance(part, ToolReturnPart) for part in messages[-1].parts)
+        asked = [ThinkingPart('Hm.'), TextPart('I need more.'), ToolCallPart('ask', {}, 'c1')]
+        return ModelResponse([TextPart('Paris.')] if answered else asked)
+
+    def ask() -> str:
+        raise InputRequired('Which city?')
+
+    return to_a2a(Agent(FunctionModel(ask_then_answer), name='asking', tools=[ask]), **options)
+
+
+def raising(error: Exception) -> A2AApp:
+    def fail() -> str:
+        raise error
+
+    return to_a2a(Agent(TestModel(), name='raising', tools=[fail]))
+
+
+APPS: dict[str, Callable[[], A2AApp]] = {
+    'text': lambda: to_a2a(Agent('test', name='text')),
+    'data': lambda: to_a2a(Agent('test', name='data', output_type=list[int])),
+    'question': asking,
+    'question after steps': lambda: asking(results=Results(progress=Progress(tools=True, thinking=True))),
+    'failure': lambda: raising(ZeroDivisionError()),
+    'rejection': lambda: raising(Rejected('No.')),
+}
+
+
+@each_case('version', ['1.0', '0.3'])
+@each_case('name', APPS)
+async def test_streamed_task_is_the_task_of_get_task(name: str, version: Any) -> None:
+    async with asyncio.timeout(LIMIT), A2AClient(APPS[name](), version=version) as client:
+        options: SendOptions = {}
+        for text in ('hello', 'Paris') if 'question' in name else ('hello',):
+            update = [update async for update in client.stream(text, **options)][-1]
+            options['task_id'] = task_id = update.task_id or ''
+            assert update.task == (await client.get(task_id)).task
 
 
 async def test_streamed_messages_without_task_are_joined() -> None:

@@ -17,6 +17,8 @@ from inline_snapshot import snapshot
 
 from pydantic_ai_a2a import BearerAuth, hash_key
 from pydantic_ai_a2a.commands.cli import main
+from pydantic_ai_a2a.commands.named_app import find
+from pydantic_ai_a2a.server.app.a2a_app import A2AApp
 
 from ..cases import each_case
 from .command import run_command
@@ -25,7 +27,7 @@ Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[2]
 MEMORY = (
     'keeps its tasks in the memory of one process, which has to serve and run them. Give it a backend that processes'
-    " can share, such as to_a2a(agent, backend='sqlite:///agent.db')."
+    " can share: to_a2a(agent, backend='sqlite:///agent.db'), or --backend for an agent."
 )
 JOKER = """
 from pydantic_ai import Agent
@@ -38,6 +40,14 @@ shared = to_a2a(agent, backend='sqlite:///agent.db')
 empty = Starlette()
 number = 42
 """
+SEVERAL = """
+from pydantic_ai import Agent
+
+first, second = Agent('test'), Agent('test')
+alias = first
+"""
+SEVERAL_PROCESSES = ('serve', '--workers', '2')
+TAKEN = ('queue.py', 'click.py', 'agent.v2.py')
 
 
 @pytest.fixture(autouse=True)
@@ -45,9 +55,11 @@ def broken_modules(app_directory: Path) -> Iterator[None]:
     """More modules of the directory, which are forgotten afterwards."""
     (app_directory / 'joker.py').write_text(JOKER)
     (app_directory / 'broken.py').write_text('import surely_not_installed')
-    (app_directory / 'bare.py').write_text('')
+    for name in ('bare.py', *TAKEN):
+        (app_directory / name).write_text('')
+    (app_directory / 'several.py').write_text(SEVERAL)
     yield
-    for name in ('broken', 'bare'):
+    for name in ('broken', 'bare', 'several'):
         sys.modules.pop(name, None)
 
 
@@ -56,7 +68,11 @@ def broken_modules(app_directory: Path) -> Iterator[None]:
     [
         ('bare', "The module 'bare' has no 'app'."),
         (':app', "':app' does not name an app: write MODULE:NAME, such as joker:app."),
-        ('./bare.py:agent', "'./bare.py:agent' does not name an app: write MODULE:NAME, such as bare:agent."),
+        ('./bare.py:agent', "The module 'bare' has no 'agent'."),
+        ('bare.py', 'bare.py has no app and no agent in a variable: write app = to_a2a(agent).'),
+        ('several.py', 'several.py has first, second: write which one to serve, such as several.py:first.'),
+        ('absent.py', 'There is no file absent.py.'),
+        *((name, f'{name} needs another name: another module has this name, or a dot is in it.') for name in TAKEN),
         ('nothing:app', "There is no module 'nothing', in the directory or on the Python path."),
         ('joker.inner:app', "There is no module 'joker.inner', in the directory or on the Python path."),
         ('joker:ap', "The module 'joker' has no 'ap'. It has 'agent', 'app', 'shared'."),
@@ -70,12 +86,40 @@ def test_invalid_app_target_is_refused_with_reason(name: str, target: str, reaso
     assert run_command(capsys, name, target).why == (2, reason)
 
 
+@each_case(
+    'file, text, name',
+    [
+        ('agents/app_of.py', "app = to_a2a(Agent('test', name=NAME))\nagent = Agent('test')", 'sibling'),
+        ('agents/single.py', "poet = to_a2a(Agent('test', name=NAME))\nagent = Agent('test')", 'sibling'),
+        ('agents/my-agent.py', "agent = Agent('test', description=NAME)", 'my-agent'),
+        ('package/inner/deep.py', "from ..outer import NAME\npoet = Agent('test', name=NAME)", 'outer'),
+        ('package/__init__.py', "from .outer import NAME\npoet = Agent('test', name=NAME)", 'outer'),
+    ],
+)
+def test_file_target_serves_its_app_or_only_agent(file: str, text: str, name: str, app_directory: Path) -> None:
+    for package in ('package/inner', 'package', 'agents'):
+        (app_directory / package).mkdir(parents=True, exist_ok=True)
+    for module in ('package/__init__.py', 'package/inner/__init__.py'):
+        (app_directory / module).write_text('')
+    (app_directory / 'package/outer.py').write_text("NAME = 'outer'")
+    (app_directory / 'agents/sibling.py').write_text("NAME = 'sibling'")
+    imports = 'from pydantic_ai import Agent\nfrom pydantic_ai_a2a import to_a2a\n'
+    sibling = 'from sibling import NAME\n' if file.startswith('agents') else ''
+    (app_directory / file).write_text(imports + sibling + text)
+    served = find(file, '', None)
+    for module in [*sys.modules]:
+        if (getattr(sys.modules[module], '__file__', None) or '').startswith(str(app_directory)):
+            del sys.modules[module]
+    assert isinstance(served, A2AApp)
+    assert served.card.name == name
+
+
 def test_import_error_in_app_module_is_raised() -> None:
     with pytest.raises(ModuleNotFoundError, match='surely_not_installed'):
         main(['serve', 'broken:app'])
 
 
-@pytest.mark.parametrize('arguments', [('serve', '--no-worker'), ('worker',)], ids=' '.join)
+@pytest.mark.parametrize('arguments', [('serve', '--no-worker'), SEVERAL_PROCESSES, ('worker',)], ids=' '.join)
 def test_in_memory_backend_cannot_have_separate_workers(arguments: tuple[str, ...], capsys: Capture) -> None:
     answers = [run_command(capsys, *arguments, target).why for target in ('joker:app', 'joker:agent', 'joker:empty')]
     assert answers == [
@@ -120,6 +164,11 @@ def test_missing_command_shows_help(capsys: Capture) -> None:
     [
         ('serve', "Missing argument 'MODULE:NAME'."),
         ('serve joker:app --prot 80', 'No such option.*--prot.*Did you mean .*--port'),
+        (
+            'serve joker:shared --workers 2 --reload',
+            '--reload and --workers cannot be combined: --reload serves from one',
+        ),
+        ('serve joker:shared --workers 2 --grpc-port 0', '--grpc-port 0 would take another port in each process: give'),
         ('serve joker:app --port http', "Invalid value for '--port': 'http' is not a valid integer"),
         ('serve joker:app --port 65536', "Invalid value for '--port': 65536 is not in the range 0<=x<=65535."),
         (

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from threading import Thread
 from typing import Any, TypeAlias
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from starlette.responses import Response
 
-from pydantic_ai_a2a import A2AClient, Approvals, AuthRequired, InputRequired, RemoteResult, serve, to_a2a
+from pydantic_ai_a2a import A2AClient, Approvals, RemoteResult, serve, to_a2a
 from pydantic_ai_a2a.commands import inbox_screen
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.commands.inbox_screen import Choice
 
-from ..agents import echo_prompts, user_prompts
+from ..agents import clerk_agent
 from ..bounds import LIMIT
 from ..cases import each_case
 from ..client.agents.canned_tasks import pending_call, task_waiting_with
@@ -245,27 +243,9 @@ def test_call_decided_by_another_person_is_reported(monkeypatch: pytest.MonkeyPa
     assert code == 0, terminal.text
 
 
-def asking_app() -> Any:
-    """A server of an agent that asks two questions of its own, or for two sign-ins, and then repeats all prompts."""
-    agent = Agent(FunctionModel(echo_prompts, stream_function=_repeat), name='clerk')
-
-    @agent.output_validator
-    def ask(output: str) -> str:
-        if output.count('+') < 2:
-            question = 'Which account shall I delete?' if '+' in output else 'Which city?'
-            raise AuthRequired(question) if output.startswith('sign in') else InputRequired(question)
-        return output
-
-    return to_a2a(agent)
-
-
-async def _repeat(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-    yield ' + '.join(user_prompts(messages))
-
-
 @each_case('prompt, typed', [('hello', 'Paris\n'), ('sign in', 'n\n')])
 def test_answer_to_an_earlier_question_is_not_sent(prompt: str, typed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serve(asking_app()) as server:
+    with serve(to_a2a(clerk_agent())) as server:
         [task] = send(server.url, prompt)
         code, terminal = watch(
             monkeypatch,

@@ -120,7 +120,7 @@ def test_answer_goes_to_stdout_and_ids_to_stderr(url: str, capsys: Capture) -> N
     [
         ('Rejected', 1, '', 'pydantic-ai-a2a: No \\u001b[2J\\u009b2J\\u202ethanks.'),
         ('price', 0, '{\n  "euros": 3\n}\n', ''),
-        ('picture', 0, '[pizza.png: image/png, 9 bytes]\n', ''),
+        ('picture', 0, '[pizza.png: image/png, 8 bytes]\n', ''),
         ('attack', 0, 'You said **attack**\\u001b[2J\\u009b2J\\u202e with 0 files.\n', ''),
         ('break', 1, 'You said **break**\n', 'pydantic-ai-a2a: The agent failed with an internal error.'),
         ('InputRequired', 3, 'Which pizza?\n', 'pydantic-ai-a2a: the task waits; answer with --task '),
@@ -307,7 +307,7 @@ def test_doctor_report_fits_screen_unless_verbose(capsys: Capture) -> None:
     [
         ('status message', 'Which city?\n'),
         ('draft in an artifact', 'Dear Ann,\n{\n  "total": 3\n}\nApprove it?\n'),
-        ('file in an artifact', '[a.png: image/png, 6 bytes]\nApprove it?\n'),
+        ('file in an artifact', '[a.png: image/png, 5 bytes]\nApprove it?\n'),
         ('artifact only', 'Dear Ann, ... Approve it?\n'),
         ('data', 'Which one?\n["a","b"]\n'),
         ('history', 'Which city?\n'),
@@ -393,16 +393,24 @@ def test_replaced_artifact_text_is_printed_anew(capsys: Capture) -> None:
         (('send', 'URL', '--task', 't', '--approve', '--data', '[]'), '--data takes a JSON object'),
         (('send', 'URL', 'x', '--json', '--jsonl'), '--json and --jsonl cannot be combined: give one of them.'),
         (('send', 'localhost:1', 'x'), "'localhost:1' is not a URL of HTTP. Write http://localhost:1."),
+        (('send', 'Tell me a joke.', 'URL'), 'The URL of the agent comes first.'),
+        (('send', 'URL', 'Tell', 'me'), 'TEXT is one argument: write it in quotes.'),
+        (('watch', 'task', 'URL'), 'The URL of the agent comes first.'),
+        (('cancel', 'task', 'URL'), 'The URL of the agent comes first.'),
         (('doctor', 'ftp://agent.example'), "'ftp://agent.example' is not a URL of HTTP."),
         (('send', 'URL', 'x', '--header', 'nothing'), '--header takes a name and a value with a colon between them'),
         (('send', 'URL', 'x', '--header', 'x: \x00'), 'has characters that HTTP does not allow'),
         (('doctor', 'URL', '--header', 'x: \x00'), 'has characters that HTTP does not allow'),
         (('card', 'URL', '--token-env', 'NOT_SET'), 'The environment variable NOT_SET of --token-env is not set.'),
+        (('card', 'URL', '--token-env', 'WITH_BEARER'), '`auth` is the token alone: leave out the word Bearer'),
         (('card', 'URL', '--timeout', '0'), '--timeout takes a number of seconds above zero.'),
         (('tasks', 'URL', '--state', 'odd'), "'odd' is not one of"),
     ],
 )
-def test_invalid_options_exit_with_code_2(url: str, arguments: tuple[str, ...], text: str, capsys: Capture) -> None:
+def test_invalid_options_exit_with_code_2(
+    url: str, arguments: tuple[str, ...], text: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv('WITH_BEARER', 'Bearer secret')
     refused = run_command(capsys, *(url if part == 'URL' else part for part in arguments))
     assert refused.code == 2
     assert text in refused.err
@@ -412,7 +420,7 @@ def test_unreachable_agent_is_reported_in_single_sentence(url: str, capsys: Capt
     for place, text in (
         ('http://127.0.0.1:9', 'cannot be reached: no connection could be opened.'),
         (f'{url}/nothing', 'has no agent card: HTTP 404.'),
-        (url.replace('http:', 'https:'), 'its TLS certificate or protocol is not accepted.'),
+        (url.replace('http:', 'https:'), 'it does not speak TLS. If the server has no certificate, write http://'),
     ):
         refused = run_command(capsys, 'send', place, 'hello')
         assert refused.code == 1
@@ -492,7 +500,7 @@ def run_at_terminal(monkeypatch: pytest.MonkeyPatch, typed: str, *arguments: str
         ('order', 'three\n3\n', 'The tool says: 3'),
         ('size', 'huge\nlarge\n', 'The tool says: large'),
         ('InputRequired', 'salami\n', 'You said salami with 0 files.'),
-        ('pay', '\n', 'The tool says: paid'),
+        ('pay', '\ny\n', 'The tool says: paid'),
         ('ring', 'in words\n', 'The tool says: in words'),
     ],
 )

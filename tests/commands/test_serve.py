@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -18,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Host, Mount, Route
 
-from pydantic_ai_a2a import catalogue, to_a2a
+from pydantic_ai_a2a import A2AClient, catalogue, to_a2a
 from pydantic_ai_a2a.commands.worker_health import HealthOnly
 
 from ..app_client import Exchange, lifespan
@@ -118,6 +120,25 @@ async def test_served_agent_authenticates_callers(app_directory: Path) -> None:
                 for headers in ({}, {'Authorization': 'Bearer the-token-of-ann-1234'})
             ]
     assert [each.status_code for each in answers] == [401, 200]
+
+
+async def test_server_processes_share_port_and_replace_killed_process(app_directory: Path) -> None:
+    with process(
+        '-m', 'pydantic_ai_a2a', 'serve', 'joker', '--workers', '2', '--port', '0', cwd=app_directory
+    ) as server:
+        server.wait_for(r'(?s)startup complete.*startup complete')
+        async with A2AClient(server.url) as client:
+            sent = [await client.send('Hello!', context_id=f'c{n}') for n in range(6)]
+            assert {task.state for task in sent} == {'completed'}
+            os.kill(int(server.wait_for(r'Started server process \[(\d+)\]')[1]), signal.SIGKILL)
+            server.wait_for(r'Signal 9 has ended the server process \d+\. Another one starts\.')
+            server.wait_for('(?s)' + 'startup complete.*' * 3)
+            assert (await client.get(sent[0].task_id)).state == 'completed'
+        server.signal(signal.SIGTERM)
+        assert await server.ended() == -signal.SIGTERM
+    assert server.output.count('Uvicorn running on') == 1
+    assert server.output.count('Finished server process') == 2
+    assert 'Traceback' not in server.output, server.output
 
 
 async def user_route(request: Request) -> PlainTextResponse:

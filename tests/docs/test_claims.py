@@ -128,8 +128,8 @@ ARGUMENTS = [*signature(to_a2a).parameters.keys() - {'agent', 'run'}]
 NAMES: dict[tuple[str, str], Callable[[], set[str]]] = {
     ('to-a2a.md', 'Run option'): lambda: {*RunOptions.__annotations__},
     ('durable-engines.md', 'Argument'): lambda: {*ARGUMENTS, 'options of every run'},
-    ('how-it-works.md', 'Field of a run'): lambda: {field.name for field in fields(RunArguments)},
-    ('how-it-works.md', 'Field of an output'): lambda: {*RunOutput._fields},
+    ('../CONTRIBUTING.md', 'Field of a run'): lambda: {field.name for field in fields(RunArguments)},
+    ('../CONTRIBUTING.md', 'Field of an output'): lambda: {*RunOutput._fields},
     ('errors.md', 'Kind'): lambda: _found(r"Failure\('([\w-]+)'", 'server/conversion/failures.py') | {EXPIRED},
     ('observe.md', 'Metric'): lambda: _found(r"create_\w+\(\s*'([\w.]+)'", 'telemetry/metrics.py'),
     ('architecture.md', 'Port'): lambda: _ports() | {'Backend', 'ConversationStore'},

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from interop.tables import HERE, PAGE, REPORT, RESULTS, SERVERS, WAYS, report, write
-from interop.verdicts import AFTER, ANSWERS, BEFORE, TEXT, of_data, of_live, of_text
+from interop.verdicts import AFTER, ANSWERS, BEFORE, GRPC_SERVERS, TEXT, of_data, of_live, of_text
 
 LISTED: dict[str, list[dict[str, Any]]] = tomllib.loads((HERE / 'clients.toml').read_text())
 CLIENTS = LISTED['client']
@@ -65,6 +65,15 @@ def test_clients_requesting_live_text_get_live_text() -> None:
         if 'on-request' in seen['server'] and seen['way'] == 'stream'
     }
     assert live == {(name, f'{agent} on-request', 'live') for name in asking for agent in ANSWERS}
+
+
+def test_google_adk_needs_grpc_off_the_card() -> None:
+    shown = {
+        (seen['server'], of_text(seen['answer'], TEXT))
+        for seen in SEEN['google-adk']['seen']
+        if seen['server'] in GRPC_SERVERS
+    }
+    assert shown == {('gRPC on the card', 'empty'), ('gRPC off the card', 'whole')}
 
 
 @pytest.mark.parametrize(

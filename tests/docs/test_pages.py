@@ -13,6 +13,7 @@ from ..commands.pictures import NAMES, svg
 from ..playground.pictures import IMAGES
 from ..words import QUESTION_WORDS, Measure
 from .blocks import ROOT, blocks
+from .programs import FILES, TUTORIAL, group_imports, mark_changes
 
 DOCS = ROOT / 'docs'
 PAGES = sorted(DOCS.rglob('*.md'))
@@ -62,6 +63,17 @@ def test_number_of_pages_is_limited() -> None:
     assert len(PAGES) <= MOST_PAGES
 
 
+def _paragraphs(text: str) -> set[str]:
+    return {
+        ' '.join(paragraph.split()) for paragraph in re.split(r'\n(?:\s*\n)+', re.sub(r'</?div.*>', '', text).strip())
+    }
+
+
+def test_front_page_shares_its_text_with_readme() -> None:
+    shown = (DOCS / 'index.md').read_text().partition('# pydantic-ai-a2a')[2].partition('## Find a guide')[0]
+    assert _paragraphs(shown) - _paragraphs((ROOT / 'README.md').read_text().replace('](docs/', '](')) == set()
+
+
 @each_case('path', PAGES, ids=lambda path: path.stem)
 def test_page_sentences_are_short(path: Path) -> None:
     measure = Measure()
@@ -79,6 +91,20 @@ def test_code_lines_fit_page_width(path: Path) -> None:
 def test_prose_lines_fit_editor_width(path: Path) -> None:
     prose = [line for line in _lines(path) if not line.startswith('|')]
     assert [line for line in prose if len(line) > MOST_PROSE_COLUMNS] == []
+
+
+# --- the programs, which `python -m tests.docs.programs` rewrites
+
+
+def test_imports_of_programs_are_grouped() -> None:
+    grouped = group_imports(FILES)
+    assert [path for path, text in grouped.items() if path.read_text() != text] == []
+
+
+def test_tutorial_marks_changed_lines() -> None:
+    marked = mark_changes(TUTORIAL)
+    assert [path for path, text in marked.items() if path.read_text() != text] == []
+    assert sum(text.count(' hl_lines=') for text in marked.values()) >= 6
 
 
 # --- the pictures of the terminal are small, load nothing, and show what a terminal shows

@@ -66,6 +66,33 @@ ALSO = {
     'slack notification when approval waits': 'decide',
     'test without api key': 'testing get-started',
 }
+NEW = {
+    'openapi': 'http-json',
+    'websocket': 'calls',
+    'mock agent pytest': 'testing',
+    'install': 'get-started',
+    'hello world': 'get-started',
+    'docker': 'deploy',
+    'logging': 'observe',
+    'session id': 'conversations',
+    'chat ui': 'playground',
+    'background task': 'calls',
+    'list tasks': 'calls call-agents',
+    'delete task': 'operate',
+    'send pdf': 'files',
+    'ask user a question': 'approvals',
+    'notify when done': 'webhooks',
+    'two agents in one server': 'mount',
+    'shared secret between agents': 'agents-as-tools',
+    'debug failed task': 'errors',
+    'https certificate': 'deploy',
+    'google adk': 'clients',
+    'flask django': 'mount',
+    'redis': 'postgresql',
+    'jupyter notebook': 'mount',
+    'what is a2a': 'a2a',
+}
+"""What somebody new types."""
 
 
 @pytest.fixture(scope='module')
@@ -93,8 +120,9 @@ def test_search_answers_public_issue_questions(site: Path) -> None:
     assert len(misses) <= 2, misses
 
 
-def test_search_answers_common_questions(site: Path) -> None:
-    assert _misses(site, ALSO) == {}
+@pytest.mark.parametrize('questions', [ALSO, NEW], ids=['common', 'new'])
+def test_search_answers_common_questions(site: Path, questions: dict[str, str]) -> None:
+    assert _misses(site, questions) == {}
 
 
 def test_llms_txt_has_line_per_page(site: Path) -> None:

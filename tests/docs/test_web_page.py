@@ -66,6 +66,8 @@ async def test_web_page_of_guide_decides_approvals(tmp_path: Path) -> None:
         await expect(main).to_have_text('Nothing waits for you.')
         async with A2AClient(url, auth=ALICE) as alice, A2AClient(url, auth=BOB) as bob:
             tasks = [(await alice.send('Pay.')).task_id or '' for _ in range(3)]
+            await show_waiting(page, ALICE)
+            await expect(main).to_have_text('Nothing waits for you.')
             await show_waiting(page, BOB)
             await expect(boxes).to_have_count(3)
             shown = f'{{\n  "invoice": "<b>rent</b>\\u{{202e}}",\n  "cents": {CENTS}\n}}'

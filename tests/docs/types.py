@@ -1,7 +1,8 @@
-"""Checks the types of the programs on the pages with pyright strict and mypy: `python -m tests.docs.types`.
+"""Checks the types of the programs on the pages with pyright and mypy, both strict: `python -m tests.docs.types`.
 
 Each block of Python becomes a module that is named after its page and line. A block without a file name imports the
-names that it takes from earlier blocks of the page. Line numbers in messages are those of the page.
+names that it takes from earlier blocks of the page. Line numbers in messages are those of the page. The programs of
+`typed_programs.py` are checked too, among them wrong ones.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copy
 from tempfile import TemporaryDirectory
 
 from .blocks import ROOT, blocks, in_order
@@ -21,6 +23,7 @@ __all__ = ('modules',)
 
 _PAGES = [[ROOT / 'README.md'], *([page] for page in sorted((ROOT / 'docs').glob('*.md')))]
 """The pages; those of the tutorial share their files."""
+_PROGRAMS = Path(__file__).with_name('typed_programs.py')
 _OTHER_SDK = 'client_0_3.py'
 """A program for the a2a-sdk of A2A 0.3, which is not installed here."""
 _METHOD = re.compile(r'\b(?!pydantic_ai_a2a\b)(\w+)\.to_a2a\(')
@@ -29,11 +32,20 @@ _PYRIGHT = {
     'extraPaths': [str(ROOT)],
     'pythonVersion': '3.11',
     'reportMissingTypeStubs': False,  # fasta2a is annotated but ships no py.typed
+    'reportUnnecessaryTypeIgnoreComment': True,
     'typeCheckingMode': 'strict',
     'venv': '.venv',
     'venvPath': str(ROOT),
 }
-_CHECKERS = [['basedpyright'], ['mypy', '--cache-dir', str(ROOT / '.mypy_cache'), '--follow-untyped-imports', '.']]
+_MYPY = [
+    'mypy',
+    '--strict',
+    '--implicit-reexport',  # a block may import a name from an earlier block that has imported the name
+    '--allow-untyped-calls',  # parts of FastA2A have no annotations
+    '--follow-untyped-imports',
+    *('--cache-dir', str(ROOT / '.mypy_cache')),
+    '.',
+]
 
 
 def modules(*pages: Path) -> Iterator[tuple[str, str]]:
@@ -93,8 +105,9 @@ def main() -> int:
         for pages in [*_PAGES, in_order(ROOT / 'docs' / 'tutorial')]:
             for module, source in modules(*pages):
                 Path(folder, f'{module}.py').write_text(source)
+        copy(_PROGRAMS, folder)
         Path(folder, 'pyrightconfig.json').write_text(json.dumps(_PYRIGHT))
-        commands = [[sys.executable, '-m', *checker] for checker in _CHECKERS]
+        commands = [[sys.executable, '-m', *checker] for checker in (['basedpyright'], _MYPY)]
         return max([subprocess.run(command, cwd=folder, check=False).returncode for command in commands])
 
 

@@ -15,14 +15,33 @@ import pytest
 from a2a.types import GetTaskRequest
 from a2a.utils.errors import TaskNotFoundError
 
+from pydantic_ai_a2a import A2AClient
+
 from ..behaviour.durable_processes import expire_leases
 from ..behaviour.promised_behaviours import covers
 from ..client.canned_agent import TASK, CannedAgent, error_response, stream_response
 from ..client.canned_agent import serve_canned as canned
+from ..commands.command import process_in_terminal
 from .official import collect, event_summary, official_client, say, state_of, task_of, text_of
-from .server import LIMIT, ROOT, Process, process
+from .server import LIMIT, ROOT, Process, process, uvicorn
 
 APPS = 'tests.e2e.shared_apps'
+SLOW_AGENT = """
+import asyncio
+from pathlib import Path
+from pydantic_ai import Agent, ModelResponse, TextPart
+from pydantic_ai.models.function import FunctionModel
+
+async def answer(messages, info):
+    print('A run has begun', flush=True)
+    while not Path(__file__).with_name('opened').exists():
+        await asyncio.sleep(0.01)
+    print('A run has ended', flush=True)
+    return ModelResponse(parts=[TextPart('Done.')])
+
+agent = Agent(FunctionModel(answer), name='slow')
+"""
+"""An agent whose run ends after the test has made a file."""
 OK = {'server': 'ok', 'agent': 'ok', 'worker': 'ok', 'backend': 'ok'}
 
 
@@ -89,6 +108,51 @@ async def test_worker_runs_tasks_of_separate_server(tmp_path: Path) -> None:
     assert event_summary(events)[-1] == 'COMPLETED'
 
 
+async def test_worker_runs_tasks_of_uvicorn_without_workers(tmp_path: Path) -> None:
+    env = {'PYDANTIC_AI_A2A_WORKER': 'off', 'NAME': 'the server'}
+    options = ('--app-dir', str(ROOT))
+    with (
+        uvicorn(f'{APPS}:app', *options, cwd=tmp_path, env=env) as server,
+        worker(tmp_path, **{**env, 'NAME': 'the worker'}) as running,
+    ):
+        async with official_client(server.url, streaming=False) as client:
+            assert text_of(await task_of(client.send_message(say('hello')))) == 'Answered by the worker.'
+        off = {**OK, 'agent': 'off', 'worker': 'off'}
+        assert await get(f'{server.url}health/ready') == (200, {'ready': True, 'components': off})
+        running.signal(signal.SIGTERM)
+        assert await running.ended() == 0
+    with process('-m', 'uvicorn', 'tests.e2e.apps:app', *options, '--port', '0', cwd=tmp_path, env=env) as server:
+        assert server.exit_code() == 3
+    assert 'PYDANTIC_AI_A2A_WORKER=off leaves the tasks to other processes' in server.output
+
+
+async def test_killed_command_ends_its_server_processes(tmp_path: Path) -> None:
+    with command(tmp_path, 'serve', f'{APPS}:app', '--workers', '2', '--port', '0', NAME='a server') as server:
+        server.wait_for('(?s)' + 'startup complete.*' * 2)
+        server.signal(signal.SIGKILL)
+        assert await server.ended() == -signal.SIGKILL
+    assert server.output.count('Finished server process') == 2
+
+
+async def test_ctrl_c_lets_server_processes_finish_tasks(tmp_path: Path) -> None:
+    (tmp_path / 'slow.py').write_text(SLOW_AGENT)
+    arguments = ('serve', 'slow.py', '--workers', '2', '--port', '0', '--app-dir', str(tmp_path))
+    with process_in_terminal(*arguments, '--backend', f'sqlite:///{tmp_path}/agent.db') as (terminal, running):
+        terminal.until('startup complete', times=2)
+        terminal.until('Uvicorn running on ')
+        [url] = re.findall(r'Uvicorn running on (\S+)', terminal.text)
+        async with A2AClient(url) as client:
+            await client.send('Hello!', return_immediately=True)
+            await asyncio.to_thread(terminal.until, 'A run has begun')
+            terminal.type('\x03')
+            await asyncio.to_thread(terminal.until, 'Shutting down', times=2)
+            (tmp_path / 'opened').touch()
+            assert await asyncio.to_thread(running.wait, LIMIT) == 0
+        output = terminal.close()
+    assert 'A run has ended' in output
+    assert 'Traceback' not in output, output
+
+
 async def test_worker_runs_tasks_of_all_mounted_apps(tmp_path: Path) -> None:
     with web(tmp_path, 'parent') as server, worker(tmp_path, 'parent', '--health-port', '0', NAME='one') as running:
         for path in ('ann/', 'bob/'):
@@ -143,10 +207,12 @@ def test_worker_exits_when_its_agent_cannot_start(tmp_path: Path) -> None:
     assert 'LookupError: there is no key' in running.output
 
 
-@pytest.mark.parametrize(('name', 'exit_code'), [('serve', 3), ('worker', 1)])
-def test_unusable_backend_ends_serve_and_worker(name: str, exit_code: int, tmp_path: Path) -> None:
-    port = ('--port', '0') if name == 'serve' else ()
-    with command(tmp_path, name, f'{APPS}:agent', *port, '--backend', 'sqlite:///none/agent.db') as running:
+@pytest.mark.parametrize(
+    ('name', 'options', 'exit_code'),
+    [('serve', '--port 0', 3), ('serve', '--port 0 --workers 2', 3), ('worker', '', 1)],
+)
+def test_unusable_backend_ends_serve_and_worker(name: str, options: str, exit_code: int, tmp_path: Path) -> None:
+    with command(tmp_path, name, f'{APPS}:agent', *options.split(), '--backend', 'sqlite:///none/agent.db') as running:
         assert running.exit_code() == exit_code
     assert 'none/agent.db cannot be made: there is no folder ' in running.output
 

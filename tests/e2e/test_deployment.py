@@ -247,7 +247,7 @@ def test_example_prints_metrics_at_exit(tmp_path: Path) -> None:
     assert '"a2a.run.duration"' in server.output
 
 
-@pytest.mark.parametrize('file', ['agents-server.service', 'nginx.conf'])
+@pytest.mark.parametrize('file', ['nginx.conf'])
 def test_deploy_guide_shows_example_file(file: str) -> None:
     [shown] = [block.text for block in blocks(ROOT / 'docs' / 'deploy.md') if block.title == file]
     same_text(statements(shown), statements((EXAMPLE / file).read_text()))

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fastapi import FastAPI
 from playwright.async_api import Locator, Page, Route, expect
 from pydantic_ai import Tool
@@ -19,11 +20,13 @@ from pydantic_ai_a2a import (
     Caller,
     InputRequired,
     Postgres,
+    WaitingTask,
     Workers,
     mount,
     serve,
     to_a2a,
 )
+from pydantic_ai_a2a.server.service import approver_lists
 
 from ..bounds import LIMIT
 from ..cases import each_case
@@ -428,6 +431,58 @@ async def test_inbox_waits_for_retry_after(visit_url: Visit) -> None:
         await expect(told(page)).to_have_text('A task waits for you.')
 
 
+async def test_slow_get_task_lengthens_the_pause(visit_url: Visit) -> None:
+    async def list_nothing(route: Route) -> None:
+        await route.fulfill(json={'tasks': [], 'nextPageToken': '', 'pageSize': 20, 'totalSize': 0})
+
+    async def take_a_minute(route: Route) -> None:
+        await page.clock.fast_forward(60_000)
+        await route.fulfill(status=404, json={'error': {'message': 'Task not found.'}})
+
+    with serve(to_a2a(file_keeper())) as server:
+        task_id = await ask(server.url, 'Tidy up.')
+        page = await visit_url(f'{server.url}docs', failures=1)
+        await page.clock.install()
+        await page.goto(f'{server.url}docs?inbox')
+        await expect(form(page)).to_have_count(1)
+        await page.route(LISTS, list_nothing)
+        await page.route(f'**/tasks/{task_id}', take_a_minute)
+        await page.clock.fast_forward(30_000)
+        await expect(told(page)).to_have_text('This task is gone: delete_file. Nothing waits for you.')
+        looks: list[str] = []
+        page.on('request', lambda request: looks.append(request.url) if LISTS.search(request.url) else None)
+        await page.clock.fast_forward(590_000)
+        assert looks == []
+        async with page.expect_response(LISTS):
+            await page.clock.fast_forward(60_000)
+
+
+async def test_inbox_waits_for_retry_after_of_get_task(visit_url: Visit) -> None:
+    async def busy(route: Route) -> None:
+        body = {'error': {'message': 'The caller has used up a quota.'}}
+        await route.fulfill(status=429, headers={'Retry-After': '3600'}, json=body)
+
+    async def list_nothing(route: Route) -> None:
+        await route.fulfill(json={'tasks': [], 'nextPageToken': '', 'pageSize': 20, 'totalSize': 0})
+
+    with serve(to_a2a(file_keeper())) as server:
+        task_id = await ask(server.url, 'Tidy up.')
+        page = await visit_url(f'{server.url}docs', failures=1)
+        await page.clock.install()
+        await page.goto(f'{server.url}docs?inbox')
+        await expect(form(page)).to_have_count(1)
+        await page.route(LISTS, list_nothing)
+        await page.route(f'**/tasks/{task_id}', busy, times=1)
+        await page.clock.fast_forward(30_000)
+        await expect(told(page)).to_have_text('The caller has used up a quota. The inbox asks again by itself.')
+        requests: list[str] = []
+        page.on('request', lambda request: requests.append(request.url))
+        await page.clock.fast_forward(3_000_000)
+        assert requests == []
+        await page.clock.fast_forward(600_000)
+        await expect(told(page)).to_have_text('A task waits for you.')
+
+
 async def test_expired_credentials_take_no_keys(visit_url: Visit) -> None:
     async def refuse(route: Route) -> None:
         await route.fulfill(status=401, json={'error': {'message': 'The token has expired.'}})
@@ -578,6 +633,30 @@ async def test_hidden_arguments_are_said_to_be_hidden(visit_url: Visit) -> None:
         await expect(form(page).get_by_text(said)).to_have_count(1)
         await expect(inbox(page).get_by_text('old.txt')).to_have_count(0)
         await expect(inbox(page).get_by_text('Asked by')).to_have_count(0)
+
+
+async def test_approver_by_function_decides_on_the_page(visit_url: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+    def may_decide(caller: Caller, task: WaitingTask) -> bool:
+        return caller.id == 'boss' and task.owner.id == 'ann'
+
+    monkeypatch.setattr(approver_lists, 'MOST_ASKED', 2)  # the first pages are empty
+    with serve(guarded_app(approvals=Approvals(approvers=may_decide))) as server:
+        task_id = await ask(server.url, 'Tidy all.', ANN)
+        for _ in range(5):
+            await ask(server.url, 'Tidy up.', EVE)
+        boss, chief = [await visit_url(f'{server.url}docs?inbox') for _ in range(2)]
+        for page, token in ((boss, BOSS), (chief, CHIEF)):
+            await sign_in(page, token)
+        await expect(told(boss)).to_have_text('A task waits for you.')
+        await expect(told(chief)).to_have_text('Nothing waits for you.')
+        await expect(form(boss).first.get_by_role('cell')).to_have_text('old.txt')
+        await form(boss).first.get_by_role('button', name='Approve').click()
+        await expect(told(boss)).to_have_text('Approved: delete_file. A task waits for you.')
+        await form(boss).get_by_label('Reason').fill('It is needed.')
+        await form(boss).get_by_role('button', name='Deny').click()
+        await expect(told(boss)).to_have_text('Denied: delete_file. Nothing waits for you.')
+        async with client_of(server.url, ANN) as client:
+            assert (await client.get(task_id)).state != 'input-required'
 
 
 async def test_other_credentials_begin_another_inbox(visit_url: Visit) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from playwright.async_api import Locator, Page, Route, expect
 from pydantic import BaseModel, Field
@@ -10,9 +11,21 @@ from pydantic_ai import Agent, TextOutput, Tool
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import A2AClient, AuthRequired, BearerAuth, InputRequired, Messages, RemoteAgent, serve, to_a2a
+from pydantic_ai_a2a import (
+    A2AClient,
+    Approvals,
+    AuthRequired,
+    BearerAuth,
+    Caller,
+    InputRequired,
+    Messages,
+    RemoteAgent,
+    WaitingTask,
+    serve,
+    to_a2a,
+)
 
-from ..agents import scripted_model
+from ..agents import clerk_agent, scripted_model
 from ..cases import each_case
 from ..client.agents.canned_tasks import DONE, adk_confirmation, task_with_confirmations
 from ..client.canned_agent import CannedAgent, stream_response
@@ -332,6 +345,70 @@ async def test_message_field_answers_question_of_agent(open_playground: Visit) -
     await send_message(page, 'Paris')
     await expect(page.get_by_text('Paris it is.')).to_have_count(1)
     assert len(await app.list_tasks()) == 1
+
+
+async def answer_elsewhere(url: str) -> None:
+    async with A2AClient(url) as client:
+        [task] = [task async for task in client.list()]
+        await task.answer('Rome')
+
+
+async def test_message_field_does_not_answer_later_question(visit_url: Visit) -> None:
+    with serve(to_a2a(clerk_agent())) as server:
+        page = await visit_url(f'{server.url}docs', failures=1)
+        await send_message(page, 'Hello.')
+        await expect(page.get_by_text('Which city?')).to_have_count(1)
+        await answer_elsewhere(server.url)
+        await page.get_by_placeholder('Answer the question').fill('Paris')
+        await page.keyboard.press('Enter')
+        await expect(page.get_by_role('alert').get_by_text('no longer asks the question').first).to_be_visible()
+        await expect(page.get_by_text('Which account shall I delete?')).to_have_count(1)
+        await expect(page.get_by_placeholder('Answer the question')).to_have_value('Paris')
+        await page.get_by_placeholder('Answer the question').fill('No. 7')
+        await page.keyboard.press('Enter')
+        await expect(page.get_by_text('Hello. + Rome + No. 7')).to_have_count(1)
+
+
+async def test_sign_in_form_does_not_answer_later_question(visit_url: Visit) -> None:
+    with serve(to_a2a(clerk_agent())) as server:
+        page = await visit_url(f'{server.url}docs', failures=None)
+        async with A2AClient(server.url) as client:
+            task = await client.send('sign in')
+            await page.goto(f'{server.url}docs?task={task.task_id}')
+            await expect(page.get_by_role('region', name='Inbox').get_by_role('form')).to_have_count(1)
+            await answer_elsewhere(server.url)
+            form = page.get_by_role('region', name='Inbox').get_by_role('form').first
+            await form.get_by_role('button').click()
+            await expect(form.get_by_text('Somebody else was first: the task is auth required')).to_have_count(1)
+            assert (await client.get(task.task_id or '')).text.endswith('Which account shall I delete?')
+
+
+def is_chief(caller: Caller, task: WaitingTask) -> bool:
+    return caller.id == 'chief'
+
+
+@each_case('rule', ['files:approve', is_chief])
+async def test_conversation_waits_for_approver(visit_url: Visit, rule: Any) -> None:
+    chief = Caller(id='chief', scopes=frozenset({'files:approve'}))
+    auth = BearerAuth({TOKEN: 'ada', TOKEN.replace('ada', 'chief'): chief})
+    with serve(to_a2a(file_keeper(), auth=auth, approvals=Approvals(approvers=rule))) as server:
+        page = await visit_url(f'{server.url}docs', failures=None)
+        await page.get_by_role('form', name='Credentials').get_by_label('Bearer token').fill(TOKEN)
+        await page.keyboard.press('Enter')
+        await send_message(page, 'Tidy up.')
+        waits = page.get_by_role('group', name='Waits for an approver: delete_file')
+        await expect(waits.get_by_text('"old.txt"')).to_have_count(1)
+        await expect(page.get_by_role('button', name='Approve')).to_have_count(0)
+        await page.reload()
+        await page.get_by_role('form', name='Credentials').get_by_label('Bearer token').fill(TOKEN)
+        await page.keyboard.press('Enter')
+        await expect(waits).to_have_count(1)
+        await expect(page.get_by_role('button', name='Approve')).to_have_count(0)
+        async with A2AClient(server.url, auth=TOKEN.replace('ada', 'chief')) as client:
+            [task] = [task async for task in client.inbox()]
+            await task.approve()
+        await expect(page.get_by_text("Results: ['old.txt is deleted (force=False)']")).to_have_count(1)
+        await expect(waits).to_have_count(0)
 
 
 async def test_typed_input_has_form(open_playground: Visit) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import signal
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from pydantic_ai_a2a import Access, BearerAuth, Limits, serve, to_a2a
 from pydantic_ai_a2a.server.http.playground import page
 from pydantic_ai_a2a.server.http.playground.page import FILES
 
+from ..cases import each_case
 from ..docs.blocks import ROOT
+from ..e2e.server import process
 from .pictures import IMAGES, MOVING, MOVING_INBOX, NAMES
 
 STATIC = Path(page.__file__).with_name('static')
@@ -197,6 +200,65 @@ def test_server_logs_playground_urls(capfd: pytest.CaptureFixture[str]) -> None:
         assert server.docs_url == f'{server.url}joker/try'
     with serve(own_docs) as server:
         assert server.docs_url is None
+
+
+PAGES = """
+from contextlib import asynccontextmanager
+from fastapi import FastAPI
+from pydantic_ai import Agent
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
+from pydantic_ai_a2a import mount, to_a2a
+
+def agent(**options):
+    return to_a2a(Agent('test', name='agent'), **options)
+
+app = agent()
+wrapped = CORSMiddleware(agent(docs_url='/try'))
+pageless = agent(docs_url=None)
+own = agent(routes=[Route('/docs', lambda request: None)])
+nested, inner = FastAPI(), FastAPI()
+mount(inner, '/a b', agent())
+mount(nested, '/inner', inner)
+mount(nested, '/', agent())
+
+@asynccontextmanager
+async def lifespan(parent):
+    async with plain.router.lifespan_context(plain):
+        yield
+
+plain = agent()
+by_hand = FastAPI(lifespan=lifespan)
+by_hand.mount('/agent', plain)
+"""
+SHARED = """
+from pydantic_ai import Agent
+from pydantic_ai_a2a import to_a2a
+
+app = to_a2a(Agent('test', name='agent'), backend='sqlite:///agent.db')
+"""
+
+
+@each_case(
+    'arguments, paths',
+    [
+        ('pages:app', '/docs'),
+        ('pages:wrapped', '/try'),
+        ('pages:pageless', ''),
+        ('pages:own', ''),
+        ('pages:nested', '/inner/a%20b/docs'),
+        ('pages:by_hand', ''),
+        ('shared:app --workers 2', '/docs'),
+    ],
+)
+def test_uvicorn_logs_playground_path_of_app_once(arguments: str, paths: str, tmp_path: Path) -> None:
+    (tmp_path / 'pages.py').write_text(PAGES)
+    (tmp_path / 'shared.py').write_text(SHARED)
+    with process('-m', 'uvicorn', *arguments.split(), '--port', '0', cwd=tmp_path) as server:
+        server.wait_for('(?s)' + 'startup complete.*' * (2 if '--workers' in arguments else 1))
+        server.signal(signal.SIGINT)
+        assert server.exit_code() == 0
+    assert re.findall(r'The playground is at (\S+)', server.output) == paths.split()
 
 
 def test_server_logs_missing_card_fields(capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
+import pytest
 from playwright.async_api import Locator, Page, Route, expect
-from pydantic_ai import Agent, Tool
+from pydantic_ai import Agent, ModelRetry, Tool
 from pydantic_ai.conversation_store import InMemoryConversationStore
 from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
     ModelRequest,
     ModelResponse,
+    PartEndEvent,
     TextPart,
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, FunctionModel
+from pydantic_core import from_json
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from pydantic_ai_a2a import Access, Approvals, BearerAuth, mount, serve, to_a2a
+from pydantic_ai_a2a import Access, Approvals, BearerAuth, InputRequired, mount, serve, to_a2a
 from pydantic_ai_a2a.server.agent.playground_steps import Trace
 from pydantic_ai_a2a.server.app.a2a_app import A2AApp
 from pydantic_ai_a2a.wire.extensions.remote_calls import SYSTEM
@@ -124,15 +129,150 @@ async def test_steps_survive_task_failure_and_server_restart(visit_url: Visit, t
         await send_message(page, 'Work.')
         await expect(step_block(page, 'work')).to_contain_text('a bridge')
         await send_message(page, 'Fail.')
-        await expect(step_block(page, 'fail')).to_contain_text('stopped')
+        await expect(step_block(page, 'fail')).to_contain_text('failedRuntimeError: broken')
         await page.reload()
-        await expect(step_block(page, 'fail')).to_contain_text('stopped')
+        await expect(step_block(page, 'fail')).to_contain_text('failedRuntimeError: broken')
         place = page.url.partition('#')[2]
     with serve(app()) as server:
         page = await visit_url(f'{server.url}docs#{place}')
         await expect(step_block(page, 'work')).to_contain_text('a bridge')
         await step_block(page, 'work').get_by_text('work').click()
         await expect(step_block(page, 'work').get_by_role('cell')).to_have_text(['a bridge'])
+
+
+async def test_parallel_tool_results_appear_one_by_one(open_playground: Visit) -> None:
+    agent = scripted({'Work.': ['Let me look. ', tool_call('slow', n=1), tool_call('quick', n=2)]}, 'Ready.')
+    done = Event()
+
+    @agent.tool_plain
+    def slow() -> str:
+        assert done.wait(LIMIT)
+        return 'It is late.'
+
+    @agent.tool_plain
+    def quick() -> str:
+        return 'It is early.'
+
+    assert {slow, quick}
+    page = await open_playground(to_a2a(agent))
+    await send_message(page, 'Work.')
+    await expect(step_block(page, 'quick')).to_contain_text('doneIt is early.')
+    await expect(step_block(page, 'slow')).to_contain_text('runs')
+    assert await block_kinds(page) == ['user', 'agent', 'tool', 'tool']
+    done.set()
+    await expect(page.get_by_text('Ready.')).to_be_visible()
+    await expect(step_block(page, 'slow')).to_contain_text('doneIt is late.')
+    assert await block_kinds(page) == ['user', 'agent', 'tool', 'tool', 'agent']
+
+
+async def test_thought_appears_while_model_still_writes(open_playground: Visit) -> None:
+    done = Event()
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        yield {0: DeltaThinkingPart(content='Paris is in France.')}
+        yield 'It is '
+        assert await asyncio.to_thread(done.wait, LIMIT)
+        yield 'sunny.'
+
+    page = await open_playground(to_a2a(Agent(FunctionModel(stream_function=stream))))
+    await send_message(page, 'Where?')
+    await expect(step_block(page, 'Thought')).to_contain_text('Paris is in France.')
+    await expect(page.get_by_text('It is')).to_be_visible()
+    assert await block_kinds(page) == ['user', 'thought', 'agent']
+    done.set()
+    await expect(page.get_by_text('It is sunny.')).to_be_visible()
+    assert await block_kinds(page) == ['user', 'thought', 'agent']
+
+
+async def test_request_for_steps_waits_for_next_step() -> None:
+    trace = Trace()
+    trace.keep('task', 'run', [ModelRequest([UserPromptPart('Read.')])])
+    waiting = asyncio.create_task(trace.changed(trace.version))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    trace.observe('task', 'run', PartEndEvent(index=0, part=TextPart('I read.')))
+    await asyncio.wait_for(waiting, LIMIT)
+    await asyncio.wait_for(trace.changed(trace.version - 1), LIMIT)  # the step is there already
+    steps = await trace.steps('task', 'context', InMemoryConversationStore())
+    assert [step['kind'] for step in steps] == ['prompt', 'text']
+
+
+SECRET = 'the password is swordfish'
+
+
+def fail() -> str:
+    raise RuntimeError(SECRET)
+
+
+@pytest.mark.parametrize(
+    ('model', 'error'),
+    [
+        (ToolCallPart('fail', {}, 'c1'), {'kind': 'return', 'id': 'c1', 'outcome': 'failed'}),
+        (RuntimeError(SECRET), {'kind': 'error'}),
+    ],
+    ids=['tool', 'model'],
+)
+def test_exception_text_reaches_developer_only(model: Any, error: dict[str, str]) -> None:
+    with TestClient(to_a2a(Agent(scripted_model(model), tools=[fail])), client=('127.0.0.1', 50_000)) as client:
+        client.post('/docs/steps', headers=LOCAL)
+        sending, version = {'message': message('Fail.')}, {'A2A-Version': '1.0'}
+        events = client.post('/message:stream', json=sending, headers=version).text
+        task_id = from_json(events.partition('data: ')[2].partition('\n')[0])['task']['id']
+        others = [
+            client.post(f'/docs/steps?task={task_id}', headers={**LOCAL, **headers}).text
+            for headers in ({'Origin': 'https://evil.example'}, {'X-Forwarded-For': '203.0.113.7'})
+        ]
+        texts = [events, *others, client.get(f'/tasks/{task_id}', headers=version).text]
+        *_, step = client.post(f'/docs/steps?task={task_id}', headers=LOCAL).json()[task_id]
+    assert 'TASK_STATE_FAILED' in events
+    assert [SECRET in text for text in texts] == [False] * 4
+    assert (step.pop('result', None) or step.pop('text')) == f'RuntimeError: {SECRET}'
+    assert step == error
+
+
+def test_error_of_exceeded_retries_is_at_its_tool() -> None:
+    def retry() -> str:
+        raise ModelRetry('Again.')
+
+    calls = [ToolCallPart('retry', {}, f'c{n}') for n in (1, 2)]
+    with TestClient(to_a2a(Agent(scripted_model(*calls), tools=[retry])), client=('127.0.0.1', 50_000)) as client:
+        client.post('/docs/steps', headers=LOCAL)
+        sent = client.post('/message:send', json={'message': message()}, headers={'A2A-Version': '1.0'}).json()['task']
+        steps = client.post(f'/docs/steps?task={sent["id"]}', headers=LOCAL).json()[sent['id']]
+    returns = [(step['id'], step['outcome']) for step in steps if step['kind'] == 'return']
+    assert returns == [('c1', 'retried'), ('c2', 'failed')]
+    assert 'exceeded' in steps[-1]['result']
+
+
+@each_case('model', [ToolCallPart('fail', {}, 'c1'), RuntimeError(SECRET)])
+def test_hidden_arguments_hide_errors_in_steps(model: Any) -> None:
+    app = to_a2a(Agent(scripted_model(model), tools=[fail]), approvals=Approvals(hide_arguments=['fail']))
+    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
+        client.post('/docs/steps', headers=LOCAL)
+        sent = client.post('/message:send', json={'message': message()}, headers={'A2A-Version': '1.0'}).json()['task']
+        steps = client.post(f'/docs/steps?task={sent["id"]}', headers=LOCAL)
+    assert sent['status']['state'] == 'TASK_STATE_FAILED'
+    assert SECRET not in steps.text
+
+
+def test_waiting_call_has_no_error_in_steps() -> None:
+    def pay() -> str:
+        raise InputRequired('Which card?')
+
+    app = to_a2a(Agent(scripted_model(ToolCallPart('pay', {}, 'c1')), tools=[pay]))
+    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
+        client.post('/docs/steps', headers=LOCAL)
+        sent = client.post('/message:send', json={'message': message()}, headers={'A2A-Version': '1.0'}).json()['task']
+        steps = client.post(f'/docs/steps?task={sent["id"]}', headers=LOCAL).json()[sent['id']]
+    assert sent['status']['state'] == 'TASK_STATE_INPUT_REQUIRED'
+    assert [step['kind'] for step in steps] == ['prompt', 'call']
+
+
+async def test_model_error_is_shown_at_failure_on_own_machine(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(Agent(scripted_model(RuntimeError('no such model')))))
+    await send_message(page, 'Fail.')
+    await expect(page.locator('.failure pre')).to_have_text('RuntimeError: no such model')
+    await expect(page.get_by_text('The log of the server has the reason. Correlation id: ')).to_be_visible()
 
 
 async def test_hidden_arguments_are_hidden_in_steps(visit_url: Visit) -> None:
@@ -213,7 +353,7 @@ async def test_running_task_steps_are_polled_at_most_every_second(open_playgroun
     await send_message(page, 'Work.')
     await expect(step_block(page, 'work')).to_contain_text('runs')
     await page.evaluate(NOTE_TIMES)
-    for _ in range(2):
+    for _ in range(3):  # the first request may be on its way already
         async with page.expect_response(re.compile(r'/steps\?task=')):
             pass
     first, second, *_ = await page.evaluate('times')
@@ -228,6 +368,9 @@ async def test_page_on_public_host_shows_no_steps(visit_url: Visit) -> None:
         await send_message(page, 'Where?')
         await expect(page.get_by_text("Results: ['It is sunny in Paris.']")).to_have_count(1)
         await expect(page.locator('.block.tool')).to_have_count(0)
+        await send_message(page, 'Unknown.')
+        await expect(page.get_by_text('The log of the server has the reason. Correlation id: ')).to_be_visible()
+        await expect(page.locator('.failure pre')).to_have_count(0)
 
 
 @each_case(
@@ -249,6 +392,19 @@ def test_only_page_of_same_machine_gets_steps(
     app = to_a2a(Agent('test'), access=Access(cors=['*']))
     with TestClient(app, client=(address, 50_000)) as client:
         assert client.post('/docs/steps?task=1', headers={**LOCAL, **headers}).json() == steps
+
+
+async def test_http_1_0_request_of_proxy_gets_no_steps() -> None:
+    with serve(to_a2a(Agent('test'))) as server:
+        host = urlsplit(server.url).netloc
+        answers: list[bytes] = []
+        for version in ('1.0', '1.1'):
+            reader, writer = await asyncio.open_connection(*host.split(':'))
+            lines = (f'POST /docs/steps HTTP/{version}', f'Host: {host}', f'Origin: http://{host}', 'Connection: close')
+            writer.write('\r\n'.join((*lines, '', '')).encode())
+            answers.append((await asyncio.wait_for(reader.read(), LIMIT)).partition(b'\r\n\r\n')[2])
+            writer.close()
+    assert answers == [b'null', b'{}']
 
 
 def test_server_with_authentication_serves_no_steps() -> None:
@@ -361,7 +517,8 @@ def test_failed_first_request_keeps_prompt_step() -> None:
         sent = client.post('/message:send', json={'message': message}, headers={'A2A-Version': '1.0'}).json()['task']
         steps = client.post(f'/docs/steps?task={sent["id"]}', headers=LOCAL).json()
     assert sent['status']['state'] == 'TASK_STATE_FAILED'
-    assert steps == {sent['id']: [{'kind': 'prompt', 'text': 'Fail.'}]}
+    error = {'kind': 'error', 'text': 'RuntimeError: broken'}
+    assert steps == {sent['id']: [{'kind': 'prompt', 'text': 'Fail.'}, error]}
 
 
 def test_steps_before_first_visit_come_from_conversation() -> None:

@@ -26,7 +26,6 @@ class A2A(AbstractCapability[AgentDepsT]):
 
     ```python
     from pydantic_ai import Agent
-
     from pydantic_ai_a2a import A2A
 
     agent = Agent('test', capabilities=[A2A('https://weather.example.com')])

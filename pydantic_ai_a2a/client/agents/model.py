@@ -31,6 +31,7 @@ from ...types.a2a_objects import AgentCard, Message
 from ...wire.extensions.client_schema import CLIENT_SCHEMA_URI, with_client_schema
 from ...wire.extensions.client_tools import CLIENT_TOOLS_URI
 from ...wire.extensions.own_extensions import RUN_METADATA_URI
+from ...wire.extensions.pending_calls_extension import with_question
 from ...wire.extensions.remote_calls import SYSTEM
 from ..client import A2AClient
 from ..conversation_place import Place
@@ -40,7 +41,7 @@ from ..send_options import SendOptions
 from ..updates import Update
 from .local_tools import local_tools
 from .outgoing_message import Outgoing, message_id, outgoing
-from .remote_tasks import RemoteTasks
+from .remote_tasks import RemoteTasks, after_sign_in
 from .remote_turns import RemoteTurn, details, last_turn, used
 from .response_parts import response_parts
 
@@ -167,9 +168,13 @@ class A2AModel(Model[A2AClient]):
         if message.tools:
             options['tools'] = message.tools
         sent = Message(role='user', message_id=message_id, parts=message.parts)
+        if message.task_id is not None:
+            sent = with_question(sent, turn.details.get('question'))
         if message.schema is not None:
             sent = with_client_schema(sent, message.schema)
         stream = self._remote.stream(sent, **options)
+        if message.task_id is not None and turn.details['state'] == 'auth-required':
+            stream = after_sign_in(self._remote, message.task_id, stream)
         try:
             async with aclosing(self._tasks.follow(stream)) as updates:
                 async for update in updates:

@@ -17,7 +17,6 @@ def remote_results(requests: DeferredToolRequests, answers: Mapping[str, Any]) -
 
     ```python
     from pydantic_ai import Agent, DeferredToolRequests
-
     from pydantic_ai_a2a import remote_results
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import anyio
 
-from ...errors import A2AError, RemoteError, RemoteUnavailable
+from ...errors import A2AError, RemoteError, RemoteUnavailable, UnsupportedOperationError
 from ...task_states import STOPPED
 from ..client import A2AClient
 from ..updates import Update
@@ -114,6 +115,25 @@ class RemoteTasks:
                 )
         if update is not None and update.task_id is not None and _is_running(update):
             await self.cancel(update.task_id)
+
+
+async def after_sign_in(
+    client: A2AClient, task_id: str, updates: AsyncGenerator[Update, None]
+) -> AsyncGenerator[Update, None]:
+    """Yield the events of a message that says that a sign-in is done.
+
+    The page of the sign-in may have continued the task. Then the agent refuses the message, and the task is followed.
+    """
+    try:
+        async with aclosing(updates):
+            async for update in updates:
+                yield update
+        return
+    except UnsupportedOperationError:
+        updates = client.subscribe(task_id)
+    async with aclosing(updates):
+        async for update in updates:
+            yield update
 
 
 async def _first(updates: AsyncGenerator[Update, None]) -> Update:

@@ -60,7 +60,7 @@ def details(agent: str, place: Place, answer: Task | Message) -> dict[str, Any]:
             found['usage'] = counts
         if found['state'] in INTERRUPTED:
             waiting = question_of_task(agent, answer)
-            values = {'schema': waiting.get('schema'), 'authorization': sign_in(waiting)}
+            values = {name: waiting.get(name) for name in ('schema', 'question')} | {'authorization': sign_in(waiting)}
             found |= {name: value for name, value in values.items() if value}
     return found
 

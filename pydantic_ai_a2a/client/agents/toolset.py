@@ -27,6 +27,7 @@ from ...json_values import as_object, dump_json
 from ...task_states import INTERRUPTED
 from ...types.a2a_objects import AgentCard, Message, Task
 from ...wire.extensions.own_extensions import RUN_METADATA_URI
+from ...wire.extensions.pending_calls_extension import with_question
 from ...wire.extensions.remote_calls import ANSWER, WAITING, CallsRemoteAgent
 from ..agent_finder import Target
 from ..answer_content import content_of, status_message
@@ -37,10 +38,11 @@ from ..message_content import digest_id
 from ..output_validation import output_problem
 from ..question_answers import RemoteAnswer, approval_of
 from ..questions import PendingRemoteCall, RemoteQuestion, question_of_task
+from ..remote_urls import shown_url
 from ..send_options import SendOptions
 from ..trusted_keys import TrustedKeys
 from ..updates import Update
-from .remote_tasks import RemoteTasks
+from .remote_tasks import RemoteTasks, after_sign_in
 from .remote_tools import RemoteTool, remote_tools
 from .remote_usage import difference, totals
 from .task_events import A2ATaskEvent, RemoteTaskEvent
@@ -106,7 +108,6 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
 
     ```python
     from pydantic_ai import Agent
-
     from pydantic_ai_a2a import A2AToolset
 
     agent = Agent('test', toolsets=[A2AToolset('https://weather.example.com')])
@@ -153,6 +154,12 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
     def id(self) -> str | None:
         """Id of the toolset."""
         return self._id
+
+    @property
+    def label(self) -> str:
+        """Name of the toolset in errors, above all in the error of two tools with one name."""
+        place = f' of {shown_url(self._target)}' if isinstance(self._target, str) else ''
+        return f'{super().label}{place} (`tool_prefix=` of `A2A` renames its tools)'
 
     def emitting(self, event: type[RemoteTaskEvent | A2ATaskEvent]) -> Self:
         """Return the toolset with another kind of event for progress."""
@@ -240,7 +247,7 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
         message_id = digest_id(ctx.run_id, ctx.tool_call_id, ctx.retry, options.get('task_id') or '', parts)
         message = Message(role='user', parts=parts, message_id=message_id)
         try:
-            outcome = await self._follow(agent, self._client.stream(message, **options), ctx)
+            outcome = await self._follow(agent, self._updates(message, waiting, options), ctx)
             result = self._result(agent, place, outcome, ctx, waiting)
             fault = output_problem(outcome, tools[name].output if name in tools else None)
             if fault is not None:
@@ -265,6 +272,16 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
         answer = approval_of(waiting)
         del self._waiting[call]
         return waiting, answer
+
+    def _updates(
+        self, message: Message, waiting: RemoteQuestion | None, options: SendOptions
+    ) -> AsyncGenerator[Update, None]:
+        """Send a message, which may answer a task that waits, and return the events."""
+        if waiting is None:
+            return self._client.stream(message, **options)
+        updates = self._client.stream(with_question(message, waiting.get('question')), **options)
+        signs_in = waiting['state'] == 'auth-required'
+        return after_sign_in(self._client, waiting['task'], updates) if signs_in else updates
 
     async def _follow(
         self, agent: str, updates: AsyncGenerator[Update, None], ctx: RunContext[AgentDepsT]
@@ -316,6 +333,7 @@ class A2AToolset(AbstractToolset[AgentDepsT], CallsRemoteAgent):
             text=question['text'][:_SHOWN],
             pending=pending,
             usage=question.get('usage', {}),
+            question=question.get('question', ''),
         )
         call = (ctx.conversation_id, ctx.tool_call_id)
         if len(dump_json(task)) <= _LONGEST_WAITING:

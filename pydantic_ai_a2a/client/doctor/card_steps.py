@@ -7,20 +7,21 @@ from dataclasses import replace
 
 import httpx2
 
-from ...errors import A2AError, CardRefused, RemoteError
+from ...errors import A2AError, CardRefused, RemoteError, RemoteUnavailable
 from ...public_hosts import is_local
 from ...types.a2a_objects import AgentCard, AgentInterface
 from ..cards import WELL_KNOWN
 from ..interfaces import Interface, choose, spoken
 from ..remote_urls import shown_url
+from ..tls_problems import tls_problem
 from .findings import Finding
 
 _MOST_INTERFACES = 20
 
 
 def no_card(url: str, error: A2AError | RemoteError) -> Finding:
-    """Return the finding about an agent without a usable card."""
-    return Finding(
+    """Return the finding about an agent that does not answer, or that has no usable card."""
+    fault = Finding(
         step='card',
         level='fault',
         text='There is no agent card that clients can use.',
@@ -29,6 +30,10 @@ def no_card(url: str, error: A2AError | RemoteError) -> Finding:
         came=str(error),
         advice='Serve the card as JSON at /.well-known/agent-card.json below the URL of the agent.',
     )
+    if not isinstance(error, RemoteUnavailable):
+        return fault
+    advice = '' if tls_problem(error) else 'Check the URL, and that the server runs and can be reached from here.'
+    return replace(fault, text='No agent answers at the URL.', section='', advice=advice)
 
 
 def about_card(card: AgentCard, place: str) -> Iterator[Finding]:

@@ -11,8 +11,10 @@ from ...json_values import as_object
 from ...task_states import TERMINAL
 from ...types.a2a_objects import AgentCard, Message, Part, StreamResponse, Task
 from ...types.operation_params import CancelParams, SendParams
+from ...wire.extensions.own_extensions import LIVE_TEXT_URI
 from ...wire.protocol.lenient_reading import AnswerUnreadable
 from ...wire.protocol.received_tasks import read_event
+from ..interfaces import extensions_of
 from ..updates import START
 from .findings import ExaminationStep, Finding
 from .interface_probe import HttpAnswer, Probe, StreamEvent
@@ -120,6 +122,12 @@ async def _stream(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, None
             f'The stream was left before its end. {answer.error}',
             'End the stream when its task has ended or waits. A slow agent needs a longer --timeout.',
         )
+    if LIVE_TEXT_URI in extensions_of(card) and not any(_is_piece(event) for event in events):
+        yield ExaminationStep('live text', '4.6', answer).found(
+            'hint',
+            'The text of the answer came in one piece, because the request did not activate an extension.',
+            f'To get text while the model writes it, send {LIVE_TEXT_URI} in A2A-Extensions (0.3: X-A2A-Extensions).',
+        )
     yield _collected(answer, events)
     if not any(received.id for received in answer.events):
         yield ExaminationStep('event ids', '3.1.6', answer).found(
@@ -127,6 +135,10 @@ async def _stream(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, None
             'Events have no ids, so clients cannot resume a cut stream.',
             'Number the events, and accept the header Last-Event-ID.',
         )
+
+
+def _is_piece(event: StreamResponse) -> bool:
+    return event.get('artifact_update', {}).get('append') is True
 
 
 def _result(received: StreamEvent) -> object:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any, cast
+from types import UnionType
+from typing import Any, Union, cast, get_args, get_origin
 
 from pydantic_ai import Agent
 from pydantic_ai.agent import AbstractAgent, WrapperAgent
@@ -72,8 +73,9 @@ def durability(agent: AbstractAgent[Any, Any], options: RunOptions) -> str | Non
 
 def lacks_deps(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
     """Return whether the tools of the agent expect dependencies that the options of a run do not have."""
-    kind = cast('object', agent.deps_type)  # a union is no class
-    return isinstance(kind, type) and kind not in (object, Any, type(None)) and 'deps' not in options
+    kind = cast('object', agent.deps_type)
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return not any(kind in (object, Any, type(None)) for kind in kinds) and 'deps' not in options
 
 
 def may_change_history(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:

@@ -24,7 +24,7 @@ from ..conversion.typed_input import ValidatedInput
 from ..store.ports import Claim
 from .call_context import CallContext
 from .run_info import RunInfo
-from .run_options import RunOptions
+from .run_options import DepsT, RunOptions
 from .run_token import RunToken
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -34,7 +34,8 @@ _CREDENTIALS = frozenset({'authorization', 'cookie', 'proxy-authorization'})
 
 T = TypeVar('T')
 
-DepsFactory: TypeAlias = Callable[[CallContext], Any]
+_Opened: TypeAlias = DepsT | AbstractContextManager[DepsT] | AbstractAsyncContextManager[DepsT]
+DepsFactory: TypeAlias = Callable[[CallContext], _Opened[DepsT] | Awaitable[_Opened[DepsT]]]
 """Makes the `deps` of one run. Returns `deps`, an awaitable, or a context manager, async or not."""
 
 

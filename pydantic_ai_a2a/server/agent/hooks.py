@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from inspect import isasyncgenfunction, isawaitable, iscoroutinefunction
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias
 
 from anyio import CapacityLimiter, to_thread
 from pydantic_ai import RunContext
 from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.toolsets import ToolsetTool, WrapperToolset
+from typing_extensions import TypeVar
 
 from ...base_exceptions import ends_task
 from ...types.a2a_objects import TaskState
@@ -28,7 +29,11 @@ from .system_exits import contained, contained_call
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
-OnComplete: TypeAlias = Callable[[AgentRunResult[Any]], object]
+T = TypeVar('T')
+OutputT = TypeVar('OutputT', default=Any)
+DepsT_co = TypeVar('DepsT_co', default=Any, covariant=True)
+
+OnComplete: TypeAlias = Callable[[AgentRunResult[OutputT]], object]
 """Sync (and then called in a thread) or async."""
 OnCancel: TypeAlias = Callable[[RunCancelled], object]
 """Sync (and then called in a thread) or async."""
@@ -51,10 +56,10 @@ class RunFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class ToolCall(Generic[DepsT_co]):
     """A call of a tool by a run: the argument of `on_tool_call`."""
 
-    ctx: RunContext[Any] = field(repr=False)
+    ctx: RunContext[DepsT_co] = field(repr=False)
     """The context of the call, the same as in the tool."""
     tool_name: str
     """Name of the tool for the model."""
@@ -64,7 +69,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResult(ToolCall):
+class ToolResult(ToolCall[DepsT_co], Generic[DepsT_co]):
     """The end of a tool call: the argument of `on_tool_result`."""
 
     result: Any = None
@@ -120,11 +125,11 @@ OnWaiting: TypeAlias = Callable[[TaskPause], object]
 """Sync (and then called in a thread) or async."""
 
 
-OnToolCall: TypeAlias = Callable[[ToolCall], object]
+OnToolCall: TypeAlias = Callable[[ToolCall[DepsT_co]], object]
 """Sync (and then called in a thread) or async."""
 
 
-OnToolResult: TypeAlias = Callable[[ToolResult], object]
+OnToolResult: TypeAlias = Callable[[ToolResult[DepsT_co]], object]
 """Sync (and then called in a thread) or async."""
 
 
@@ -171,9 +176,8 @@ class Hooks:
         await _call('on_failure', self.on_failure, failure, failure.task_id)
 
     async def paused(self, pause: TaskPause) -> None:
-        """Call `on_waiting` after a task has begun to wait."""
-        # A limit of its own: slow calls leave the threads of the app to the tools.
-        await _call('on_waiting', self.on_waiting, pause, pause.task_id, limiter=CapacityLimiter(1))
+        """Call `on_waiting` after a task has begun to wait. Even if cancelled, return only after the hook's thread."""
+        await _call('on_waiting', self.on_waiting, pause, pause.task_id, call_in_thread=_in_own_thread)
 
     async def tool_called(self, task_id: str, call: ToolCall) -> None:
         """Call `on_tool_call` before a tool runs."""
@@ -217,21 +221,29 @@ class _ObservedToolset(WrapperToolset[Any]):
         return result
 
 
+async def _in_own_thread(function: Callable[..., T], *args: Any) -> T:
+    """Call a function in a thread that leaves the threads of the app to the tools."""
+    thread = asyncio.ensure_future(contained(to_thread.run_sync(function, *args, limiter=CapacityLimiter(1))))
+    try:
+        return await asyncio.shield(thread)
+    except asyncio.CancelledError:
+        await asyncio.wait([thread])
+        raise
+
+
 async def _call(
     name: str,
     hook: Callable[[Any], object] | None,
     argument: object,
     task_id: str,
     *,
-    limiter: CapacityLimiter | None = None,
+    call_in_thread: Callable[..., Awaitable[object]] = to_thread.run_sync,
 ) -> None:
     assert hook is not None, 'only a hook that is set is called'
     try:
         if iscoroutinefunction(hook):
             await contained(hook(argument))
-        elif isawaitable(
-            returned := await contained(to_thread.run_sync(contained_call, hook, argument, limiter=limiter))
-        ):
+        elif isawaitable(returned := await contained(call_in_thread(contained_call, hook, argument))):
             await contained(returned)
     except BaseException as error:
         if ends_task(error, asyncio.current_task()):

@@ -326,6 +326,7 @@ class Drive:
         self._needs = runner.needs
         self._steps = runner.steps
         self._trace = runner.trace
+        self._key = arguments.info['task_id'], arguments.run_id
         self._answer = AnswerStream(arguments.text_output)
         self._tools = ToolEvents(run, answers, arguments.shown)
 
@@ -392,13 +393,16 @@ class Drive:
         return node
 
     def _streams(self, node: _Node) -> bool:
-        """Return whether readers want the events of a node, and the node has events."""
+        """Return whether readers or a developer want the events of a node, and the node has events."""
         arguments = self._arguments
         if type(node) is ModelRequestNode:
             shows = self._steps.any or arguments.partial_outputs is not None
             wanted = (arguments.text_output and arguments.watched_live()) or (shows and arguments.watched())
             return wanted and can_stream(model_of(self.run))
-        return type(node) is CallToolsNode and self._steps.of_tools and arguments.watched()
+        return type(node) is CallToolsNode and (self._trace.wanted or self._shows_tools())
+
+    def _shows_tools(self) -> bool:
+        return self._steps.of_tools and self._arguments.watched()
 
     async def _observe(self, node: _Node) -> None:
         """Show the events of a node, which hooks may have put in the place of another node."""
@@ -407,8 +411,13 @@ class Drive:
             contain_model_exits(run)
             self._answer.begin_response()
             stream: _Events = Entering(arguments.token, node.stream(run.ctx))
-        elif self._steps.of_tools and Agent.is_call_tools_node(node):
+        elif Agent.is_call_tools_node(node) and self._shows_tools():
             stream = self._tools.of_node(node)
+        elif Agent.is_call_tools_node(node) and self._trace.wanted:
+            async with node.stream(run.ctx) as own_events:
+                async for event in own_events:
+                    self._trace.observe(*self._key, event)
+            return
         else:
             return
         # Once for the node: a reader who comes later would get the text from its middle on.
@@ -416,6 +425,8 @@ class Drive:
         async with stream as events:
             observe = None if arguments.partial_outputs is None else arguments.partial_outputs.of(run, events)
             async for event in events:
+                if self._trace.wanted:
+                    self._trace.observe(*self._key, event)
                 text = self._answer.feed(event) if live else None
                 if (output := text or self._steps.of_event(event)) is not None:
                     await arguments.emit(output)
@@ -453,7 +464,9 @@ class Drive:
         return await turn.step(self.added.of(run), unsent, run.usage, note, enqueued=enqueued)
 
     def _report(self, node: _Node, error: Exception) -> None:
-        """Report a failed request to the model, also one that fails for a file of the request."""
+        """Report a failed node to a developer, and a failed request to the model, also one that fails for a file."""
+        if self._trace.wanted and not isinstance(error, STATES):
+            self._trace.fail(*self._key, error)
         if type(node) is not ModelRequestNode:
             return
         arguments = self._arguments
@@ -464,10 +477,10 @@ class Drive:
         check_files(error, self.run.all_messages(), node.request)
 
     def _keep_trace(self, following: _Node) -> None:
-        turn, info = self._arguments.turn, self._arguments.info
+        turn = self._arguments.turn
         unsent = [following.request] if Agent.is_model_request_node(following) else []
         new = [*self.added.of(self.run), *unsent]
-        self._trace.keep(info['task_id'], self._arguments.run_id, new if turn is None else turn.all(new))
+        self._trace.keep(*self._key, new if turn is None else turn.all(new))
 
     def output(self) -> RunOutput:
         """Return the output of the run at its end."""

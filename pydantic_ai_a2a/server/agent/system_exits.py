@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from traceback import walk_tb
 from typing import Any, TypeVar
 
 from pydantic_ai.capabilities import AbstractCapability, WrapperCapability
@@ -66,6 +67,16 @@ def contain_exits(run: AgentRun[Any, Any]) -> None:
     A capability of the run would have the same effect, but makes each run about a fifth more expensive.
     """
     wrap_tool_hooks(run, _contain)
+
+
+def raising_call(error: BaseException | None) -> ToolCallPart | None:
+    """Return the call whose tool raised an error, or the cause of the error; None if no tool did."""
+    while error is not None:
+        for frame, _ in walk_tb(error.__traceback__):
+            if frame.f_code is _Contained.wrap_tool_execute.__code__:
+                return frame.f_locals['call']
+        error = error.__cause__
+    return None
 
 
 def contain_model_exits(run: AgentRun[Any, Any]) -> None:

@@ -65,9 +65,13 @@ class A2AApp(FastA2A):
         self.router.default = fallback
         self._task_manager = None if storage is broker is None else OwnTaskManager(storage, broker, hosting)
         self._backend = backend
-        self._grpc: dict[Callable[[str], str], asyncio.AbstractEventLoop] = {}
+        self._grpc: dict[Callable[[str], str | None], asyncio.AbstractEventLoop] = {}
         self.docs_url = docs_url
         """Path of the playground; None without one."""
+        self.outermost = False
+        """True if the server starts the app itself, so the paths of the app are those of the server."""
+        self.playground_logged = False
+        """True if the log has had the path of the playground."""
         self.serving = serving
         """The parts that the bindings need."""
         self.card = card
@@ -107,24 +111,27 @@ class A2AApp(FastA2A):
         """The backend of the app's tasks and conversations."""
         return self._backend
 
-    def declare_grpc(self, place: Callable[[str], str], extensions: Sequence[AgentExtension]) -> None:
+    def declare_grpc(self, place: Callable[[str], str | None], extensions: Sequence[AgentExtension]) -> None:
         """List a gRPC server of the running loop on the agent card. The card lists the newest of several servers.
 
         Args:
-            place: Returns `host:port` of the gRPC server, from the URL of the agent.
+            place: Returns `host:port` of the gRPC server, from the URL of the agent; None leaves it off this card.
             extensions: Extensions of the binding.
         """
         self._grpc[place] = asyncio.get_running_loop()
         self._list_grpc(extensions)
 
-    def withdraw_grpc(self, place: Callable[[str], str], extensions: Sequence[AgentExtension]) -> bool:
+    def withdraw_grpc(self, place: Callable[[str], str | None], extensions: Sequence[AgentExtension]) -> bool:
         """List a gRPC server no longer. Return True if it was the last one of the running loop."""
         loop = self._grpc.pop(place)
         self._list_grpc(extensions)
         return loop not in self._grpc.values()
 
     def _list_grpc(self, extensions: Sequence[AgentExtension]) -> None:
-        self.card.serve_grpc(next(reversed(self._grpc), None), extensions)
+        def newest(base: str) -> str | None:
+            return next((url for place in reversed([*self._grpc]) if (url := place(base)) is not None), None)
+
+        self.card.serve_grpc(newest if self._grpc else None, extensions)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request. Without a lifespan, the first request of an operation starts the app."""
@@ -138,7 +145,9 @@ class A2AApp(FastA2A):
         if self.allowed_hosts is not None and not self.allowed_hosts.answer(scope):
             await misdirected(scope, receive, send)
             return
-        if scope['type'] == 'http' and (scope['path'] != '/' or scope['method'] != 'POST'):
+        if scope['type'] == 'lifespan':
+            self.outermost = True
+        elif scope['type'] == 'http' and (scope['path'] != '/' or scope['method'] != 'POST'):
             # The JSON-RPC binding closes connections by itself, with fewer calls.
             receive, send = closing(scope, receive, send)
         await Starlette.__call__(self, scope, receive, send)

@@ -76,6 +76,7 @@ class Assembly:
         self._agent = agent
         self._configured = configured
         self._limits = limits = settings.limits
+        self._live_on_request = settings.results.stream == 'on-request' and configured.runner is not None
         quotas = limits.quotas
         self._metering = metering = None if quotas is None else Metering(quotas, backend.quotas, backend.now)
         workers, push = settings.workers, settings.push
@@ -171,6 +172,7 @@ class Assembly:
             direct=self.direct,
             tenants=tenants,
             start=self.hosting.begin,
+            live_on_request=self._live_on_request,
             keep=self._configured.keep or (None if guard.anonymous else keep_caller),
         )
         return Serving(

@@ -8,7 +8,7 @@ from ..fasta2a.user_parts import OwnParts
 from ..store.ports import Backend
 from ..store.postgres.settings import Postgres
 from ..store.sqlite.memory import MemoryBackend
-from .process_count import server_processes
+from .process_count import uvicorn_workers
 
 
 def open_store(store: str | Postgres, namespace: str, limits: Limits = Limits()) -> Backend:
@@ -47,13 +47,13 @@ def choose_backend(backend: str | Postgres | Backend, namespace: str, limits: Li
 
     Raises:
         ImportError: See `open_store`.
-        ValueError: See `open_store`; or the backend is in memory, and a server of several processes imports the app.
+        ValueError: See `open_store`; or the backend is in memory, and several processes of uvicorn import the app.
     """
     if isinstance(backend, Backend):
         return backend
     if backend != 'memory':
         return open_store(backend, namespace, limits)
-    if own is None and (processes := server_processes()) > 1:
+    if own is None and (processes := uvicorn_workers()) > 1:
         raise ValueError(
             f'{processes} server processes cannot share tasks in memory:'
             " use backend='sqlite:///agent.db', or one process."

@@ -24,7 +24,6 @@ def catalogue(apps: Sequence[A2AApp] | Mapping[str, A2AApp], *, docs_url: str | 
 
     ```python
     from pydantic_ai import Agent
-
     from pydantic_ai_a2a import catalogue, to_a2a
 
     app = catalogue(

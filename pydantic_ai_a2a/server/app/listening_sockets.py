@@ -26,7 +26,7 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def url_of(listener: socket.socket) -> str:
+def url_of(listener: socket.socket, *, tls: bool = False) -> str:
     """Return the URL of a listening socket, with a final slash."""
     host, port = listener.getsockname()[:2]
-    return f'http://[{host}]:{port}/' if ':' in host else f'http://{host}:{port}/'
+    return f'{"https" if tls else "http"}://{f"[{host}]" if ":" in host else host}:{port}/'

@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Match, Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from ...arguments import checked
+from .playground import log_playgrounds
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -62,6 +63,7 @@ def mount(parent: Starlette, path: str, app: Starlette | AbstractAgent[Any, Any]
                 ', '.join(hidden),
                 mounted.path or '/',
             )
+        log_playgrounds(scope_app)
         async with before(scope_app) as state, served.router.lifespan_context(served):
             yield state
 

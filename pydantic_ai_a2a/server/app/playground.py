@@ -14,8 +14,10 @@ from ..auth.tenants import Tenants
 from ..http.app_urls import quoted
 from ..runs.pause_hook import TaskLink
 from .a2a_app import A2AApp
+from .process_count import is_first_process
 
 logger = logging.getLogger('pydantic_ai_a2a')
+server_logger = logging.getLogger('uvicorn.error')  # beside the lines of uvicorn, which shows no other information
 
 
 def check_docs_url(path: str | None) -> None:
@@ -56,19 +58,30 @@ def playground_link(url: str | None, path: str | None, tenants: Tenants | None) 
 
 def playground_paths(app: ASGIApp) -> Iterator[str]:
     """Return the paths of the playgrounds of an app and of the mounted apps, as URLs have them."""
-    return map(quoted, _paths(app, set()))
+    return (quoted(path) for path, _ in _pages(app, set()))
 
 
-def _paths(app: object, seen: set[int]) -> Iterator[str]:
-    """Return the paths below an app, without the paths that a route of the app itself answers."""
+def log_playgrounds(app: ASGIApp) -> None:
+    """Log the paths of the playgrounds of an app whose lifespan begins: a lifespan is told no host and no port.
+
+    The lifespan of a mounted app begins after that of its parent, which knows the whole path.
+    """
+    for path, agent in _pages(app, set()):
+        if not agent.playground_logged and is_first_process():
+            server_logger.info('The playground is at %s', quoted(path))
+        agent.playground_logged = True
+
+
+def _pages(app: object, seen: set[int]) -> Iterator[tuple[str, A2AApp]]:
+    """Return the paths below an app with the apps that have them, without those that a route of the app answers."""
     if id(app) in seen:
         return
     seen.add(id(app))
     inner = (getattr(app, 'app', None), *_routes(app))
-    below = chain.from_iterable(_paths(part, seen) for part in inner if part is not None)
-    own = [app.docs_url] if isinstance(app, A2AApp) and app.docs_url is not None else []
+    below = chain.from_iterable(_pages(part, seen) for part in inner if part is not None)
+    own = [(app.docs_url, app)] if isinstance(app, A2AApp) and app.docs_url is not None else []
     prefix = app.path if isinstance(app, Mount) else ''
-    yield from (prefix + path for path in chain(own, below) if not _taken(app, path))
+    yield from ((prefix + path, agent) for path, agent in chain(own, below) if not _taken(app, path))
 
 
 def _taken(app: object, path: str) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from inspect import signature
 from typing import Any
 
@@ -18,7 +19,7 @@ from ..http.allowed_hosts import AllowedHosts
 from .anonymous_callers import check_anonymous
 from .garbage_collection import frozen_objects
 from .listening_sockets import listen
-from .serve_grpc import serve_grpc
+from .serve_grpc import GrpcState, serve_grpc
 from .served_apps import app_of
 from .threaded_server import Server
 from .uvicorn_server import run_server, uvicorn_server
@@ -28,6 +29,14 @@ _NOT_FOR_GRPC = {
     'ssl_keyfile_password': 'gRPC reads only keys in clear.',  # nosec B105
 }
 """Options of uvicorn that gRPC does not have, and why."""
+_NOT_IN_THIS_PROCESS: Mapping[str, tuple[str, object]] = {
+    'workers': (
+        'For N tasks at once, write to_a2a(agent, workers=Workers(running=N)). `uvicorn --workers N` is for processes.',
+        1,
+    ),
+    'reload': ('Use `pydantic-ai-a2a serve --reload`.', False),
+}
+"""Options of uvicorn that only its command line heeds: what to use, and the value that asks for nothing."""
 
 
 @checked
@@ -63,7 +72,7 @@ def run(
         RuntimeError: An event loop runs in this thread.
         TypeError: An argument has a wrong type, or uvicorn has no such option.
         ValueError: Everyone could call the agent, or the agent is not recognised, without `anonymous=True`. gRPC cannot
-            serve the app: see `serve_grpc`.
+            serve the app: see `serve_grpc`. `workers` or `reload` asks for other processes.
     """
     _check_no_loop()
     _check_options(run, uvicorn_options)
@@ -73,7 +82,17 @@ def run(
     grpc = None
     if grpc_port is not None:
         grpc = serve_grpc(app, host=host, port=grpc_port, tls=_tls(uvicorn_options), anonymous=anonymous)
-    listener = listen(host, port)
+    serve_on(listen(host, port), app, hosts, uvicorn_options, grpc)
+
+
+def serve_on(
+    listener: socket.socket,
+    app: ASGIApp,
+    hosts: AllowedHosts | None,
+    uvicorn_options: dict[str, Any],
+    grpc: AbstractAsyncContextManager[GrpcState] | None,
+) -> None:
+    """Serve on a socket until SIGINT or SIGTERM, in this thread."""
     with listener, suppress(KeyboardInterrupt):  # uvicorn raises it again after the shutdown
         server, _ = uvicorn_server(app, listener, hosts, uvicorn_options, grpc=grpc)
         with frozen_objects():
@@ -94,7 +113,6 @@ def serve(
 
     ```python
     from pydantic_ai import Agent
-
     from pydantic_ai_a2a import serve
 
     with serve(Agent('test')) as server:
@@ -141,6 +159,9 @@ def _check_options(function: Callable[..., Any], options: Mapping[str, Any]) -> 
     choices = {*signature(uvicorn.Config).parameters, *signature(function).parameters}
     if unknown := next((option for option in options if option not in choices), None):
         raise TypeError(f'{function.__name__}() takes no {unknown!r}.{suggestion(unknown, choices)}')
+    for option, (remedy, nothing) in _NOT_IN_THIS_PROCESS.items():
+        if options.get(option) not in (None, nothing):
+            raise ValueError(f'{function.__name__}() serves in this process, without {option}=. {remedy}')
 
 
 def _check_no_loop() -> None:

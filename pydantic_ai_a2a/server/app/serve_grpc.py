@@ -44,6 +44,7 @@ def serve_grpc(
     url: str | None = None,
     tls: TLS | None = None,
     reuse_port: bool | None = None,
+    on_card: bool = True,
     anonymous: bool = False,
 ) -> AbstractAsyncContextManager[GrpcState]:
     """Serve an app over gRPC while the block runs, in the running event loop. The agent card then lists the binding.
@@ -54,7 +55,6 @@ def serve_grpc(
     from functools import partial
 
     from pydantic_ai import Agent
-
     from pydantic_ai_a2a import serve_grpc, to_a2a
 
     app = to_a2a(Agent('test'), lifespan=partial(serve_grpc, port=50051))
@@ -72,6 +72,8 @@ def serve_grpc(
         tls: Certificate and key of the server, and the authority of the certificates of clients. Default: no TLS.
         reuse_port: True if several processes listen on the port, and share the connections. Default: True if uvicorn
             has several workers.
+        on_card: False leaves gRPC off the agent card over HTTP, for clients that refuse a card with a second origin,
+            such as google-adk. Clients of gRPC then need the address from you. Default True.
         anonymous: As for `run`.
 
     Returns:
@@ -100,12 +102,12 @@ def serve_grpc(
             'Several processes cannot share the port of gRPC on this machine, because its kernel has no SO_REUSEPORT:'
             ' serve gRPC from one process.'
         )
-    return _serving(agent, host=host, port=port, url=url, tls=tls, shares=shares)
+    return _serving(agent, host=host, port=port, url=url, tls=tls, shares=shares, on_card=on_card)
 
 
 @asynccontextmanager
 async def _serving(
-    agent: A2AApp, *, host: str, port: int, url: str | None, tls: TLS | None, shares: bool
+    agent: A2AApp, *, host: str, port: int, url: str | None, tls: TLS | None, shares: bool, on_card: bool
 ) -> AsyncGenerator[GrpcState]:
     from ..grpc.server import GrpcServer  # noqa: PLC0415 - its packages are of an extra
 
@@ -123,7 +125,9 @@ async def _serving(
             await stack.enter_async_context(agent.router.lifespan_context(agent))
         await server.start()
 
-        def place(base: str) -> str:
+        def place(base: str) -> str | None:
+            if base and not on_card:
+                return None
             return url or f'{_host(base) or address}:{server.port}'
 
         agent.declare_grpc(place, _EXTENSIONS)

@@ -37,12 +37,12 @@ class Server:
         options: dict[str, Any],
         hosts: AllowedHosts | None = None,
     ) -> None:
-        self.url = url_of(listener)
+        self._server, self._settled = uvicorn_server(app, listener, hosts, {'lifespan': 'on', **options})
+        self.url = url_of(listener, tls=self._server.config.is_ssl)
         path = next(playground_paths(app), None)
         self.docs_url = None if path is None else self.url + path.removeprefix('/')
         self._app = app
         self._listener = listener
-        self._server, self._settled = uvicorn_server(app, listener, hosts, {'lifespan': 'on', **options})
         self._thread = threading.Thread(target=self._serve, name='pydantic-ai-a2a', daemon=True)
         self._thread.start()
         if not self._settled.wait(_START_TIME) or not self._server.started:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 from urllib.parse import urlsplit
 
 from fasta2a.broker import Broker
@@ -60,12 +60,17 @@ from .backend_checks import check_backend
 from .backend_choice import choose_backend
 from .configured_agent import ConfiguredAgent
 from .conflicting_options import check_auth, check_engine, check_run, check_waiting
-from .playground import check_docs_url, playground_link, playground_path
+from .playground import check_docs_url, log_playgrounds, playground_link, playground_path
 from .routes import app_routes, exact_routes, fallback, tenants_of
 from .signatures import signatures
 
 if TYPE_CHECKING:
+    from pydantic_ai.output import OutputSpec
+
+    from ..agent.hooks import OutputT
+    from ..agent.run_options import DepsT
     from ..runs.engine import Engine
+    from .app_options import AppOptions
 else:
     Engine = object  # `check_engine` checks the class: apps without an engine import none
 
@@ -74,6 +79,17 @@ _SERVICE = 300
 """The most characters of a service in words: its row in the store has a key with them."""
 
 
+@overload
+def to_a2a(
+    agent: AbstractAgent[DepsT, OutputT], *, output_type: None = None, **options: Unpack[AppOptions[DepsT, OutputT]]
+) -> A2AApp: ...
+@overload
+def to_a2a(
+    agent: AbstractAgent[DepsT, Any],
+    *,
+    output_type: OutputSpec[OutputT] | None,
+    **options: Unpack[AppOptions[DepsT, OutputT]],
+) -> A2AApp: ...
 @checked
 def to_a2a(
     agent: AbstractAgent[Any, Any],
@@ -125,7 +141,6 @@ def to_a2a(
 
     ```python
     from pydantic_ai import Agent
-
     from pydantic_ai_a2a import to_a2a
 
     agent = Agent('test', instructions='Be fun!')
@@ -366,6 +381,8 @@ def _shown(card: CardSettings, url: str | None) -> dict[str, Any]:
 def _lifespan(hosting: Hosting, users: Lifespan[Any] | None) -> Callable[[Any], AbstractAsyncContextManager[Any]]:
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[Any]:
+        if app.outermost:
+            log_playgrounds(app)
         await hosting.start()
         try:
             if users is None:

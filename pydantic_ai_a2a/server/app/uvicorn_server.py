@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import threading
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from ipaddress import ip_address
 from math import ceil
@@ -17,6 +18,7 @@ from ..http.allowed_hosts import AllowedHosts, HostCheck
 from ..http.asgi_requests import redact as redact_query
 from .listening_sockets import url_of
 from .playground import playground_paths
+from .process_count import is_first_process
 from .serve_grpc import GrpcState
 from .served_apps import served_apps
 
@@ -53,12 +55,8 @@ def uvicorn_server(
                 await super().startup(sockets)
                 if grpc is not None and self.started:
                     await self._start(grpc)
-                for listening in sockets or ():  # uvicorn logs no URL for sockets that the caller has opened
-                    logger.info('Uvicorn running on %s (Press CTRL+C to quit)', url_of(listening))
-                    for path in playground_paths(app):
-                        logger.info('Playground: %s%s', url_of(listening), path.removeprefix('/'))
-                for card in (agent.card for agent in apps if agent.card.missing):
-                    logger.info(_SPARSE, card.name, ' or '.join(card.missing))
+                if is_first_process():
+                    _log_start(app, sockets or (), tls=config.is_ssl)
             finally:
                 settled.set()
 
@@ -79,12 +77,24 @@ def uvicorn_server(
                 await super().shutdown(sockets)
 
     apps = list(served_apps(app))
+    for agent in apps:
+        agent.playground_logged = True  # in a moment, with the host and the port
     _end_unread(listener, max((agent.serving.limits.answer_time for agent in apps), default=0.0))
     grace = max((agent.hosting.drain_grace for agent in apps), default=0.0)
     # httptools drops the body of a request with `Upgrade: h2c`, which Java's clients send by default.
     defaults: dict[str, Any] = {'timeout_graceful_shutdown': ceil(grace) + _CUT_OFF, 'http': 'h11'}
     config = uvicorn.Config(behind_host_check(app, listener, hosts), **(defaults | options))
     return Server(config), settled
+
+
+def _log_start(app: ASGIApp, sockets: Sequence[socket.socket], *, tls: bool) -> None:
+    for listening in sockets:  # uvicorn logs no URL for sockets that the caller has opened
+        url = url_of(listening, tls=tls)
+        logger.info('Uvicorn running on %s (Press CTRL+C to quit)', url)
+        for path in playground_paths(app):
+            logger.info('Playground: %s%s', url, path.removeprefix('/'))
+    for card in (agent.card for agent in served_apps(app) if agent.card.missing):
+        logger.info(_SPARSE, card.name, ' or '.join(card.missing))
 
 
 def behind_host_check(app: ASGIApp, listener: socket.socket, hosts: AllowedHosts | None = None) -> ASGIApp:

@@ -9,7 +9,7 @@ from ...arguments import checked
 from ...types.a2a_objects import HttpSecurityScheme, SecurityScheme
 from ...types.callers import Caller
 from .authenticator import Authenticator
-from .hashed_secrets import MAX_SECRET, HashedSecrets
+from .hashed_secrets import MAX_SECRET, HashedSecrets, is_hash
 from .invalid_credentials import InvalidCredentials
 from .redaction import redacted
 from .request_info import RequestInfo
@@ -51,13 +51,19 @@ class BearerAuth(Authenticator):
         description: Description of the scheme on the agent card, such as where to get a token.
 
     Raises:
-        ValueError: The mapping is empty, a token is too short, a hash is malformed, or a caller has no id.
+        ValueError: The mapping is empty or has its callers as keys, a token is too short or no bearer token, a hash is
+            malformed, or a caller has no id.
     """
 
     def __init__(
         self, tokens: Mapping[str, Caller | str], *, name: str = 'bearer', description: str | None = None
     ) -> None:
         self._tokens = HashedSecrets(tokens)
+        if not all(is_hash(token) or _TOKEN.fullmatch(token) for token in tokens):
+            raise ValueError(
+                'A key of the mapping is no bearer token, so that no request can have it: a token has letters, digits'
+                ' and -._~+/ only. Write {TOKEN: CALLER}.'
+            )
         scheme = HttpSecurityScheme(scheme='Bearer')
         if description is not None:
             scheme['description'] = description

@@ -29,12 +29,17 @@ def hash_key(secret: str) -> str:
     Raises:
         ValueError: The secret is shorter, or has other characters.
     """
-    if len(secret) < _MIN_SECRET or _PRINTABLE.fullmatch(secret) is None:
+    if not _is_secret(secret):
         raise ValueError(
             f'A token or key needs at least {_MIN_SECRET} characters of ASCII without spaces;'
             ' `pydantic-ai-a2a hash-key` makes one.'
         )
     return _PREFIX + sha256(secret.encode()).hexdigest()
+
+
+def is_hash(text: str) -> bool:
+    """Return True for a hash from `hash_key`, in the place of a secret."""
+    return _HASH.fullmatch(text) is not None
 
 
 class HashedSecrets:
@@ -44,12 +49,18 @@ class HashedSecrets:
         callers: Callers by secret, or by hash from `hash_key`. A string is the id of a caller.
 
     Raises:
-        ValueError: The mapping is empty, a secret is too short, a hash is malformed, or a caller has no id.
+        ValueError: The mapping is empty or has its callers as keys, a secret is too short, a hash is malformed, or a
+            caller has no id.
     """
 
     def __init__(self, callers: Mapping[str, Caller | str]) -> None:
         if not callers:
             raise ValueError('The mapping of tokens or keys is empty: add at least one.')
+        if any(map(_are_swapped, callers, callers.values())):
+            raise ValueError(
+                'The mapping of tokens or keys has a secret as its value: write {SECRET: CALLER}. A secret has at least'
+                f' {_MIN_SECRET} characters.'
+            )
         self._key = urandom(32)
         self._callers = {self._blinded(_digest(secret)): _caller(caller) for secret, caller in callers.items()}
 
@@ -84,6 +95,15 @@ def _digest(secret: str) -> bytes:
     if match is None:
         raise ValueError(f'A hash must be {_PREFIX} and 64 hexadecimal digits in lower case.')
     return bytes.fromhex(match[1])
+
+
+def _are_swapped(secret: str, caller: Caller | str) -> bool:
+    """Return True for a caller that can only be a hash, or that can be a secret beside a secret that cannot be one."""
+    return isinstance(caller, str) and (is_hash(caller) or _is_secret(caller) > _is_secret(secret))
+
+
+def _is_secret(text: str) -> bool:
+    return len(text) >= _MIN_SECRET and _PRINTABLE.fullmatch(text) is not None
 
 
 def _caller(value: Caller | str) -> Caller:

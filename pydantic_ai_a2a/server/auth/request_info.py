@@ -20,7 +20,7 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 T = TypeVar('T')
 
-PATIENCE = 30.0
+FUNCTION_TIME = 30.0
 """Seconds for a function of the operator that decides about a request."""
 _MOMENT = 1.0
 """Seconds until a request watches its client: most functions return sooner."""
@@ -56,26 +56,26 @@ class RequestInfo:
         Args:
             option: The option with the function, for the log.
             work: The function.
-            within: The seconds for the function; None for `PATIENCE`.
+            within: The seconds for the function; None for `FUNCTION_TIME`.
 
         Raises:
             OverloadedError: The function has not returned in time.
             ClientGone: The client has gone.
         """
         loop, task = asyncio.get_running_loop(), cast('asyncio.Task[Any]', asyncio.current_task())
-        patience = PATIENCE if within is None else within
-        moment = min(_MOMENT, patience)
+        limit = FUNCTION_TIME if within is None else within
+        moment = min(_MOMENT, limit)
         watches: list[asyncio.Task[None]] = []
         ended: list[Exception] = []
 
         async def watch() -> None:
             try:
-                async with asyncio.timeout(patience - moment):
+                async with asyncio.timeout(limit - moment):
                     await self.gone()
                 ended.append(ClientGone())
             except TimeoutError:
                 text = '%s has not returned within %g s (correlation id %s).'
-                logger.error(text, option, patience, self.correlation_id)
+                logger.error(text, option, limit, self.correlation_id)
                 ended.append(OverloadedError(headers={'Retry-After': '1'}))
             task.cancel()
 

@@ -67,7 +67,7 @@ class CardTemplate:
         self._modes = {'input_modes': list(facts.input_modes), 'output_modes': list(facts.output_modes)}
         self._versions = settings.versions
         self._http_json = settings.http_json
-        self._grpc: Callable[[str], str] | None = None
+        self._grpc: Callable[[str], str | None] | None = None
         self._sign = sign
         self._card = _checked(_card(facts, settings, self._modes))
         self.missing = _missing(facts, settings)
@@ -104,9 +104,9 @@ class CardTemplate:
     def public(self, url: str, tenant: str = '') -> AgentCard:
         """Return the card as a value."""
         card = deepcopy(self._card)
-        if self.extensions:
-            card['capabilities']['extensions'] = [*deepcopy(self.extensions)]
         urls = self._places(url)
+        if extensions := self.extensions if _GRPC in urls else self._extensions:
+            card['capabilities']['extensions'] = [*deepcopy(extensions)]
         card['supported_interfaces'] = [
             _interface(binding, version, urls[binding], tenant)
             for binding, version in _INTERFACES
@@ -116,18 +116,20 @@ class CardTemplate:
 
     def _places(self, url: str) -> dict[str, str]:
         """Return the URLs of the bindings. A gRPC call does not tell the URL of the agent over HTTP."""
-        urls = {} if self._grpc is None else {_GRPC: self._grpc(url)}
+        grpc = None if self._grpc is None else self._grpc(url)
+        urls = {} if grpc is None else {_GRPC: grpc}
         if url or not urls:
             urls[_BINDING] = url
             if self._http_json:
                 urls[_HTTP] = url
         return urls
 
-    def serve_grpc(self, place: Callable[[str], str] | None, extensions: Iterable[AgentExtension]) -> None:
+    def serve_grpc(self, place: Callable[[str], str | None] | None, extensions: Iterable[AgentExtension]) -> None:
         """Declare the gRPC binding from now on, or withdraw it.
 
         Args:
-            place: Returns `host:port` of the gRPC server, from the URL of the agent; None withdraws the binding.
+            place: Returns `host:port` of the gRPC server, from the URL of the agent, or None to leave it off this card.
+                None in its place withdraws the binding.
             extensions: Extensions of the binding.
         """
         self._grpc = place

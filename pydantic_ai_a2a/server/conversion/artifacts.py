@@ -14,7 +14,6 @@ class Artifacts(Mapping[str, Any]):
 
     ```python
     from pydantic_ai import Agent
-
     from pydantic_ai_a2a import Artifacts
 
 

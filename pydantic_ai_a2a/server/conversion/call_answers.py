@@ -8,7 +8,7 @@ from typing import Any, cast
 from ...errors import InvalidParamsError
 from ...settings.approvals import Approvals
 from ...types.a2a_objects import Message
-from ...wire.extensions.pending_calls_extension import KEY
+from ...wire.extensions.pending_calls_extension import KEY, PENDING_CALLS_URI, QUESTION
 from .answer_checks import Unclear, refused
 from .answers_in_data import data_answers
 from .pending_calls import Pending
@@ -31,6 +31,22 @@ def answered_ids(message: Message) -> set[str]:
         return set()
     found = [cast('dict[str, Any]', item).get('id') for item in cast('list[Any]', items) if isinstance(item, dict)]
     return {call_id for call_id in found if isinstance(call_id, str)}
+
+
+def named_question(message: Message) -> str | None:
+    """Return the id of the status message that words or bare data answer; None without an id, and for ids of calls.
+
+    Raises:
+        InvalidParamsError: The name is no text.
+    """
+    data: Any = message.get('metadata', {}).get(PENDING_CALLS_URI)
+    if not isinstance(data, dict) or QUESTION not in data or place_of_answers(message) is not None:
+        return None
+    question = cast('dict[str, Any]', data)[QUESTION]
+    if not isinstance(question, str):
+        field = f'message.metadata["{PENDING_CALLS_URI}"].{QUESTION}'
+        raise InvalidParamsError.of(field, 'must be the messageId of the status message that the message answers')
+    return question
 
 
 def answered(

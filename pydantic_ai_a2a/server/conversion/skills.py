@@ -23,7 +23,6 @@ def tool_skills(agent: AbstractAgent[Any, Any], names: Collection[str] | None = 
 
     ```python
     from pydantic_ai import Agent
-
     from pydantic_ai_a2a import to_a2a, tool_skills
 
     agent = Agent('test')

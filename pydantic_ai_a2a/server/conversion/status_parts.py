@@ -19,7 +19,9 @@ from .answers_in_words import SEVERAL, instruction
 from .pending_calls import Pending, PendingCall
 
 DecidedBy: TypeAlias = Literal['approver', 'caller']
-"""For an approval with `Approvals.approvers`: the reader of the status may decide, or callers that the rule names."""
+"""For an approval with `Approvals.approvers`: the reader of the status may decide, or callers that the rule names.
+
+What is stored does not say it: it depends on the reader."""
 _DECIDED_BY = 'decidedBy'
 
 
@@ -29,7 +31,7 @@ def shown(
     task_id: str,
     *,
     again: bool = False,
-    decided_by: DecidedBy = 'approver',
+    decided_by: DecidedBy | None = None,
     asked_by: str = '',
 ) -> list[Part]:
     """Return the parts for clients: a text for people, and a data part for programs.
@@ -39,7 +41,7 @@ def shown(
         rules: Rules for the answers of clients.
         task_id: The task.
         again: True after an unclear answer of the client.
-        decided_by: The value for approvals, if the app has approvers.
+        decided_by: Who decides about approvals, for a reader; None for the status that is stored.
         asked_by: Id of the caller who has asked for the calls; empty to name none.
     """
     waiting = pending.open or pending.calls
@@ -57,14 +59,26 @@ def shown(
     return [text_part('\n'.join(line for line in lines if line)), data_part(data)]
 
 
-def decided_by_caller(message: bytes) -> bytes:
-    """Return the stored status message of a waiting task for a caller who may give its open approvals."""
+def message_with_decider(message: bytes, decided_by: DecidedBy) -> bytes:
+    """Return the stored status message of a waiting task, which says who decides about its approvals."""
     body = from_json(message)
-    data = (part['data'] for part in body['parts'] if part.get('mediaType') == MEDIA_TYPE)
+    return dump_json(body) if _name_decider(body, decided_by) else message
+
+
+def event_with_decider(event: bytes, decided_by: DecidedBy) -> bytes:
+    """Return the stored event of a pause, which says who decides about the approvals."""
+    body = from_json(event)
+    message = body['statusUpdate']['status'].get('message')
+    return dump_json(body) if message is not None and _name_decider(message, decided_by) else event
+
+
+def _name_decider(message: dict[str, Any], decided_by: DecidedBy) -> bool:
+    """Change a status message. Return False if it has no approvals."""
+    data = (part['data'] for part in message['parts'] if part.get('mediaType') == MEDIA_TYPE)
     approvals = [call for values in data for call in values.get('pending', ()) if call['kind'] == 'approval']
     for call in approvals:
-        call[_DECIDED_BY] = 'caller'
-    return dump_json(body) if approvals else message
+        call[_DECIDED_BY] = decided_by
+    return bool(approvals)
 
 
 def to_write(pending: Pending, rules: Approvals) -> str:
@@ -96,7 +110,7 @@ def data_part(data: dict[str, Any]) -> Part:
     return Part(data=data, media_type=MEDIA_TYPE, metadata={'type': MEDIA_TYPE})
 
 
-def _shown(call: PendingCall, rules: Approvals, decided_by: DecidedBy) -> dict[str, Any]:
+def _shown(call: PendingCall, rules: Approvals, decided_by: DecidedBy | None) -> dict[str, Any]:
     item: dict[str, Any] = {
         'id': call.shown_id,
         'toolCallId': call.local_id or call.id,
@@ -104,7 +118,7 @@ def _shown(call: PendingCall, rules: Approvals, decided_by: DecidedBy) -> dict[s
         'tool': call.tool,
         'text': call.text,
     }
-    if call.kind == 'approval' and rules.approvers is not None:
+    if call.kind == 'approval' and decided_by is not None:
         item[_DECIDED_BY] = decided_by
     if call.kind == 'approval' and call.schema and 'description' in call.schema:
         item['description'] = call.schema['description']

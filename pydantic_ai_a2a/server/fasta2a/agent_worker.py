@@ -35,7 +35,7 @@ from ...wire.protocol import new_ids
 from ..agent.agent_inspection import models_of
 from ..agent.run_arguments import RunArguments
 from ..agent.run_info import RunInfo
-from ..agent.run_options import RunOptions
+from ..agent.run_options import DepsT, RunOptions
 from ..agent.run_token import RunToken
 from ..agent.runner import Runner
 from ..conversion.accepted_content import Accepts
@@ -66,7 +66,6 @@ class AgentWorker(Worker[list[ModelMessage]]):
     from fasta2a.broker import InMemoryBroker
     from fasta2a.storage import InMemoryStorage
     from pydantic_ai import Agent
-
     from pydantic_ai_a2a import AgentWorker
 
     broker, storage = InMemoryBroker(), InMemoryStorage()
@@ -109,12 +108,12 @@ class AgentWorker(Worker[list[ModelMessage]]):
     def __init__(
         self,
         *,
-        agent: AbstractAgent[Any, Any],
+        agent: AbstractAgent[DepsT, Any],
         broker: Broker,
         storage: Storage[Any],
         allowed_file_url_schemes: frozenset[str] = HTTPS_ONLY,
         force_download: bool = True,
-        **options: Unpack[RunOptions],
+        **options: Unpack[RunOptions[DepsT]],
     ) -> None:
         super().__init__(broker=broker, storage=storage)
         self.agent = agent

@@ -24,6 +24,7 @@ from .encoded_paths import AnyPath
 from .exchange import HttpExchange
 from .replies import reply
 from .request_bodies import JSON, check_content_type, read_body
+from .root_and_unknown_paths import not_found
 
 MEDIA_TYPE = b'application/a2a+json'
 """The media type of all answers but streams."""
@@ -87,8 +88,9 @@ def last_routes(
         below: As for `routes`.
         takes: As for `routes`.
     """
-    older = _Refusal(versions.not_served('0.3', versions.over_http), card_url)
-    unknown = _Refusal(NotFoundError(), card_url)
+    not_served = versions.not_served('0.3', versions.over_http)
+    older = _Refusal(lambda _: not_served, card_url)
+    unknown = _Refusal(not_found if versions.over_http else lambda _: NotFoundError(), card_url)
     refused = {**dict.fromkeys(_UNKNOWN, unknown), **dict.fromkeys(_OLDER, older)}
     return [AnyPath(below + path, refusal, takes=takes) for path, refusal in refused.items()]
 
@@ -101,15 +103,16 @@ def is_http_json(scope: Scope) -> bool:
 class _Refusal:
     """Refuses every request and names the agent card, as an ASGI app."""
 
-    def __init__(self, error: A2AError, card_url: Callable[[Scope], str]) -> None:
-        self._error = error
+    def __init__(self, error_of: Callable[[Scope], A2AError], card_url: Callable[[Scope], str]) -> None:
+        self._error_of = error_of
         self._card_url = card_url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         correlation_id = new_correlation_id()
-        metadata = {**self._error.metadata, 'agentCard': self._card_url(scope)}
-        body = HTTP.encode_status(type(self._error)(self._error.message, metadata=metadata), correlation_id)
-        await reply(send, self._error.http_status, body, correlation_id, media_type=MEDIA_TYPE)
+        error = self._error_of(scope)
+        metadata = {**error.metadata, 'agentCard': self._card_url(scope)}
+        body = HTTP.encode_status(type(error)(error.message, metadata=metadata), correlation_id)
+        await reply(send, error.http_status, body, correlation_id, media_type=MEDIA_TYPE)
 
 
 class _HttpJson:

@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...correlation_ids import new_correlation_id
 from ...errors import A2AError, MethodNotAllowedError, NotFoundError
+from ...wire.protocol.nearest_names import nearest_path
 from ...wire.protocol.versions import HTTP
 from ..card.template import CardTemplate
 from .app_urls import base_url, quoted
@@ -43,12 +44,13 @@ class Index:
         if scope['type'] == 'websocket':
             await send({'type': 'websocket.close', 'code': 1000})
             return
-        error = _error(scope)
+        body = self._description(scope)
+        bindings = {interface['protocolBinding'] for interface in body.get('supportedInterfaces', ())}
+        error = _error(scope, over_http='HTTP+JSON' in bindings)
         if error is None and self._docs_url is not None and 'text/html' in Headers(scope=scope).get('accept', ''):
             await RedirectResponse(quoted(scope.get('root_path', '') + self._docs_url))(scope, receive, send)
             return
         correlation_id = new_correlation_id()
-        body = self._description(scope)
         if error is not None:
             body = {**from_json(HTTP.encode_status(error, correlation_id)), **body}
         status, headers = (200, {}) if error is None else (error.http_status, error.headers)
@@ -65,9 +67,19 @@ class Index:
         return {**{name: card[name] for name in (*_SHOWN, *where)}, 'agentCard': self.card_url(scope)}
 
 
-def _error(scope: Scope) -> A2AError | None:
-    if scope['path'].removeprefix(scope.get('root_path', '')) not in ('', '/'):
+def not_found(scope: Scope) -> NotFoundError:
+    """Return the error of an unknown path, which names the path of HTTP+JSON that resembles the path."""
+    nearest = nearest_path(scope['path'].removeprefix(scope.get('root_path', '')))
+    if not nearest:
         return NotFoundError()
+    return NotFoundError(
+        f'The path does not exist. Did you mean {nearest}? The agent card lists the URLs of the agent.'
+    )
+
+
+def _error(scope: Scope, *, over_http: bool) -> A2AError | None:
+    if scope['path'].removeprefix(scope.get('root_path', '')) not in ('', '/'):
+        return not_found(scope) if over_http else NotFoundError()
     if scope['method'] not in ('GET', 'HEAD'):
         return MethodNotAllowedError(headers={'Allow': 'GET, HEAD, POST'})
     return None

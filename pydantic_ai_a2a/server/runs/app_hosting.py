@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Generator, Iterator
@@ -47,6 +48,9 @@ logger = logging.getLogger('pydantic_ai_a2a')
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 """The first and the longest pause before a further attempt to enter an agent, in seconds."""
+
+_VARIABLE = 'PYDANTIC_AI_A2A_WORKER'
+"""Environment variable that is `off` in server processes without a worker, also under a server's own command."""
 
 _running: WeakKeyDictionary[Backend, ref[Hosting]] = WeakKeyDictionary()
 """The `Hosting` that runs the tasks of each backend in this process."""
@@ -92,7 +96,7 @@ class Hosting:
         self.durable = backend.durable
         """True if other processes see the tasks and may run them."""
         self._beside = beside
-        self.runs_tasks = True
+        self.runs_tasks = _has_worker()
         """True if hosts run tasks. Set to False before the first use, all tasks are left to other processes."""
         self.pauses: Callable[[], Iterator[float]] = partial(backoff, _FIRST_PAUSE, _LONGEST_PAUSE)
         """Seconds before each further attempt to start a host."""
@@ -187,7 +191,7 @@ class Hosting:
                 await self._ensure()
                 del self._trying[loop]
             except Exception as error:  # whatever an agent's toolsets raise
-                logger.warning('The agent still cannot be entered, and the server tries again: %r', error)
+                logger.warning('The agent still cannot be started, and the server tries again: %r', error)
 
     async def _ensure(self) -> None:
         loop = asyncio.get_running_loop()
@@ -200,6 +204,11 @@ class Hosting:
                 self._draining = self.streams.closing = False
             if self.runs_tasks:
                 self._check_alone()
+            elif not self.durable and not _has_worker():
+                raise BackendUnusable(
+                    f'{_VARIABLE}=off leaves the tasks to other processes, which cannot see tasks in memory:'
+                    " use backend='sqlite:///agent.db', or a PostgreSQL database."
+                )
             metrics.begin()
             host = self._hosts[loop] = Host(
                 self._make_worker,
@@ -249,8 +258,9 @@ class Hosting:
             await self.ensure()
         except BackendUnusable:
             raise
-        except Exception:  # whatever an agent's toolsets raise
-            logger.exception('The agent cannot be entered. The server serves the card, and tries again in a moment.')
+        except Exception as error:  # whatever an agent's toolsets raise
+            text = 'The agent cannot be started: %r. The server serves only its card, and tries again in a moment.'
+            logger.exception(text, error)
 
     async def stop(self) -> None:
         """End a lifespan: drain, then leave the agent."""
@@ -314,6 +324,13 @@ class Hosting:
             # Streams of running tasks go on until the drain has ended the tasks or handed them back.
             host.drain(0.0 if at_once else self.drain_grace, self._beside, self.streams.close)
             self.streams.close()
+
+
+def _has_worker() -> bool:
+    value = os.environ.get(_VARIABLE, 'on')
+    if value not in ('on', 'off'):
+        raise ValueError(f'The environment variable {_VARIABLE} takes on or off, not {value!r}.')
+    return value == 'on'
 
 
 def _install(number: int, handler: SignalHandler) -> SignalHandler:

@@ -131,20 +131,20 @@ class Host:
                         if not self._connections.renewing:
                             raise
                         if not self._held:
-                            logger.warning('The agent still cannot be entered, and the server tries again: %r', error)
+                            logger.warning('The agent still cannot be started, and the server tries again: %r', error)
                             await bounded_wait(next(pauses), self._wake.wait())  # until the host ends at most
                             continue
                         logger.debug('A lost connection could not be closed in order.', exc_info=True)
                     pauses, self._held = self._pauses(), False
         except Exception as error:
             if self._entered.done():
-                logger.exception('The agent failed while the server left its context; the server stops anyway.')
+                logger.exception('The agent failed while the server closed it; the server stops anyway.')
             else:
                 self._entered.set_exception(error)
         except asyncio.CancelledError:
             if not self._entered.cancel() and not self._task.cancelling():
                 logger.error(
-                    'A failure inside the agent has closed the agent; from now on each run enters the agent anew.'
+                    'A failure inside the agent has closed the agent; from now on each run starts the agent anew.'
                 )
 
         finally:
@@ -157,7 +157,7 @@ class Host:
             self._held = True
             self._connections.entered()
             if self._entered.done():
-                logger.info('The agent was entered anew, and its tasks go on.')
+                logger.info('The agent was started anew, and its tasks go on.')
             else:
                 self._entered.set_result(None)
             self._renew(False)
@@ -169,7 +169,7 @@ class Host:
                 self._connections.in_doubt = self._wake.is_set()
             if lost is not None:
                 logger.warning(
-                    'The connection of %s is lost; the agent is entered anew after its runs have ended.', lost
+                    'The connection of %s is lost; the agent is started anew after its runs have ended.', lost
                 )
                 self._renew(True)
                 await self._connections.idle(_RUNS_END)

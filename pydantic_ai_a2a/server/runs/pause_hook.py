@@ -8,11 +8,15 @@ lease, and take the calls whose lease has expired.
 |---|---|
 | the hook returns, raises, or takes too long | is deleted |
 | the pause has ended before the call, or waits only for external results | is deleted, without a call |
+| the stored pause is damaged | the same, and the log says so |
 | the process dies, or the worker stops | stays until its lease expires, and another worker takes it |
 | the store is unavailable | the same |
 
 So the hook is called at least once for a pause that lasts, and may be called again: the task and the number of the run
 tell. In memory, nothing is stored, because the tasks end with the process.
+
+A call that takes too long keeps its place among the calls that go on at once until it has returned, because nothing
+can stop a thread. Without a free place, further calls wait.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import ExitStack
 from typing import Any, TypeAlias
 
 from pydantic_core import from_json
@@ -35,7 +40,7 @@ from ..store.ports import Backend, HookCall, Pause
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
-PATIENCE = 30.0
+HOOK_TIME = 30.0
 """Seconds for one call of the hook."""
 _AT_ONCE = 10
 """The most calls at once. Others wait, with their leases."""
@@ -96,11 +101,13 @@ class PauseHook:
     async def _run(self, call: HookCall) -> None:
         """Call the hook if the pause lasts, and delete the stored call."""
         try:
-            async with self._places:
+            await self._places.acquire()
+            with ExitStack() as place:
+                place.callback(self._places.release)
                 found = await self._calls.pause(call)
-                pause = None if found is None else pause_of_task(*found, call.run, self._link)
+                pause = None if found is None else self._pause(*found, call.run)
                 if pause is not None and _needs_person(pause):
-                    await self._call(pause)
+                    await self._call(pause, place.pop_all())
             if self.lease is not None:
                 await self._calls.done(call)
         except Exception:  # the store may work once the lease has expired
@@ -111,16 +118,28 @@ class PauseHook:
         finally:
             self._held.discard(call)
 
-    async def _call(self, pause: TaskPause) -> None:
+    def _pause(self, header: TaskHeader, pause: Pause, run: int) -> TaskPause | None:
+        """Return the argument of the hook; None if the stored pause is damaged."""
+        try:
+            return pause_of_task(header, pause, run, self._link)
+        except Exception as error:
+            text = 'The pause of task %s is damaged in the store, so on_waiting is not called for it.'
+            logger.error(text, header.id, exc_info=error)
+            return None
+
+    async def _call(self, pause: TaskPause, place: ExitStack) -> None:
         # In an asyncio task of its own: a hook may not heed that its call is cancelled.
         call = asyncio.ensure_future(self._hooks.paused(pause))
+        call.add_done_callback(lambda _: place.close())
         try:
-            await asyncio.wait([call], timeout=PATIENCE)
+            await asyncio.wait([call], timeout=HOOK_TIME)
             if not call.done():
                 logger.error(
-                    'The hook on_waiting of task %s has not returned within %g seconds; the task stays as it is.',
+                    'The hook on_waiting of task %s has not returned within %g seconds; the task stays as it is. '
+                    'At most %d calls go on at once, and this call is one of them until it returns.',
                     pause.task_id,
-                    PATIENCE,
+                    HOOK_TIME,
+                    _AT_ONCE,
                 )
         finally:
             call.cancel()

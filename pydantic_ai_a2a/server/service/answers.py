@@ -16,11 +16,13 @@ Between the read of the pause and the write, there may come:
 
 - *A repeat.* The store looks first for an earlier message with the same id, and returns its task, whatever has become
   of the task. So an error about the answer is not raised here, but goes to the store as `Submission.refusal`.
+- *An answer to an earlier question.* Words and bare data have no id of a call. So the message may name its question,
+  the status message of the task, in its metadata. It is bound to the pause of the question, or refused if that is over.
 - *A race.* Another message answers, or the run pauses or goes on. Then the store raises `AnswerNeeded`, the pause is
   read again, and the message as it came is judged again. It is `late` for a pause that began after its arrival: words
   and bare data are about an earlier question, and decide nothing. A decision with the id of a call counts while the
   call waits: a run that pauses gives its calls new ids.
-- *Two approvers, or two calls of `resume`.* Their messages are bound to one pause (`Submission.pause`), and judged
+- *Two approvers, or two calls of `resume`.* Their messages are also bound to one pause (`Submission.pause`), and judged
   against no other. The store refuses the second one.
 - *The end of the wait.* The task expires or is canceled. It has no pause then, and the store refuses the message.
 
@@ -36,6 +38,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TypeAlias
 
+from pydantic_core import from_json
+
 from ...errors import (
     A2AError,
     AnswerNeeded,
@@ -46,11 +50,12 @@ from ...errors import (
 )
 from ...settings.app_settings import Settings
 from ...settings.approvals import Approvals
+from ...task_states import INTERRUPTED
 from ...telemetry.metrics import metrics
 from ...types.a2a_objects import Message, Part
 from ...types.operation_params import SendParams
 from ...types.service_calls import Call
-from ...types.stored_tasks import StoredTask
+from ...types.stored_tasks import StoredTask, TaskHeader
 from ...wire.protocol import new_ids, stored, stored_values
 from ..audit import audit
 from ..conversion import answers_in_words, call_answers, pending_calls, status_parts
@@ -59,7 +64,7 @@ from ..conversion.pending_calls import CallAnswer, Kind, Pending, PendingCall
 from ..quotas import Metering
 from ..store.ports import Accepted, Answer, Backend, Pause, Submission
 from .answer_audit import audit_answers
-from .approvers import ApproverAccess, sender_of_run, waiting_approvals
+from .approvers import ApproverAccess, approver_question_id, sender_of_run, waiting_approvals
 from .cancellation import loaded
 from .message_marks import with_mark
 from .slot_offers import Offers
@@ -124,6 +129,9 @@ class IncomingMessages:
             except QuotaExceededError as error:  # a repeated message still gets its task
                 submission = replace(submission, refusal=error)
         reader, approvers = self._backend.reader, None if from_operator else self._approvers
+        if not submission.new and (question := call_answers.named_question(message)) is not None:
+            task = await reader.load(submission.task_id, submission.owner, history_length=0, artifacts=False)
+            submission = submission if task is None else _bound(submission, task.header, question)
         pause = at_arrival = None if submission.new else await reader.pause(submission.task_id, submission.owner)
         while True:
             # A new task or a follow-up goes to the store as it came.
@@ -167,6 +175,8 @@ class IncomingMessages:
             submission = replace(submission, refusal=UnsupportedOperationError(_DECIDED))
         else:
             submission = replace(submission, request=pause.request, pause=pause.number)
+        if (question := call_answers.named_question(params.message)) is not None:
+            submission = _bound(submission, header, question)
         accepted = await self.submit(submission, call, message)
         return await approvers.view_of(call, accepted.header, pause)
 
@@ -263,6 +273,17 @@ class IncomingMessages:
             if offer is not None:
                 offer.settle(claim)
         return accepted
+
+
+def _bound(submission: Submission, task: TaskHeader, question: str) -> Submission:
+    """Return a message that names its question as bound to the current pause, or refused if that asks another one."""
+    asked = None if task.status_message is None else from_json(task.status_message)['messageId']
+    if task.state in INTERRUPTED and question in (asked, approver_question_id(task)):
+        return replace(submission, pause=task.last_event)
+    error = UnsupportedOperationError(
+        f'The task is {task.state}, and no longer asks the question {question[:200]!r}: read the task.'
+    )
+    return replace(submission, refusal=error)
 
 
 def _with_answer(

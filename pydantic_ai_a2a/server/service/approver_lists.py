@@ -85,7 +85,7 @@ class ApproverLists:
                 break
             allowed = await verdicts.about(entry)
             if entry.own is not None:
-                task = marked(entry.own) if allowed else entry.own
+                task = marked(entry.own, 'caller' if allowed else 'approver')
             elif verdicts.overload is None:
                 task = self._access.shown(entry.header, entry.pause, decided_by='caller') if allowed else None
             elif position == start:
@@ -145,7 +145,7 @@ class _Verdicts:
         self._access = access
         self._call = call
         self._clock = asyncio.get_running_loop().time
-        self._until = self._clock() + request_info.PATIENCE
+        self._until = self._clock() + request_info.FUNCTION_TIME
         self._answered = 0
         self._failures: list[BaseException] = []
         self._leaves_out = False

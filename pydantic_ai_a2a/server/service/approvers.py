@@ -17,6 +17,7 @@ from ...errors import ClientGone, TaskNotFoundError
 from ...settings.approvals import Approvals, Approvers
 from ...types.callers import Caller, load_caller, sender_of
 from ...types.service_calls import Call
+from ...types.stored_events import TaskEvent
 from ...types.stored_tasks import StoredTask, TaskHeader
 from ...types.waiting_approvals import WaitingCall, WaitingTask
 from ...wire.protocol import stored, stored_values
@@ -24,7 +25,7 @@ from ..auth.operator_functions import allows, verdict_of
 from ..conversion import answers_in_words, pending_calls, status_parts
 from ..conversion.edited_arguments import as_run
 from ..conversion.pending_calls import Kind, Pending, PendingCall
-from ..conversion.status_parts import DecidedBy
+from ..conversion.status_parts import DecidedBy, event_with_decider, message_with_decider
 from ..store.ports import Pause, TaskReader
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -116,12 +117,27 @@ class ApproverAccess:
         return not isinstance(self._rule, str) or self._rule in caller.scopes
 
     async def own_view(self, call: Call, task: StoredTask) -> StoredTask:
-        """Return an own task that waits for input, which says so if the caller may give its open approvals."""
-        if self.by_scope:
-            return marked(task) if self._rule in call.caller.scopes else task
+        """Return an own task, which says who decides about its open approvals. A function is asked."""
+        if self.by_scope or task.header.state != 'input-required':
+            return self.by_scope_view(call, task)
         pause = await self._pause(task.header)
+        allowed = await self._may_give(call, task.header, pause)
         is_current = pause is not None and pause.number == task.header.last_event
-        return marked(task) if is_current and await self._may_give(call, task.header, pause) else task
+        return marked(task, 'caller' if allowed else 'approver') if is_current else task
+
+    def by_scope_view(self, call: Call, task: StoredTask) -> StoredTask:
+        """Return an own task, which says who decides if a scope tells. A function is not asked."""
+        is_known = self.by_scope and task.header.state == 'input-required'
+        return marked(task, self._decider(call)) if is_known else task
+
+    def by_scope_event(self, call: Call, event: TaskEvent) -> TaskEvent:
+        """Return an event of an own task, like `by_scope_view`."""
+        if not self.by_scope or event.state != 'input-required':
+            return event
+        return event._replace(payload=event_with_decider(event.payload, self._decider(call)))
+
+    def _decider(self, call: Call) -> DecidedBy:
+        return 'caller' if self._rule in call.caller.scopes else 'approver'
 
     async def _may_give(self, call: Call, header: TaskHeader, pause: Pause | None) -> bool:
         """Return whether the rule names the caller for waiting approvals; False if it fails, which keeps no answer."""
@@ -162,9 +178,8 @@ class ApproverAccess:
             rules = answers_in_words.rules_of(self._approvals, first=pause.first)
             asked_by = _asking(header.owner, pause).id if self._approvals.show_caller else ''
             parts = status_parts.shown(waiting, rules, header.id, decided_by=decided_by, asked_by=asked_by)
-            name = f'{header.id}-{header.last_event}'
             ids = b',' + stored.ids(header.id, header.id)
-            message = stored.message(name, b'ROLE_AGENT', stored_values.dump_parts(parts), ids)
+            message = stored.message(approver_question_id(header), b'ROLE_AGENT', stored_values.dump_parts(parts), ids)
         # The name of the context is the owner's text.
         header = replace(header, context_id=header.id, status_message=message, metadata=None)
         return StoredTask(header, None, None)
@@ -173,11 +188,16 @@ class ApproverAccess:
         return await self._reader.pause(header.id, header.owner)
 
 
-def marked(task: StoredTask) -> StoredTask:
-    """Return a waiting task for a caller who may give its open approvals."""
+def marked(task: StoredTask, decided_by: DecidedBy) -> StoredTask:
+    """Return a waiting task, which says who decides about its open approvals."""
     message = task.header.status_message
-    message = message and status_parts.decided_by_caller(message)
+    message = message and message_with_decider(message, decided_by)
     return task._replace(header=replace(task.header, status_message=message))
+
+
+def approver_question_id(task: TaskHeader) -> str:
+    """Return the id of the status message of a waiting task as its approvers see it."""
+    return f'{task.id}-{task.last_event}'
 
 
 def _waiting_task(owner: str, task_id: str, pause: Pause | None, changed: Changed) -> WaitingTask:

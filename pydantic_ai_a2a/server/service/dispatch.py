@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
+from functools import cache
 from typing import Any, TypeVar
 
 from fasta2a.extensions import (
@@ -49,6 +51,8 @@ from .extended_card import ExtendedCard
 from .refusals import REASONS, as_error, audit_refused
 from .service import Service
 
+logger = logging.getLogger('uvicorn.error')  # which shows information, such as the URL of the playground
+
 Held = TypeVar('Held')
 
 _DEPTH = chains.HEADER.encode()
@@ -70,6 +74,8 @@ class Dispatcher:
     """Tenants that requests may name; None: the names of tenants are ignored."""
     start: Callable[[], Awaitable[None]]
     """Starts the app, if its lifespan has not."""
+    live_on_request: bool = False
+    """True if only streams that activate the extension for live text have live text."""
     keep: Callable[[Iterable[tuple[bytes, bytes]], Caller], dict[str, Any]] | None = None
     """Makes the facts of a call that runs read, from its headers and caller; None if no run reads facts."""
 
@@ -246,6 +252,8 @@ class Dispatch:
         requested = header(request.headers, codec.extensions_key)
         if requested is not None or parts.card.needs_extensions:
             params = self._activate(requested, params, codec)
+        if operation.stream and parts.live_on_request and not self._live:
+            note_whole_text()
         return caller, params
 
     async def _in_tenant(self, tenants: Tenants, caller: Caller, path: str, named: str) -> Caller:
@@ -338,3 +346,14 @@ def _name_task(span: Span, params: Params | None, result: object) -> None:
         task, result.span = result.first, span
     if isinstance(task, StoredTask):
         spans.name_task(span, task.header.id, task.header.context_id, task.header.state)
+
+
+@cache
+def note_whole_text() -> None:
+    """Log that a stream has no live text, once in a process."""
+    logger.info(
+        'A stream did not activate %s, so the text of its answer comes in one piece. Clients get the text while the'
+        ' model writes it if they send this URI in the header A2A-Extensions (A2A 0.3: X-A2A-Extensions). See "Live'
+        ' text" in docs/clients.md.',
+        LIVE_TEXT_URI,
+    )

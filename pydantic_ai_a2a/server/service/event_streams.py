@@ -46,6 +46,8 @@ class EventStream:
     """States at which the stream closes."""
     form: LiveTextForm = LiveTextForm.WHOLE
     """What the reader gets of live text."""
+    seen: Callable[[TaskEvent], TaskEvent] | None = None
+    """Returns an event as the caller sees it; None for all as they are."""
     span: Span | None = None
     """Names the state of the task; None without a span."""
 
@@ -54,7 +56,7 @@ class EventStream:
         shown: list[TaskEvent] = []
         for event in events:
             if (own := self.form.of(event)) is not None:
-                shown.append(own)
+                shown.append(own if self.seen is None else self.seen(own))
             if self.span is not None:
                 name_task(self.span, None, None, event.state)
             if event.state in self.ends:

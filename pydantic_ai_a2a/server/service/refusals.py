@@ -23,7 +23,7 @@ def as_error(exception: BaseException, correlation_id: str) -> A2AError:
         text = 'The agent is not ready, and a request is refused (correlation id %s). The server tries again.'
         logger.warning(text, correlation_id, exc_info=exception.__cause__)
     if isinstance(exception, AgentUnusable):
-        text = 'The agent cannot be entered, and a request is refused (correlation id %s).'
+        text = 'The agent cannot be started, and a request is refused (correlation id %s).'
         logger.error(text, correlation_id, exc_info=exception.__cause__)
     if isinstance(exception, A2AError):
         return exception

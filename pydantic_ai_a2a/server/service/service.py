@@ -118,7 +118,7 @@ class Service:
             submission = await self._with_credential(self._vault, submission, call)
         if params.return_immediately:
             accepted = await self.incoming.submit(submission, call, params.message)
-            return await self._snapshot(submission, accepted, params.history_length)
+            return self._own(call, await self._snapshot(submission, accepted, params.history_length))
         ending = self._backend.events.expect(submission.task_id)
         try:
             accepted = await self.incoming.submit(submission, call, params.message)
@@ -135,9 +135,7 @@ class Service:
             task = await self._load(task_id, call.caller.owner, params.history_length)
         else:
             task = shortened(task, params.history_length)
-        if approvers is not None and approvers.by_scope and task.header.state == 'input-required':
-            return await approvers.own_view(call, task)  # a function is asked when the task is read
-        return task
+        return self._own(call, task)
 
     async def stream_message(self, call: Call, params: SendParams, on_drop: Callable[[], object]) -> EventStream:
         """Like `send_message`, with the task as the first item, followed by its events (§3.1.2)."""
@@ -160,7 +158,7 @@ class Service:
         except BaseException:
             subscription.close()
             raise
-        return self._stream(first, subscription, _ENDS_SEND | params.also_ends, form)
+        return self._stream(call, first, subscription, _ENDS_SEND | params.also_ends, form)
 
     async def _with_credential(self, vault: CredentialVault, submission: Submission, call: Call) -> Submission:
         """Return a message of the owner of its task with the credential for the run."""
@@ -190,9 +188,11 @@ class Service:
             if self._approvers is None:
                 raise TaskNotFoundError
             return await self._approvers.view(call, params.id)
-        if self._approvers is not None and task.header.state == 'input-required':
-            return await self._approvers.own_view(call, task)
-        return task
+        return task if self._approvers is None else await self._approvers.own_view(call, task)
+
+    def _own(self, call: Call, task: StoredTask) -> StoredTask:
+        """Return an own task in the answer to another operation than GetTask, which asks no function."""
+        return task if self._approvers is None else self._approvers.by_scope_view(call, task)
 
     async def list_tasks(self, call: Call, params: ListParams) -> TaskList:
         """Return one page of the caller's tasks, and of tasks that the caller may decide about (§3.1.4)."""
@@ -212,6 +212,8 @@ class Service:
         if params.page_token is not None:
             query = replace(query, before=task_before(params.page_token, query))
         page = await self._backend.reader.list(query)
+        if self._approvers is not None:
+            page = page._replace(tasks=[self._own(call, task) for task in page.tasks])
         return TaskList(page, params.page_size, '' if page.next is None else task_token(page.next, query))
 
     async def cancel_task(self, call: Call, params: CancelParams) -> StoredTask:
@@ -242,11 +244,11 @@ class Service:
                 if not params.ended_too:
                     check_subscribe(task.header)
             elif await self._backend.events.has(params.id, params.last_event_id):
-                return self._stream(task, subscription, ends, form, after=params.last_event_id)
+                return self._stream(call, task, subscription, ends, form, after=params.last_event_id)
         except BaseException:
             subscription.close()
             raise
-        return self._stream(task, subscription, ends, form)
+        return self._stream(call, task, subscription, ends, form)
 
     def _form_for(self, call: Call) -> LiveTextForm:
         """Return the form of live text for a caller."""
@@ -254,6 +256,7 @@ class Service:
 
     def _stream(
         self,
+        call: Call,
         task: StoredTask,
         subscription: Subscription,
         ends: frozenset[TaskState],
@@ -263,12 +266,13 @@ class Service:
     ) -> EventStream:
         """Return the stream of a task: a snapshot and the events after it, or only the events after `after`."""
         header = task.header
-        first, start = (task, header.last_event) if after is None else (None, after)
+        first, start = (self._own(call, task), header.last_event) if after is None else (None, after)
         if header.state in ends and start >= header.last_event:
             subscription.close()
             return EventStream(header.id, first, None, ends)
         subscription.start(start)
-        return EventStream(header.id, first, subscription, ends, form)
+        seen = None if self._approvers is None else partial(self._approvers.by_scope_event, call)
+        return EventStream(header.id, first, subscription, ends, form, seen)
 
     async def _check_seen(self, task_id: str, call: Call) -> None:
         """Check that the caller may read the task, before a run or another process counts the caller as a reader."""

@@ -116,8 +116,9 @@ class Submissions:
         if params.metadata:
             check_metadata(params.metadata, 'metadata', self._limits)
         answers_calls = call_answers.place_of_answers(message) is not None
-        if answers_calls and 'task_id' not in message:
-            raise InvalidParamsError.of('message.taskId', 'must be the id of the task that waits for these answers')
+        is_answer = answers_calls or ('metadata' in message and call_answers.named_question(message) is not None)
+        if is_answer and 'task_id' not in message:
+            raise InvalidParamsError.of('message.taskId', 'must be the id of the task that waits for this answer')
         if answers_calls:
             check_types(message)
         else:

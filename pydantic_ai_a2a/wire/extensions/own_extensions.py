@@ -46,8 +46,9 @@ LIVE_TEXT_URI = 'https://pypi.org/project/pydantic-ai-a2a/#live-text-v1'
 LIVE_TEXT = AgentExtension(
     uri=LIVE_TEXT_URI,
     description=(
-        'Streams of requests that activate the extension have the text of the answer while the model writes it: an'
-        ' update without append begins the text, updates with append continue it, and the last one is empty.'
+        'Activate the extension, in A2A-Extensions, for streams with the text of the answer while the model writes it:'
+        ' other streams may have the text in one update, at its end. An update without append begins the text, updates'
+        ' with append continue it, and the last one is empty.'
     ),
 )
 """Declaration of the extension on agent cards."""

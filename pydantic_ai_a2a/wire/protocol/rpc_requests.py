@@ -6,7 +6,7 @@ No answer repeats content of a request, except its id.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING
 from dataclasses import fields as dataclass_fields
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Union, cast
@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 from ...errors import A2AError, InvalidRequestError, MethodNotFoundError
 from ...json_values import faults_of
 from .invalid_params import invalid
+from .nearest_names import nearest_method
 from .operations import Operation, Params
 from .refused_requests import RpcRefused
 from .request_fields import MAX_ID
@@ -155,7 +156,7 @@ def _envelope(body: bytes) -> tuple[dict[str, object], bytes]:
 
 
 def _fault(
-    request: dict[str, object], error: ValidationError, methods: Collection[str], fields: Mapping[str, str]
+    request: dict[str, object], error: ValidationError, methods: Mapping[str, Operation], fields: Mapping[str, str]
 ) -> A2AError:
     method = request.get('method')
     if request.get('jsonrpc') != '2.0':
@@ -163,7 +164,8 @@ def _fault(
     if not isinstance(method, str) or has_lone_surrogates(method):
         return InvalidRequestError('Invalid request: method must be a string')
     if method not in methods:
-        return MethodNotFoundError()
+        nearest = nearest_method(method, methods)
+        return MethodNotFoundError(f'Method not found. Did you mean {nearest}?' if nearest else None)
     if error.error_count() == 1 and faults_of(error)[0]['type'] == 'json_invalid':
         return unreadable(request, fields)
     return invalid(error, fields, envelope=2)

@@ -470,6 +470,9 @@ async def test_invalid_dependency_options_are_refused_at_start(
     ('deps_type', 'options', 'warned'),
     [
         (str, {}, True),
+        (dict[str, str], {}, True),
+        (str | int, {}, True),
+        (str | None, {}, False),
         (str, {'deps': 'given'}, False),
         (str, {'deps': None}, False),
         (str, {'deps_factory': as_function}, False),

@@ -142,7 +142,7 @@ async def test_mcp_server_is_pinged_before_run_and_reconnected(kind: str, caplog
         task = await client.send()
         assert (state_of(task), texts(task)) == ('COMPLETED', ['yes'])
         assert connection.pings == 1
-    assert ('The agent was entered anew, and its tasks go on.' in caplog.messages) is (kind == 'dying')
+    assert ('The agent was started anew, and its tasks go on.' in caplog.messages) is (kind == 'dying')
 
 
 async def test_cancel_stops_run_waiting_for_dead_mcp_server() -> None:

@@ -287,7 +287,7 @@ async def test_hanging_function_fails_the_list(monkeypatch: pytest.MonkeyPatch) 
     app = guarded(rule)
     async with lifespan(app):
         await ask(app)
-        monkeypatch.setattr(request_info, 'PATIENCE', 0.05)
+        monkeypatch.setattr(request_info, 'FUNCTION_TIME', 0.05)
         with pytest.raises(RpcError) as error:
             await listed(boss(app))
     assert error.value.code == -32000
@@ -354,7 +354,7 @@ async def test_function_without_answer_ends_the_page(hangs: bool, monkeypatch: p
         own = await ask(app, 'boss')
         slow = tasks[1]
         if hangs:
-            monkeypatch.setattr(request_info, 'PATIENCE', 1.0)
+            monkeypatch.setattr(request_info, 'FUNCTION_TIME', 1.0)
         page = await listed(boss(app))
         assert (ids(page), page['totalSize']) == ([own, tasks[2]], 2)
         with pytest.raises(RpcError) as error:

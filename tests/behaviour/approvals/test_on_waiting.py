@@ -249,7 +249,7 @@ async def test_exception_of_on_waiting_is_logged_and_not_tried_again(
 async def test_hanging_on_waiting_is_left_after_a_while(
     kind: str, shared_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pause_hook, 'PATIENCE', 0.05)
+    monkeypatch.setattr(pause_hook, 'HOOK_TIME', 0.05)
     end, release = threading.Event(), asyncio.Event()
 
     async def hang(pause: TaskPause) -> None:
@@ -292,6 +292,39 @@ async def test_hanging_hooks_leave_the_threads_of_tools() -> None:
             assert state_of(await client.send(answer_message(task, approve()))) == 'COMPLETED'
         finally:
             release.set()
+
+
+async def test_hanging_sync_hooks_for_pauses_take_ten_threads(
+    shared_backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pause_hook, 'HOOK_TIME', 0.05)
+    called, end = list[str](), threading.Event()
+    at_end = list[int]()
+
+    def block(pause: TaskPause) -> None:
+        called.append(pause.task_id)
+        end.wait(LIMIT)
+        at_end.append(len(called))
+
+    async def all_given_up() -> bool:
+        return caplog.text.count('has not returned within 0.05 seconds') == 10
+
+    async def all_called() -> bool:
+        return len(called) == 12
+
+    async with serving(ApprovalAgent().agent, backend=shared_backend, on_waiting=block) as client:
+        try:
+            tasks = [await client.send('delete') for _ in range(10)]
+            await poll_until(all_given_up)
+            tasks += [await client.send('delete') for _ in range(2)]
+            assert state_of(await client.send(answer_message(tasks[0], approve()))) == 'COMPLETED'
+            assert await stored_calls(client) == 2  # they wait until a thread returns
+            assert len(called) == 10
+        finally:
+            end.set()
+        await poll_until(all_called)
+        await hook_calls_end(client)
+    assert sorted(called) == sorted(task['id'] for task in tasks)
 
 
 async def test_answer_before_the_call_makes_on_waiting_superfluous() -> None:
@@ -454,6 +487,33 @@ async def test_unavailable_store_does_not_lose_the_call(
         task = await Client(app).send('delete')
         assert (await heard.next()).task_id == task['id']
     assert f'The store failed around the call of on_waiting for task {task["id"]}' in caplog.text
+
+
+@pytest.mark.parametrize('column', ['pending', 'status_message', 'request'])
+async def test_damaged_pause_is_logged_once_without_on_waiting(
+    column: str, shared_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    began, heard, short = Heard(), Heard(), Workers(lease=0.3)
+
+    async def hang(pause: TaskPause) -> None:
+        await began(pause)
+        await asyncio.Event().wait()
+
+    def damage(task_id: str) -> Transaction[None]:
+        yield [(f'UPDATE task SET {column} = ? WHERE id = ?', [(b'{"calls": [', task_id)])]
+
+    agent = asking_agent(InputRequired('Which size?')) if column == 'status_message' else ApprovalAgent().agent
+    async with serving(agent, backend=shared_backend, on_waiting=hang, workers=short) as client:
+        task = await client.send('delete')
+        await began.next()
+    async with serving(agent, backend=shared_backend, workers=short) as client:
+        backend: Any = client.a2a_app.backend
+        await backend.write(damage, task['id'])
+    async with serving(agent, backend=shared_backend, on_waiting=heard, workers=short) as client:
+        await hook_calls_end(client)  # not tried again
+    lines = [said for said in caplog.messages if 'on_waiting' in said]
+    assert lines == [f'The pause of task {task["id"]} is damaged in the store, so on_waiting is not called for it.']
+    assert heard.count == 0
 
 
 async def test_apps_without_on_waiting_store_no_calls(shared_backend: str) -> None:

@@ -308,7 +308,7 @@ async def test_request_cancelled_by_server_ends_though_auth_cancels_too() -> Non
 async def test_hanging_operator_function_times_out(
     name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_info, 'PATIENCE', 0.01)
+    monkeypatch.setattr(request_info, 'FUNCTION_TIME', 0.01)
     endless = HangingFunction()
     async with serving(ApprovalAgent().agent, **options_of(endless, name)) as client:
         asked, method, params = await request_calling(client, name)

@@ -111,7 +111,7 @@ def test_agent_card_is_served_without_started_agent(caplog: pytest.LogCaptureFix
     app = to_a2a(Agent('test', toolsets=[Connection(connect)]))
     app.hosting.pauses = partial(repeat, 3600.0)
     with TestClient(app) as client:
-        assert 'The agent cannot be entered. The server serves the card, and tries again in a moment.' in caplog.text
+        assert "The agent cannot be started: RuntimeError('no key'). The server serves only its card" in caplog.text
         assert client.get('/.well-known/agent-card.json').status_code == 200
         assert len(attempts) == 1
         answer = client.post('/', content=send_body(), headers={'Content-Type': 'application/json'})
@@ -137,7 +137,7 @@ async def test_agent_start_is_retried_in_background(
         await entered.wait()
         assert state_of(await Client(app).send()) == 'COMPLETED'
     assert [said for said in caplog.messages if 'still' in said] == [
-        "The agent still cannot be entered, and the server tries again: RuntimeError('no key')"
+        "The agent still cannot be started, and the server tries again: RuntimeError('no key')"
     ] * 2
     assert first_pauses == [1, 2, 4, 8, 16, 30, 30]
 
@@ -218,7 +218,7 @@ async def test_agent_exit_failure_is_logged(caplog: pytest.LogCaptureFixture) ->
     app = to_a2a(Agent('test', toolsets=[Stuck()]))
     async with lifespan(app):
         assert state_of(await Client(app).send()) == 'COMPLETED'
-    assert 'The agent failed while the server left its context; the server stops anyway.' in caplog.text
+    assert 'The agent failed while the server closed it; the server stops anyway.' in caplog.text
     assert 'the door is stuck' in caplog.text
 
 

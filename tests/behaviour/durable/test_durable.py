@@ -17,6 +17,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Results, Retention, Workers, to_a2a
+from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.server.app.backend_choice import open_store
 from pydantic_ai_a2a.server.store.ports import Marks, TaskQueue
 from pydantic_ai_a2a.store import WrappedQueue
@@ -259,6 +260,27 @@ def test_memory_backend_is_refused_for_several_processes(file: str, monkeypatch:
         ValueError, match=r"4 server processes cannot share .* use backend='sqlite:///agent\.db', or one proc"
     ):
         to_a2a(agent)
+
+
+async def test_worker_variable_leaves_tasks_to_other_processes(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('PYDANTIC_AI_A2A_WORKER', 'off')
+    app = to_a2a(Agent('test', name='agent'), backend=file)
+    async with lifespan(app):
+        health = await Client(app).get('/health/ready')
+    assert health.json['components'] == {'server': 'ok', 'agent': 'off', 'worker': 'off', 'backend': 'ok'}
+    monkeypatch.setenv('PYDANTIC_AI_A2A_WORKER', 'on')
+    async with serving(Agent('test', name='agent'), backend=file) as client:
+        assert state_of(await client.send()) == 'COMPLETED'
+
+
+async def test_unusable_worker_variable_prevents_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('PYDANTIC_AI_A2A_WORKER', 'off')
+    app = to_a2a(Agent('test'))
+    with pytest.raises(BackendUnusable, match=r'PYDANTIC_AI_A2A_WORKER=off .* cannot see tasks in memory: use backend'):
+        await app.hosting.start()
+    monkeypatch.setenv('PYDANTIC_AI_A2A_WORKER', '0')
+    with pytest.raises(ValueError, match="variable PYDANTIC_AI_A2A_WORKER takes on or off, not '0'"):
+        to_a2a(Agent('test'))
 
 
 def test_several_processes_may_serve_own_storage(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -266,4 +266,4 @@ class Unreachable(FunctionToolset[object]):
 @covers(ROW)
 async def test_server_with_unreachable_toolset_still_stops(caplog: pytest.LogCaptureFixture) -> None:
     async with lifespan(to_a2a(Agent(TestModel(), toolsets=[Unreachable()]))):
-        assert 'cannot be entered' in caplog.text
+        assert 'cannot be started' in caplog.text

@@ -69,9 +69,10 @@ async def test_card_is_derived_from_agent_and_model() -> None:
                     {
                         'uri': 'https://pypi.org/project/pydantic-ai-a2a/#live-text-v1',
                         'description': (
-                            'Streams of requests that activate the extension have the text of the answer while the'
-                            ' model writes it: an update without append begins the text, updates with append continue'
-                            ' it, and the last one is empty.'
+                            'Activate the extension, in A2A-Extensions, for streams with the text of the answer while'
+                            ' the model writes it: other streams may have the text in one update, at its end. An update'
+                            ' without append begins the text, updates with append continue it, and the last one is'
+                            ' empty.'
                         ),
                     },
                     {

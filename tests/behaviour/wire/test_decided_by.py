@@ -14,6 +14,7 @@ from pydantic_ai_a2a.server.auth import request_info
 
 from ...app_client import lifespan, message, state_of
 from ...bounds import LIMIT
+from ...cases import each_case
 from ...dialects import current_dialect
 from ..callers import caller_from_header, client_of_caller
 from ..pending_calls import ApprovalAgent, answer_message, approve, pending_calls
@@ -48,9 +49,49 @@ async def test_approval_says_whether_the_reader_decides() -> None:
         if current_dialect().has_lists:
             assert await deciders_of_list(ann) == [['approver', 'approver']]
             assert await deciders_of_list(boss) == [['caller'], ['caller', 'caller']]
-            assert await deciders_of_list(boss, contextId='desk') == [['approver']]
+            assert await deciders_of_list(boss, contextId='desk') == [['caller']]
         rest = await boss.send(answer_message(task, approve()))
         assert decided_by(rest) == ['caller']
+
+
+async def deciders_of_stream(stream: Any) -> list[str | None]:
+    """Who decides, by the first status of a stream that waits."""
+    async for event in stream:
+        content: dict[str, Any] = event.result.get('task') or event.result.get('statusUpdate') or {}
+        if 'status' in content and state_of(content) == 'INPUT_REQUIRED':
+            return decided_by(content)
+    raise AssertionError
+
+
+@each_case('scopes, decider', [('', 'approver'), ('approve', 'caller')])
+async def test_stream_says_whether_the_reader_decides(scopes: str, decider: str) -> None:
+    app = app_with('approve')
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        client = client_of_caller(app, 'boss', scopes=scopes)
+        async with client.send_streaming('delete two') as stream:
+            assert await deciders_of_stream(stream) == [decider] * 2
+        task = await client.send('delete')
+        async with client.subscribe(task['id']) as stream:
+            assert await deciders_of_stream(stream) == [decider]
+
+
+async def test_answers_say_nothing_of_deciders_if_a_function_decides() -> None:
+    asked: list[str] = []
+
+    def rule(approver: Caller, task: WaitingTask) -> bool:
+        asked.append(task.id)
+        return True
+
+    app = app_with(rule)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        boss = client_of_caller(app, 'boss')
+        task = await boss.send(message('delete', contextId='desk'))
+        async with boss.send_streaming('delete') as stream:
+            found = [decided_by(task), await deciders_of_stream(stream)]
+        if current_dialect().has_lists:
+            found += await deciders_of_list(boss, contextId='desk')
+        assert (asked, {*map(tuple, found)}) == ([], {(None,)})
+        assert decided_by(await boss.get_task(task['id'])) == ['caller']
 
 
 async def test_only_approvals_say_who_decides() -> None:
@@ -109,7 +150,7 @@ async def hanging(approver: Caller, task: WaitingTask) -> bool:
 async def test_faulty_function_leaves_own_tasks_readable(
     rule: Callable[..., Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_info, 'PATIENCE', 0.05)
+    monkeypatch.setattr(request_info, 'FUNCTION_TIME', 0.05)
     app = app_with(rule)
     async with lifespan(app), asyncio.timeout(LIMIT):
         ann = client_of_caller(app, 'ann')

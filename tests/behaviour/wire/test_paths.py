@@ -175,6 +175,32 @@ async def test_refused_operation_path_names_card_url(path: str, url: str | None)
     assert metadata['agentCard'] == f'{(url or "http://testserver").removesuffix("/")}{CARD}'
 
 
+NEAR_PATHS = {
+    '/message/send': '/message:send',
+    '/message:sned': '/message:send',
+    '/SendMessage': '/message:send',
+    '/v2/message/stream': '/message:stream',
+    '/tasks/0198-a1b2-c3d4-e5f6/cancel': '/tasks/{id}:cancel',
+    '/task/0198-a1b2-c3d4-e5f6': '/tasks/{id}',
+    '/tasks/t/pushNotificationConfig/mine': '/tasks/{id}/pushNotificationConfigs/{configId}',
+    '/acme/tasks/t/cancel': '/tasks/{id}:cancel',
+    '/extended-agent-card': '/extendedAgentCard',
+    '/robots.txt': '',
+    f'/message:{"send" * 100}': '',
+}
+
+
+@pytest.mark.parametrize(('access', 'is_served'), [(Access(), True), (Access(versions=['0.3']), False)])
+async def test_misspelt_path_is_answered_with_its_name(access: Access, is_served: bool) -> None:
+    async with serving(Agent('test'), access=access) as client:
+        texts = [(await ask(client.app, 'POST', path)).json['error']['message'] for path in NEAR_PATHS]
+    assert texts == [
+        f'The path does not exist.{f" Did you mean {near}?" if near and is_served else ""} '
+        'The agent card lists the URLs of the agent.'
+        for near in NEAR_PATHS.values()
+    ]
+
+
 @pytest.mark.parametrize('verb', ['PUT', 'DELETE', 'PATCH'])
 async def test_agent_url_allows_get_head_and_post_only(verb: str) -> None:
     async with serving(Agent('test')) as client:

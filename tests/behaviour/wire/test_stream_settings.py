@@ -15,7 +15,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from pydantic_ai_a2a import InputRequired, Messages, Progress, Results, to_a2a
+from pydantic_ai_a2a.server.service import dispatch
 from pydantic_ai_a2a.settings import TextStream
+from pydantic_ai_a2a.wire.extensions.own_extensions import LIVE_TEXT_URI
 
 from ...agents import call_output_tool, scripted_model
 from ...app_client import LIMIT, LIVE, Client, Event, RpcError, lifespan, message, texts
@@ -63,6 +65,24 @@ async def test_stream_setting_and_extension_decide_text_form(
     assert updates_seen(events) == [('WORKING',), *expected, ('COMPLETED',)]
     assert texts(task) == ['It is sunny.']
     assert [each['parts'][0]['text'] for each in task['history']] == ['hello', 'Look: ', 'It is sunny.']
+
+
+@each_case(('form', 'lines'), [('on-request', 1), ('mark', 0), ('whole', 0)])
+async def test_first_stream_without_live_text_is_logged(
+    caplog: pytest.LogCaptureFixture, form: TextStream, lines: int
+) -> None:
+    dispatch.note_whole_text.cache_clear()
+    caplog.set_level('INFO', 'uvicorn.error')
+    caplog.clear()
+    logged: list[int] = []
+    async with serving(agent_with_responses(SUNNY), results=Results(stream=form)) as client:
+        for headers in (LIVE, None, None):
+            async with Client(client.app, headers=headers).send_streaming() as stream:
+                await stream.rest()
+            found = [record.getMessage() for record in caplog.records if record.name == 'uvicorn.error']
+            logged.append(len(found))
+    assert logged == [0, lines, lines]
+    assert all(LIVE_TEXT_URI in text and 'docs/clients.md' in text for text in found)
 
 
 async def test_readers_of_a_task_get_different_text_forms() -> None:

@@ -15,6 +15,7 @@ from pydantic_ai import (
     ToolDenied,
 )
 from pydantic_ai.exceptions import ModelAPIError, UserError
+from starlette.responses import Response
 
 from pydantic_ai_a2a import A2AClient, A2AToolset, RemoteAgent, remote_results, to_a2a
 from pydantic_ai_a2a.client.answer_content import content_of
@@ -23,7 +24,7 @@ from pydantic_ai_a2a.client.questions import RemoteQuestion, question_of_task
 
 from ...bounds import LIMIT
 from ...cases import each_case
-from ..canned_agent import CannedAgent, canned_client, result_response, stream_response
+from ..canned_agent import WORKING, CannedAgent, canned_client, result_response, stream_response
 from .canned_tasks import (
     CONFIRMATION_TEXT,
     DONE,
@@ -87,6 +88,66 @@ async def test_text_beside_files_is_kept(history: Any) -> None:
 async def test_texts_of_artifacts_are_joined_by_line_breaks() -> None:
     canned = CannedAgent(result_response({'task': task_with([{'text': 'One.'}], [THOUGHT], [{'text': 'Two.'}])}))
     assert (await RemoteAgent(canned.app).run('hello')).output == 'One.\nTwo.'
+
+
+def named_artifacts(*texts: str, name: str | None = 'current_result') -> list[dict[str, Any]]:
+    """Artifacts of one text each, as `new_text_artifact` of the official SDK makes them."""
+    fields = {} if name is None else {'name': name, 'description': ''}
+    return [{'artifactId': f'{name}-{n}', 'parts': [{'text': text}], **fields} for n, text in enumerate(texts)]
+
+
+def streamed(artifacts: list[dict[str, Any]]) -> Response:
+    ids = {'taskId': 't', 'contextId': 'c'}
+    events = [{'artifactUpdate': {**ids, 'artifact': artifact}} for artifact in artifacts]
+    done = {'statusUpdate': {**ids, 'status': {'state': 'TASK_STATE_COMPLETED'}}}
+    return stream_response({'task': WORKING}, *events, done)
+
+
+async def assert_all_read(artifacts: list[dict[str, Any]], text: str) -> None:
+    """Read an answer as a whole and as a stream, by the client and the agent."""
+    whole = result_response({'task': task_with(artifacts=artifacts)})
+    async with canned_client(CannedAgent(whole, *(streamed(artifacts) for _ in range(3)))) as client:
+        for _ in range(2):
+            assert (await client.send('hello')).text == text
+        assert (await RemoteAgent(client).run('hello')).output == text
+        async with RemoteAgent(client).run_stream('hello') as run:
+            assert await run.get_output() == text
+
+
+TOKENS = ['I', "'ll", ' book', ' Room', ' 21', '.\n\n', 'See', ' you', '!']
+
+
+@each_case('name', ['current_result', None])
+@each_case('texts', [TOKENS, ['It ', 'is ', '21', '.'], [' It is', ' 21.'], ['Hello', ', ', 'you']])
+async def test_tokens_as_artifacts_are_joined_without_line_breaks(texts: list[str], name: str | None) -> None:
+    """As the travel planner of the samples of A2A sends them: each token is an artifact with an id of its own."""
+    await assert_all_read(named_artifacts(*texts, name=name), ''.join(texts))
+
+
+async def test_tokens_as_artifacts_are_streamed_as_pieces_of_text() -> None:
+    async with canned_client(CannedAgent(streamed(named_artifacts(*TOKENS)))) as client:
+        pieces = [piece async for piece in client.stream_text('hello')]
+    # Before the first space, they may be artifacts of a line each.
+    assert pieces == ['I', "\n'll", "\n\nI'll book", *TOKENS[3:]]
+
+
+ARTIFACTS: dict[str, tuple[list[dict[str, Any]], str]] = {
+    'several lines': (
+        named_artifacts('Rome:\nsun ', 'Bern:\nrain', 'Oslo:\nsnow'),
+        'Rome:\nsun \nBern:\nrain\nOslo:\nsnow',
+    ),
+    'no spaces': (named_artifacts('Rome', 'Bern', 'Oslo'), 'Rome\nBern\nOslo'),
+    'two names': ([*named_artifacts('Rome ', name='a'), *named_artifacts('Bern', name='b')], 'Rome \nBern'),
+    'data between': (
+        [*named_artifacts('Rome '), {'artifactId': 'd', 'parts': [{'data': 1}]}, *named_artifacts('Bern', name='b')],
+        'Rome \n1\nBern',
+    ),
+}
+
+
+@each_case('name', ARTIFACTS)
+async def test_artifacts_of_lines_keep_line_breaks_between_them(name: str) -> None:
+    await assert_all_read(*ARTIFACTS[name])
 
 
 PDF = {'raw': 'aGVsbG8=', 'mediaType': 'application/pdf', 'filename': 'a.pdf'}

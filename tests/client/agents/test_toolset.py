@@ -86,6 +86,29 @@ async def test_remote_agent_is_called_as_tool(http: bool) -> None:
     assert (ended.usage.requests, ended.usage.details['remote_requests']) == (2, 1)
 
 
+@pytest.mark.parametrize('as_capability', [True, False])
+async def test_two_agents_of_one_name_need_a_tool_prefix(as_capability: bool) -> None:
+    with serve(echo_agent()) as first, serve(echo_agent()) as second:
+        a, b = f'{first.url}?key=secret', second.url
+        options: Any = (
+            {'capabilities': [A2A(a), A2A(b)]} if as_capability else {'toolsets': [A2AToolset(a), A2AToolset(b)]}
+        )
+        async with asyncio.timeout(LIMIT):
+            with pytest.raises(UserError) as raised:  # before the model is asked
+                await Agent(FunctionModel(no_answer), **options).run('hello')
+            renames = '(`tool_prefix=` of `A2A` renames its tools)'
+            assert str(raised.value).startswith(
+                f'A2AToolset of {second.url} {renames} defines a tool whose name conflicts with existing tool from '
+                f"A2AToolset of {first.url} {renames}: 'echo'."
+            )
+            agent = calling_agent(tool='other_echo', capabilities=[A2A(a), A2A(b, tool_prefix='other')])
+            assert (await agent.run('hello')).output == 'hello (0)'
+
+
+def no_answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    raise AssertionError
+
+
 async def test_remote_conversation_follows_message_history_of_caller() -> None:
     agent = calling_agent(capabilities=[A2A(echo_agent(), id='echo', tool_prefix='my')])
     first = await agent.run('one')

@@ -79,10 +79,16 @@ def mounted() -> Any:
 async def test_doctor_finds_no_fault_in_own_server(make: Callable[[], Any], path: str) -> None:
     with serve(make(), anonymous=True) as server:
         found = await findings(f'{server.url}{path}')
-    assert {*problems(found)} == {'hint security'}
+    assert {*problems(found)} == {'hint security', 'hint live text'}
     steps = [finding.step for finding in found if finding.level == 'ok']
     assert steps[:2] == ['card', 'interface']
     assert steps.count('repeated message') == steps.count('stream') == steps.count('ended task') == 3
+
+
+async def test_doctor_sees_no_missing_live_text_in_pieces() -> None:
+    with serve(to_a2a(Agent(TestModel(), name='plain'), results=Results(stream='mark'))) as server:
+        found = await findings(server.url)
+    assert {*problems(found)} == {'hint security'}
 
 
 async def test_doctor_warns_only_if_token_is_missing() -> None:
@@ -90,7 +96,7 @@ async def test_doctor_warns_only_if_token_is_missing() -> None:
     with serve(app) as server:
         with_token = await findings(server.url, TOKEN)
         without = await findings(server.url)
-    assert problems(with_token) == []
+    assert {*problems(with_token)} == {'hint live text'}
     assert {*problems(without)} == {'warning security'}
 
 
@@ -486,4 +492,4 @@ def test_doctor_command_prints_steps_and_exit_code(capsys: pytest.CaptureFixture
         assert run_command(capsys, 'doctor', server.url, '--json').lines[0]['step'] == 'card'
     written = run_command(capsys, 'doctor', 'http://127.0.0.1:9')
     assert written.code == 1
-    assert 'fault       card: There is no agent card that clients can use.' in written.out
+    assert 'fault       card: No agent answers at the URL.' in written.out

@@ -43,13 +43,19 @@ class Authority:
         self.file = folder / f'{name}.pem'
         self.file.write_bytes(certificate.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
 
-    def sign(self, name: str, *alternatives: x509.GeneralName, common_name: str | None = None) -> Pair:
+    def sign(
+        self,
+        name: str,
+        *alternatives: x509.GeneralName,
+        common_name: str | None = None,
+        until: timedelta = timedelta(days=1),
+    ) -> Pair:
         """A certificate with a common name, by default the name of its file, and alternative names."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name or name)])
         # Python 3.13 refuses certificates without this identifier.
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        builder = self._builder(subject, key).add_extension(issuer, critical=False)
+        builder = self._builder(subject, key, until).add_extension(issuer, critical=False)
         if alternatives:
             builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         pair = Pair(self._folder / f'{name}.crt', self._folder / f'{name}.key')
@@ -57,7 +63,9 @@ class Authority:
         pair.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         return pair
 
-    def _builder(self, name: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def _builder(
+        self, name: x509.Name, key: ec.EllipticCurvePrivateKey, until: timedelta = timedelta(days=1)
+    ) -> x509.CertificateBuilder:
         now = datetime.now(UTC)
         return (
             x509.CertificateBuilder()
@@ -66,7 +74,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
+            .not_valid_after(now + until)
         )
 
 

@@ -249,7 +249,7 @@ async def test_auth_function_cancelling_its_call_refuses_the_call() -> None:
 
 
 async def test_hanging_auth_function_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_info, 'PATIENCE', 0.01)
+    monkeypatch.setattr(request_info, 'FUNCTION_TIME', 0.01)
 
     async def endless(_: Any) -> Caller:
         await asyncio.Event().wait()

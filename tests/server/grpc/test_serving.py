@@ -32,6 +32,7 @@ from .grpc_client import GrpcAgent as Caller
 from .grpc_client import send_request
 
 AGENT = Agent(TestModel(custom_output_text='The answer.'))
+URL = 'http://127.0.0.1/'
 
 
 async def test_agent_is_served_without_an_http_server() -> None:
@@ -172,9 +173,29 @@ async def test_each_event_loop_has_last_grpc_server() -> None:
     assert app.withdraw_grpc(elsewhere, ())
 
 
+async def test_grpc_off_card_is_served_but_not_listed() -> None:
+    app = to_a2a(AGENT)
+    async with lifespan(app):
+        before = app.card.public(URL)
+        async with serve_grpc(app, port=0, on_card=False) as state:
+            assert app.card.public(URL) == before
+            for_callers_of_grpc: Any = app.card.public('')
+            assert [each['protocol_binding'] for each in for_callers_of_grpc['supported_interfaces']] == ['GRPC']
+            async with grpc.aio.insecure_channel(state['grpc_address']) as channel:
+                task = (await Caller(channel).call('SendMessage', send_request())).task
+            assert TaskState.Name(task.status.state) == 'TASK_STATE_COMPLETED'
+    assert app.card.public(URL) == before
+
+
+async def test_grpc_off_card_hides_no_other_grpc_server() -> None:
+    app = to_a2a(AGENT)
+    async with lifespan(app), serve_grpc(app, port=0) as listed, serve_grpc(app, port=0, on_card=False):
+        assert grpc_places(app) == [listed['grpc_address']]
+
+
 def grpc_places(app: A2AApp) -> list[str]:
     """Return the addresses of gRPC servers on the card of an app at 127.0.0.1."""
-    card: Any = app.card.public('http://127.0.0.1/')
+    card: Any = app.card.public(URL)
     return [each['url'] for each in card['supported_interfaces'] if each['protocol_binding'] == 'GRPC']
 
 

@@ -102,17 +102,43 @@ def test_request_id_of_wrong_type_or_length_is_refused(requests: DialectRequests
     )
 
 
-@each_case('method', ['', '/', 'x' * 1000, 'sendMessage', 'SendMessage ', 'message/Send'])
+@each_case('method', ['', '/', 'x' * 1000, 'SendMessage' * 10, '__init__', 'tools/call', 'NoSuchMethod'])
 def test_unknown_method_is_not_found_and_not_echoed(requests: DialectRequests, method: str) -> None:
     assert requests.refused(rpc(method, {})) == (-32601, b'1', 'Method not found.')
 
 
-def test_method_of_another_version_is_not_found(requests: DialectRequests) -> None:
-    methods = {dialect_name(each): {each.method(operation) for operation in OPERATIONS} - {''} for each in DIALECTS}
-    others = set[str]().union(*methods.values()) - methods[dialect_name(requests)]
+@each_case(
+    ('method', 'operation'),
+    [
+        ('sendMessage', 'SendMessage'),
+        ('SENDMESSAGE', 'SendMessage'),
+        ('SendMessage ', 'SendMessage'),
+        ('send_message', 'SendMessage'),
+        ('message/Send', 'SendMessage'),
+        ('message.send', 'SendMessage'),
+        ('tasks/send', 'SendMessage'),
+        ('tasks/sendSubscribe', 'SendStreamingMessage'),
+        ('StreamMessage', 'SendStreamingMessage'),
+        ('getTask', 'GetTask'),
+        ('tasks/cancle', 'CancelTask'),
+        ('Subscribe', 'SubscribeToTask'),
+        ('SetTaskPushNotificationConfig', 'CreateTaskPushNotificationConfig'),
+    ],
+)
+def test_misspelt_method_is_answered_with_its_name(requests: DialectRequests, method: str, operation: str) -> None:
+    text = f'Method not found. Did you mean {requests.method(operation)}?'
+    assert requests.refused(rpc(method, {})) == (-32601, b'1', text)
+
+
+def test_method_of_another_version_is_answered_with_own_name(requests: DialectRequests) -> None:
+    others = {each.method(operation): operation for each in DIALECTS for operation in OPERATIONS}
+    for operation in OPERATIONS:
+        others.pop(requests.method(operation), None)
     assert others
-    for method in others:
-        assert requests.refused(rpc(method, {})) == (-32601, b'1', 'Method not found.')
+    for method, operation in others.items():
+        own = requests.method(operation)
+        text = f'Method not found. Did you mean {own}?' if own and method else 'Method not found.'
+        assert requests.refused(rpc(method, {})) == (-32601, b'1', text)
 
 
 # --- params

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -20,12 +23,17 @@ from ..allowed_hosts import HOSTS
 from ..asgi_requests import request_info
 from ..replies import reply
 
+_HOLD = 1.5
+"""Seconds that a request waits for further steps. A task may end without one."""
+
 
 class Steps:
     """Answers with the steps of the tasks in the query, as an ASGI app. Anyone but a developer gets `null`.
 
+    The `Steps-Version` header of an answer, sent as `after`, lets the next request wait for further steps.
+
     Only for a server of one machine that does not authenticate callers. Names of other machines that `run` or `serve`
-    answers for show that a proxy passes requests on.
+    answers for show that a proxy passes requests on, and so does HTTP/1.0: nginx may speak it, and no browser does.
 
     Args:
         backend: The backend of the tasks.
@@ -42,15 +50,28 @@ class Steps:
         """Answer a request."""
         request = request_info(scope, new_correlation_id())
         is_of_one_machine = HOSTS not in scope or scope[HOSTS].are_local
-        steps = await self._steps(scope) if is_of_one_machine and _is_of_developer(request) else None
-        await reply(send, 200, dump_json(steps), request.correlation_id, [('Cache-Control', 'no-store')])
+        steps, headers = None, [('Cache-Control', 'no-store')]
+        if is_of_one_machine and scope['http_version'] != '1.0' and _is_of_developer(request):
+            query = parse_qs(scope['query_string'].decode('latin-1'))
+            version = await self._version(query.get('after'))
+            headers.append(('Steps-Version', str(version)))
+            steps = await self._steps(scope, query.get('task', ()))
+        await reply(send, 200, dump_json(steps), request.correlation_id, headers)
 
-    async def _steps(self, scope: Scope) -> dict[str, Any]:
-        self._trace.wanted = True
+    async def _version(self, known: list[str] | None) -> int:
+        """Return the version of the steps, after a wait if the page knows the version."""
+        trace = self._trace
+        trace.wanted = True
+        if known == [str(version := trace.version)]:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(trace.changed(version), _HOLD)
+        return trace.version
+
+    async def _steps(self, scope: Scope, task_ids: Iterable[str]) -> dict[str, Any]:
         tenant = scope['path_params'].get('tenant', '')
         caller = ANONYMOUS if self._tenants is None else await self._tenants.settle(ANONYMOUS, tenant)
         owner, steps = ANONYMOUS.owner if caller is None else caller.owner, dict[str, Any]()
-        for task_id in parse_qs(scope['query_string'].decode('latin-1')).get('task', ()):
+        for task_id in task_ids:
             task = await self._backend.reader.load(task_id, owner, history_length=0, artifacts=False)
             if task is not None:
                 context_id, conversations = task.header.context_id, self._backend.conversations(owner)

@@ -36,13 +36,15 @@ export class Api {
     return this.#result('GET', `./tasks/${encodeURIComponent(id)}`);
   }
 
-  // Return the steps of tasks by the tasks' ids; null if this page is not the one of a developer.
-  async steps(ids) {
+  // Return the steps of tasks by the tasks' ids, and their version; null if this page is not the one of a developer.
+  // after: a version, for an answer once there are further steps.
+  async steps(ids, after) {
     const url = new URL(`${document.documentElement.dataset.page}steps`, document.baseURI);
     for (const id of ids) url.searchParams.append('task', id);
+    if (after) url.searchParams.append('after', after);
     const answer = await fetch(url, { method: 'POST', credentials: 'omit', redirect: 'error', referrerPolicy: 'no-referrer' });
     if (!answer.ok) throw new ApiError(answer.status);
-    return readJson(await answer.text());
+    return [readJson(await answer.text()), answer.headers.get('Steps-Version')];
   }
 
   // Return the newest tasks of all conversations.

@@ -3,7 +3,7 @@
 import { ApiError, RUN_METADATA } from './api.js';
 import { newId } from './dom.js';
 import { readPlace, writePlace } from './place.js';
-import { Task } from './task.js';
+import { Task, answerTo, callsOf } from './task.js';
 import { FIRST_PAUSE, LONGEST_PAUSE, repeated, sleep } from './tries.js';
 
 const REPLAY = 'https://pypi.org/project/pydantic-ai-a2a/#message-replay-v1';
@@ -50,10 +50,11 @@ export class Chat {
     if (signal.aborted) return true;
     for (const snapshot of found) {
       const task = new Task();
-      task.load(snapshot);
+      task.load({ ...snapshot, status: await this.#exact(snapshot.id, snapshot.status) });
+      if (signal.aborted) return true;
       this.context = task.contextId;
       this.tasks.push(task);
-      if (!task.ended && task.state !== 'INPUT_REQUIRED') this.#subscribe(task);
+      if (task.goesOn) this.#subscribe(task);
     }
     this.changed();
     return this.tasks.length > 0;
@@ -91,10 +92,16 @@ export class Chat {
 
   // Send a message to a task that waits for it.
   answer = async (task, parts) => {
+    const { question } = task;
     try {
-      await this.#deliver(task, parts, { taskId: task.id });
+      await this.#deliver(task, parts, { taskId: task.id, ...answerTo(question) });
     } catch (error) {
-      if (!(await this.#forgets(task, error))) throw error;
+      if (await this.#forgets(task, error)) return;
+      if (await this.#hasGoneOn(task, question, error)) {
+        this.#report(task, error);
+        this.#touch(task);
+      }
+      throw error;
     }
   };
 
@@ -137,7 +144,7 @@ export class Chat {
     if (opened === null) return;
     task.following?.abort();
     task.clearFailure();
-    if (!opened.first.done) task.take(...opened.first.value);
+    if (!opened.first.done) task.take(opened.first.value[0], await this.#exactEvent(opened.first.value[1]));
     this.#follow(task, opened.stream, following, stopped);
     this.#touch(task);
   }
@@ -186,16 +193,16 @@ export class Chat {
           if (stopped.aborted) return;
           pause = FIRST_PAUSE;
           task.lost = false;
-          task.take(id, event);
+          task.take(id, await this.#exactEvent(event));
           this.changed();
         }
-        if (task.ended || task.state === 'INPUT_REQUIRED' || task.id === null) return;
+        if (!task.goesOn || task.id === null) return;
       } catch (error) {
         if (stopped.aborted) return;
         if (error instanceof ApiError && error.status < 500 && error.status !== 429) return this.#lookUp(task, error);
         least = (error.retryAfter ?? 0) * 1000;
       }
-      task.lost = true;
+      task.lost = !task.waitsForApprover; // The stream of a message ends with the wait.
       this.#touch(task);
       await sleep(Math.max(pause, least), stopped);
       if (stopped.aborted) return;
@@ -216,6 +223,30 @@ export class Chat {
       if (task.broken) this.#report(task, fault);
     }
     this.#touch(task);
+  }
+
+  // Whether somebody else has answered a question, after the server has refused an answer of this page.
+  async #hasGoneOn(task, question, error) {
+    if (!(error instanceof ApiError) || error.status !== 400) return false;
+    const whole = await this.api.task(task.id).catch(() => null);
+    if (!whole || whole.status?.message?.messageId === question?.messageId) return false;
+    task.load(whole);
+    if (task.goesOn) this.#subscribe(task);
+    return true;
+  }
+
+  // Return a status that says who decides about its approvals: GetTask does, and other answers may not.
+  async #exact(id, status) {
+    if (status?.state !== 'TASK_STATE_INPUT_REQUIRED') return status;
+    if (callsOf(status.message).every((call) => call?.kind !== 'approval' || call.decidedBy)) return status;
+    const now = await this.api.task(id).catch(() => null);
+    return now?.status?.message?.messageId === status.message.messageId ? now.status : status;
+  }
+
+  async #exactEvent(event) {
+    const [kind] = Object.keys(event);
+    const { id, taskId = id, status } = event[kind] ?? {};
+    return status ? { [kind]: { ...event[kind], status: await this.#exact(taskId, status) } } : event;
   }
 
   // End a task that a server in memory has forgotten at a restart.

@@ -9,7 +9,7 @@ import { el, newId, plainName } from './dom.js';
 import { writeJson } from './json.js';
 import { drawJson } from './parts.js';
 import { DECISIONS, drawQuestion, drawTextQuestion, endForm } from './pending.js';
-import { isPending } from './task.js';
+import { answerTo, callsOf, isForApprover, isPending } from './task.js';
 import { FIRST_PAUSE, LONGEST_PAUSE, repeated } from './tries.js';
 
 const MOST = 20; // tasks with forms. The next ones come when some are decided.
@@ -139,7 +139,8 @@ export class Inbox {
     }
     // The others have been decided or have ended, or stand on a later page.
     const others = this.groups.filter((group) => group.waits && !found.has(group.id));
-    if (this.shown) for (const { id } of others) await this.#lookUp(id, signal);
+    const asked = (request) => this.#asked(request, signal);
+    if (this.shown) for (const { id } of others) await this.#lookUp(id, signal, asked);
     else if (!more) for (const group of others) group.waits = false;
     if (signal.aborted) return;
     if (!this.shown) this.#sweep();
@@ -162,8 +163,8 @@ export class Inbox {
   // Return what the server answers. While it does not, the page says so and asks again.
   async #asked(request, signal) {
     for (let pause = FIRST_PAUSE; !signal.aborted; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
+      const began = performance.now();
       try {
-        const began = performance.now();
         const answer = await request();
         this.spent += performance.now() - began;
         if (this.trouble && !signal.aborted) {
@@ -173,7 +174,10 @@ export class Inbox {
         return answer;
       } catch (error) {
         if (signal.aborted) return null;
-        if (isRefusal(error) && error.status !== 429) throw error;
+        if (isRefusal(error) && error.status !== 429) {
+          this.spent += performance.now() - began;
+          throw error;
+        }
         this.trouble = `${messageOf(error)} The inbox asks again by itself.`;
         this.#tell();
         await this.#rest(Math.max(pause, (error.retryAfter ?? 0) * 1000), signal, false);
@@ -203,6 +207,7 @@ export class Inbox {
     const groups = this.groups.filter((group) => group.id === task.id);
     const ids = new Set(asked?.ids);
     // The answer of this page may be on its way.
+    for (const group of groups) if (asked?.ids.some((id) => group.forms.has(id))) group.question = asked.question;
     for (const group of groups.filter((one) => !one.answering)) {
       for (const id of group.forms.keys()) if (!ids.has(id)) this.#end(group, id, elsewhere(task, group.unsure));
     }
@@ -212,7 +217,7 @@ export class Inbox {
   }
 
   #add(task, question, ids) {
-    const group = { id: task.id, forms: new Map(), sent: null };
+    const group = { id: task.id, question, forms: new Map(), sent: null };
     const answer = (parts) => this.#answer(group, parts);
     const drawn = drawGroup(question, ids, answer);
     for (const form of drawn) if (form.callId !== undefined) group.forms.set(form.callId, form);
@@ -229,7 +234,7 @@ export class Inbox {
     const content = writeJson(parts);
     // The same answer once more is the same message: the server may have got it.
     if (group.sent?.content !== content) group.sent = { content, id: newId() };
-    const message = { messageId: group.sent.id, role: 'ROLE_USER', parts, taskId: group.id };
+    const message = { messageId: group.sent.id, role: 'ROLE_USER', parts, taskId: group.id, ...answerTo(group.question) };
     const decided = parts.flatMap((part) => part.data?.callAnswers ?? []);
     const lost = () => {
       this.trouble = 'The server does not answer. The page sends your answer again.';
@@ -260,11 +265,11 @@ export class Inbox {
   }
 
   // Read a task that may have gone on without this page. Returns whether a form of the task has ended.
-  async #lookUp(id, signal) {
+  async #lookUp(id, signal, asked = (request) => request()) {
     const before = this.#forms().length;
     let task = null;
     try {
-      task = await this.api.task(id);
+      task = await asked(() => this.api.task(id));
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) return false; // A later look asks again.
       task = { id, status: { state: 'gone' } };
@@ -317,9 +322,9 @@ export class Inbox {
 function asksOf({ status }) {
   const question = status.message;
   if (!question || !STATES.includes(status.state.replace('TASK_STATE_', ''))) return null;
-  const calls = question.parts.find(isPending)?.data?.pending ?? [];
+  const calls = callsOf(question);
   if (!calls.length) return { question, ids: [question.messageId] };
-  const ids = calls.filter((call) => call.decidedBy !== 'approver').map((call) => call.id);
+  const ids = calls.filter((call) => !isForApprover(call)).map((call) => call.id);
   return ids.length ? { question, ids } : null;
 }
 

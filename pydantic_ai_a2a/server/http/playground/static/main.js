@@ -14,8 +14,8 @@ import { Turn } from './turns.js';
 
 const SCHEMAS = 'https://pypi.org/project/pydantic-ai-a2a/#json-schemas-v1';
 const PAUSE = 100; // milliseconds between two drawings, which take at most half of the time
-const TRACE = 400; // milliseconds between two looks for tasks whose steps are due
-const FRESH = 1_500; // milliseconds until the steps of a running task, or of a failed request, are due again
+const TRACE = 200; // milliseconds between two looks for tasks whose steps are due
+const FRESH = 1_500; // milliseconds until the steps of a failed request are due again
 const { root, anonymous, files, body, steps } = document.documentElement.dataset;
 const [thread, text, state, composer, events, about] = ['thread', 'text', 'state', 'composer', 'events', 'about'].map(byId);
 
@@ -28,7 +28,7 @@ let card = null;
 let drawnStates = '';
 let drawnQuestions = '[]';
 let title = document.title;
-let askedAt = 0; // time of the newest request for steps
+let stepsVersion = null; // of the newest answer with steps
 const turns = new Map();
 
 const access = new Access();
@@ -137,11 +137,13 @@ function grow() {
 const placeOf = (task) => task.lastEventId + task.state;
 const isDue = (task) => task.id && !task.lost && task.state !== 'FORGOTTEN' && (task.streaming || task.traced !== placeOf(task));
 
-// Read the steps of tasks that have gone on, on a developer's server only. Returns once this page may see them.
+// Read the steps of tasks that have gone on, on a developer's server only. The server waits for the next step of a task
+// whose steps are here.
 async function trace() {
   const due = chat.tasks.filter(isDue).map((task) => [task, placeOf(task)]);
-  askedAt = performance.now();
-  const found = await api.steps(due.map(([task]) => task.id));
+  const waits = due.length && due.every(([task]) => task.streaming && task.traced);
+  const [found, version] = await api.steps(due.map(([task]) => task.id), waits && stepsVersion);
+  stepsVersion = version;
   if (found === null) developer = false;
   for (const [task, place] of due) {
     task.traced = place; // Only now: a failed request is sent again.
@@ -151,14 +153,10 @@ async function trace() {
 }
 
 async function keepTracing() {
-  let failed = false;
+  const pause = (time) => new Promise((resolve) => setTimeout(resolve, time));
   while (developer) {
-    await new Promise((resolve) => setTimeout(resolve, TRACE));
-    const due = chat.tasks.filter(isDue);
-    const waits = failed || due.every((task) => task.streaming);
-    if (!due.length || (waits && performance.now() < askedAt + FRESH)) continue;
-    failed = false;
-    await trace().catch(() => (failed = true)); // A later look may find the server again.
+    await pause(TRACE);
+    if (chat.tasks.some(isDue)) await trace().catch(() => pause(FRESH)); // A later look may find the server again.
   }
 }
 

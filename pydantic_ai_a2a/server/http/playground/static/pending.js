@@ -4,9 +4,10 @@ import { button, el, link, plainName } from './dom.js';
 import { SchemaForm } from './forms.js';
 import { readJson, writeJson } from './json.js';
 import { drawArguments, drawParts } from './parts.js';
-import { isPending } from './task.js';
+import { isForApprover, isPending } from './task.js';
 
 const SENT = 'message.parts[0].data';
+const HIDDEN = 'The operator of the server, or a remote agent, hides the arguments.';
 export const DECISIONS = { approve: 'Approved', deny: 'Denied', result: 'Answered', retry: 'Asked again' };
 
 // Return the forms for a question. answer(parts) sends the answer, and throws what the server refuses.
@@ -59,11 +60,19 @@ function drawCall(call, answer) {
 }
 
 function drawAnswer(call, answer) {
+  if (isForApprover(call)) return drawWait(call);
   if (call.kind === 'authorization') return drawSignIn(call.text, call.metadata ?? {}, answer, call.tool);
   const choices = Object.fromEntries((call.answerSchema?.oneOf ?? []).map((choice) => [choice.properties.decision.const, choice]));
   const send = (decision, fields) => answer([{ data: { callAnswers: [{ id: call.id, decision, ...fields }] } }]);
   const defs = call.answerSchema?.$defs;
   return call.kind === 'approval' ? drawApproval(call, choices, defs, send) : drawResult(call, choices, defs, send);
+}
+
+// Show a call that waits for an approver.
+function drawWait(call) {
+  const parts = [call.description ? el('p', { class: 'hint plain' }, call.description) : null, call.args ? drawArguments(call.args) : el('p', { class: 'hint' }, HIDDEN)];
+  const name = { class: 'ask', role: 'group', 'aria-label': `Waits for an approver: ${plainName(call.tool)}` };
+  return el('div', name, el('p', { class: 'kind' }, 'Waits for an approver', el('code', {}, plainName(call.tool))), el('p', { class: 'plain' }, plainText(call)), parts);
 }
 
 function drawApproval(call, choices, defs, send) {
@@ -76,14 +85,15 @@ function drawApproval(call, choices, defs, send) {
     return args === call.args ? {} : { args };
   };
   const denied = () => (reason.value.trim() ? { reason: reason.value.trim() } : {});
-  const asked = tellsOnlyArguments(call) ? { ...call, text: 'The agent wants to call this tool.' } : call;
-  const box = card('Approval', asked, form, () => send('approve', approved()), 'Approve', [
+  const box = card('Approval', { ...call, text: plainText(call) }, form, () => send('approve', approved()), 'Approve', [
     call.description ? el('p', { class: 'hint plain' }, call.description) : null,
-    form ? form.element : call.args ? drawArguments(call.args) : el('p', { class: 'hint' }, 'The operator of the server, or a remote agent, hides the arguments.'),
+    form ? form.element : call.args ? drawArguments(call.args) : el('p', { class: 'hint' }, HIDDEN),
   ], [reason, ['Deny', () => send('deny', denied())]]);
   box.decide = (decision) => ({ id: call.id, decision, ...(decision === 'approve' ? approved() : denied()) });
   return box;
 }
+
+const plainText = (call) => (tellsOnlyArguments(call) ? 'The agent wants to call this tool.' : call.text);
 
 // Whether the question of a call has its arguments and nothing else. The form shows them.
 function tellsOnlyArguments({ text, tool, args }) {

@@ -3,11 +3,24 @@
 import { writeJson } from './json.js';
 
 const PENDING = 'application/vnd.pydantic-ai.pending-calls+json';
+const PENDING_CALLS = 'https://pypi.org/project/pydantic-ai-a2a/#pending-calls-v1';
 const ENDED = new Set(['COMPLETED', 'FAILED', 'CANCELED', 'REJECTED', 'FORGOTTEN']);
 
 const ANSWER = 'final_result'; // the tool by which a model gives data as its answer
 
-export const isPending = (part) => (part.mediaType ?? part.metadata?.type) === PENDING;
+export const isPending = (part) => (part?.mediaType ?? part?.metadata?.type) === PENDING;
+
+// The calls of a question that wait.
+export function callsOf(question) {
+  const calls = Array.isArray(question?.parts) && question.parts.find(isPending)?.data?.pending;
+  return Array.isArray(calls) ? calls : [];
+}
+
+// Whether only an approver can give the approval of a call.
+export const isForApprover = (call) => call?.decidedBy === 'approver';
+
+// A message to a task that names the question that it answers. Words have no other name of it.
+export const answerTo = (question) => (question?.messageId ? { metadata: { [PENDING_CALLS]: { question: question.messageId } } } : {});
 
 const textOf = (parts) => (parts.every((part) => part.text !== undefined) ? parts.map((part) => part.text).join('') : null);
 
@@ -45,6 +58,17 @@ export class Task {
     return this.state === 'INPUT_REQUIRED' || this.state === 'AUTH_REQUIRED';
   }
 
+  // Whether nothing that the task waits with is for this caller.
+  get waitsForApprover() {
+    const calls = callsOf(this.question);
+    return calls.length > 0 && calls.every(isForApprover);
+  }
+
+  // Whether the task goes on without an answer of this caller.
+  get goesOn() {
+    return !this.ended && (this.state !== 'INPUT_REQUIRED' || this.waitsForApprover);
+  }
+
   get streaming() {
     return !this.ended && !this.waiting;
   }
@@ -69,6 +93,7 @@ export class Task {
       else if (step.kind === 'call' && step.tool !== ANSWER) this.#putNew(this.#keyOf(step, n), { kind: 'tool', name: step.tool, args: step.args, outcome: null });
       const block = step.kind === 'return' && this.blocks.get(`tool ${step.id}`);
       if (block && block.result !== step.result) this.#put(`tool ${step.id}`, { ...block, outcome: step.outcome, result: step.result });
+      if (step.kind === 'error' && this.blocks.has('end')) this.#put('end', { ...this.blocks.get('end'), error: step.text });
     });
     if (this.ended) this.#stopTools();
     if (known !== steps.length) this.version++;
@@ -188,7 +213,8 @@ export class Task {
     if (!status.message || this.waiting) return;
     if (this.state === 'FAILED' || this.state === 'REJECTED') {
       const text = textOf(status.message.parts.filter((part) => part.text));
-      this.#put('end', { kind: 'failure', text, id: status.message.metadata?.correlationId });
+      const { correlationId, failure } = status.message.metadata ?? {};
+      this.#put('end', { kind: 'failure', text, id: correlationId, logged: failure !== 'shutdown' });
     } else {
       this.addMessage(status.message);
       this.#hideArtifacts(textOf(status.message.parts));

@@ -5,7 +5,7 @@ import { button, byId, copyButton, el, icon, pieces, plainName } from './dom.js'
 import { readJson, writeJson } from './json.js';
 import { drawArguments, drawData, drawJson, drawParts } from './parts.js';
 import { DECISIONS, drawQuestion } from './pending.js';
-import { isPending } from './task.js';
+import { callsOf } from './task.js';
 
 const ENDS = { CANCELED: 'Canceled', REJECTED: 'Rejected', FAILED: 'Failed' };
 
@@ -123,7 +123,7 @@ const author = (name) => el('h2', { class: 'hidden-text' }, name);
 const DRAW = {
   user: ({ message }, task) => [author('You'), el('div', { class: 'bubble' }, drawUser(message, task))],
   agent: ({ message }) => [author('Agent'), ...drawParts(message.parts, { markdown: true })],
-  asked: ({ message }) => [author('Agent'), el('p', { class: 'plain faint' }, questions(message).map((call) => call.text).join('\n') || message.parts[0]?.text)],
+  asked: ({ message }) => [author('Agent'), el('p', { class: 'plain faint' }, callsOf(message).map((call) => call.text).join('\n') || message.parts[0]?.text)],
   artifact: ({ artifact }, task) => [
     author('Agent'),
     artifact.name && artifact.name !== 'result' ? el('p', { class: 'label' }, plainName(artifact.name)) : null,
@@ -143,12 +143,13 @@ const DRAW = {
         el('span', { class: 'preview' }, oneLine([args && Object.keys(args).length ? writeJson(args) : '', result].filter(Boolean).join(' → '))),
       ),
       args === undefined ? el('p', { class: 'faint' }, 'The server hides the arguments.') : drawArguments(args),
-      result === undefined ? null : result === null ? el('p', { class: 'faint' }, 'The server hides the result.') : [el('p', { class: 'label' }, 'Result'), drawResult(result)],
+      result === undefined ? null : result === null ? el('p', { class: 'faint' }, 'The server hides the result.') : [el('p', { class: 'label' }, outcome === 'failed' ? 'Error' : 'Result'), drawResult(result)],
     ),
   ],
-  failure: ({ text, id }) => [
+  failure: ({ text, id, logged, error }) => [
     el('p', { role: 'alert' }, text || 'The task failed.'),
-    id ? el('p', { class: 'hint' }, `Correlation id: ${plainName(id)}`) : null,
+    error ? el('pre', { class: 'plain' }, pieces(error)) : null,
+    id ? el('p', { class: 'hint' }, logged ? 'The log of the server has the reason. ' : '', `Correlation id: ${plainName(id)}`) : null,
   ],
 };
 
@@ -165,13 +166,11 @@ function drawResult(result) {
   return el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'Result' }, el('pre', {}, pieces(result || '(empty)')));
 }
 
-const questions = (message) => message.parts.find(isPending)?.data?.pending ?? [];
-
 // Return what a user sent: text, files and data, or decisions about waiting calls.
 function drawUser(message, task) {
   const decided = message.parts.flatMap((part) => part.data?.callAnswers ?? []);
   if (!decided.length) return drawParts(message.parts);
-  const calls = [...task.blocks.values()].flatMap((block) => (block.kind === 'asked' ? questions(block.message) : []));
+  const calls = [...task.blocks.values()].flatMap((block) => (block.kind === 'asked' ? callsOf(block.message) : []));
   return decided.map(({ id, decision, args, result, reason }) => {
     const call = calls.find((one) => one.id === id);
     const tool = call?.tool ?? '';
