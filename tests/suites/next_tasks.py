@@ -123,6 +123,17 @@ class NextTaskSuite(PortSuite):
         with pytest.raises(LeaseLost):
             await end(backend, following)
 
+    async def test_release_after_end_without_answer_releases_next_task(self, backend: Backend) -> None:
+        for task_id in ('t', 'u'):
+            await queue(backend, task_id)
+        claimed = await claim_task(backend, 't')
+        await end(backend, claimed)  # without an answer; then the worker gives up the task
+        with pytest.raises(LeaseLost):
+            await backend.queue.finish(claimed, finish_of(claimed, 'failed'))
+        await backend.queue.release(claimed)
+        [again] = await claim_all(backend)
+        assert (again.header.id, again.attempt) == ('u', 1)
+
     async def test_repeated_end_leaves_task_with_later_claim(self, backend: Backend) -> None:
         for task_id in ('t', 'u'):
             await queue(backend, task_id)

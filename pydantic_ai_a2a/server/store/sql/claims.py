@@ -20,7 +20,8 @@ A released task has no holder, so the next claim costs no attempt. If a task goe
 makes the next claim: a new run under the same holder and fence. A message may claim its new task in the statement that
 stores the task, if no other task waits (`submitting`). The end of a task may claim the next queued task for the slot of
 its run (`take_next`). If the answer to such a commit is lost, the worker has no claim, but the task has a holder. So
-`follows` names the ended task, and the repeated end releases the task (`RELEASE_NEXT`).
+`follows` names the ended task: the repeated end releases the task, and so does a release of the ended task
+(`RELEASE_NEXT`).
 
 A claim takes three kinds of tasks:
 
@@ -425,4 +426,6 @@ def release(
     )
     if rows and charges:
         yield quotas.charged(agent, claim.header.id, claim.run, rows[0][0], charges)
+    if not rows:
+        yield RELEASE_NEXT, (agent, claim.holder, claim.header.id)
     return Done(None, ready=pause is None)
