@@ -20,8 +20,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
-from functools import partial
 from time import perf_counter
 
 from pydantic_ai.exceptions import RunCancelled
@@ -30,7 +28,7 @@ from ...backoff import backoff_after, spread
 from ...settings.app_settings import Settings
 from ..conversion.failures import EXPIRED_ATTEMPTS, classify, retry_after
 from ..quotas import Metering
-from ..service.slot_offers import Offer
+from ..service.slot_offers import Offers
 from ..store.ports import Backend, Claim
 from ..store.ports.failed_tries import Tried
 from .ends_without_result import EndsWithoutResult
@@ -62,7 +60,6 @@ class Attempts:
         retries: Repeats writes while the store is unavailable.
         metering: Charges the usage of runs; None for no charges.
         pause_hook: Calls the hook for pauses; None without the hook.
-        offer: Offers the slot of a task that completes for the next queued task.
     """
 
     def __init__(
@@ -75,7 +72,6 @@ class Attempts:
         retries: StoreRetries,
         metering: Metering | None,
         pause_hook: PauseHook | None,
-        offer: Callable[[str], Offer | None],
     ) -> None:
         self._backend = backend
         self._job = job
@@ -85,15 +81,16 @@ class Attempts:
         self._retries = retries
         self._metering = metering
         self.pause_hook = pause_hook
-        self._offer = offer
 
-    async def run(self, claim: Claim, token: CancelToken) -> Claim | None:
+    async def run(self, claim: Claim, token: CancelToken, offers: Offers) -> Claim | None:
         """Run a claimed task once, and record the end. Return the claim of the task's next message, if any.
+
+        `offers` offers the slot of the run, once the run is complete, for the next queued task.
 
         Raises:
             BaseException: The process exits, the worker stops, or the store is unavailable.
         """
-        recorder, began = self.recorder(claim), perf_counter()
+        recorder, began = self.recorder(claim, offers), perf_counter()
         state = recorder.state
         if claim.attempt > self._workers.attempts:
             return await self._ends.failed(claim, recorder, EXPIRED_ATTEMPTS)
@@ -139,7 +136,7 @@ class Attempts:
             return None
         return Tried(number=number, spent=spent, usage=state.usage), pause
 
-    def recorder(self, claim: Claim) -> Recorder:
+    def recorder(self, claim: Claim, offers: Offers = lambda: None) -> Recorder:
         """Return a recorder for a claim."""
         charges = None if self._metering is None else self._metering.charges
         return Recorder(
@@ -151,5 +148,5 @@ class Attempts:
             retries=self._retries,
             results=self._results,
             pause_hook=self.pause_hook,
-            offers=partial(self._offer, claim.header.id),
+            offers=offers,
         )

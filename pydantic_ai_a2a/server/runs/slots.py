@@ -69,8 +69,8 @@ class Slots:
         return 0 < self.free < self._few
 
     @property
-    def passes_on(self) -> bool:
-        """True if a run that ends may pass its slot on to any task: no run that has waited needs the slot."""
+    def spare(self) -> bool:
+        """True if the slot of a run that ends is for any task: no run needs it that has waited for another agent."""
         return not self._returning and self.lent < self.most_lent
 
     def give_back(self) -> None:
@@ -131,6 +131,11 @@ class RunSlot(AbstractAsyncContextManager[None]):
         self._waits -= 1
         if self._waits == 0 and not self._over:
             await self._slots.take()
+
+    @property
+    def passes_on(self) -> bool:
+        """True if the run, which ends, may pass its slot on to any task: it has not lent the slot."""
+        return not self._waits and self._slots.spare
 
     def close(self) -> None:
         """Give the slot back at the end of the run, although a task that the run has left behind may still wait."""

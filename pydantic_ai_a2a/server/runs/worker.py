@@ -133,7 +133,6 @@ class Worker:
             pause_hook=None
             if job.hooks.on_waiting is None
             else PauseHook(job.hooks, backend, self._lease, link=link, beside=self._beside),
-            offer=self._offer_next,
         )
         self._slots = Slots(settings.workers.running, self._on_free)
         self._slot = Slot(self.holder, self._lease, settings.limits.quotas and settings.limits.quotas.running)
@@ -477,7 +476,8 @@ class Worker:
                     if self._held:
                         await self._ends.release(claim, self._attempts.recorder(claim))
                         break
-                    claim = await self._attempts.run(claim, running.token)
+                    offers = partial(self._offer_next, running, slot)
+                    claim = await self._attempts.run(claim, running.token, offers)
             finally:
                 if self._running.get(task_id) is running:  # else the lost task was claimed again during the stop
                     del self._running[task_id]
@@ -489,32 +489,47 @@ class Worker:
         finally:
             self._runs.pop(slot, None)
             if running is not None and running.following is not None:
-                self._begin_next(running.following)
+                self._begin_next(running.following, slot)
             slot.close()
 
-    def _offer_next(self, task_id: str) -> Offer | None:
+    @property
+    def _takes_next(self) -> bool:
+        """True if the end of a task may claim the next one: no hook delays the next run, and no owner has a limit."""
+        no_limit, no_hook = self._slot.owner_limit is None, self._job.hooks.on_complete is None
+        return self._backend.queue.takes_next and no_limit and no_hook
+
+    def _offer_next(self, running: _RunningTask, slot: RunSlot) -> Offer | None:
         """Offer the slot of a task that completes for the next queued task, which the same transaction may claim.
 
-        Claims of the claim loop go first if they look for lost tasks, or limit the running tasks of an owner.
+        Lost tasks go first: only the claim loop looks for them.
         """
-        queued = self._backend.queue.takes_next and (self._waiting or self._more_queued)
-        if not queued or self._draining or self._held or self._finds_lost or self._slot.owner_limit is not None:
+        queued = self._takes_next and (self._waiting or self._more_queued)
+        if not queued or self._draining or self._held or self._finds_lost or not slot.passes_on:
             return None
-        return Offer(self._slot, partial(self._hold_next, self._running[task_id])) if self._slots.passes_on else None
+        return Offer(self._slot, partial(self._hold_next, running))
 
     def _hold_next(self, ended: _RunningTask, claim: Claim | None) -> None:
         assert claim is not None, 'an end without a claim leaves the slot to the claim loop'
         ended.following = self._hold(claim)
 
-    def _begin_next(self, running: _RunningTask) -> None:
+    def _begin_next(self, running: _RunningTask, slot: RunSlot) -> None:
         """Run a task in the slot of the task whose end has claimed it, or hand the task back."""
         task_id = running.claim.header.id
         context = self._waiting.pop(task_id, None) or Context()
-        if self._draining or self._held:
-            del self._running[task_id]
-            self._beside(self._ends.release(running.claim, self._attempts.recorder(running.claim)))
+        if self._draining or self._held or not slot.passes_on:
+            self._waiting[task_id] = context
+            self._beside(self._hand_back(running))
         else:
             self._spawn(task_id, context, running)
+
+    async def _hand_back(self, running: _RunningTask) -> None:
+        """Release a task that has not begun. Until then it is in `_running`: a stop releases what is there."""
+        task_id = running.claim.header.id
+        try:
+            await self._ends.release(running.claim, self._attempts.recorder(running.claim))
+        finally:
+            if self._running.get(task_id) is running:  # else it was claimed here again
+                del self._running[task_id]
 
     async def _claim(self, task_id: str, context: Context) -> _RunningTask | None:
         claims = await self._backend.queue.claim(self._slot, at=self._backend.now(), limit=1, task_id=task_id)

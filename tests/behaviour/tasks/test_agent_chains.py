@@ -13,13 +13,14 @@ from pydantic_ai.models.function import AgentInfo
 from pydantic_ai_a2a import A2AClient, Workers, to_a2a
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
 from ...agents import GatedAgent, scripted_model, user_prompts
 from ...app_client import LIMIT, Client, RpcError, lifespan, state_of, texts
 from ...serving import serving, wait_until_ended
 from ...suites import values
-from .test_claiming import BlockedSubmit
+from .test_claiming import BlockedSubmit, HeldEnds
 
 DEPTH_HEADER = {'X-A2A-Depth': '1'}
 
@@ -121,6 +122,40 @@ async def test_remote_call_outliving_its_run_frees_no_slot() -> None:
         assert stage.began == ['first']
         stage.open('first', 'second')
         assert [texts(await wait_until_ended(client, each)) for each in (first, second)] == [['first'], ['second']]
+
+
+async def test_run_needing_slot_goes_before_task_of_end(backend: MemoryBackend) -> None:
+    stage, queue = CallingAgent(), HeldEnds(backend.queue)
+    backend.queue = queue
+    async with stage.client, serving(stage.agent, backend=backend, workers=Workers(running=1)) as client:
+        asks = await send(client, 'ask one')
+        await stage.peer.reached('one')
+        plain, third = await send(client, 'plain'), await send(client, 'third')
+        await stage.reached('plain')
+        stage.open('plain')
+        await queue.took.wait()
+        await stage.answered('one')
+        queue.returns.set()
+        assert texts(await wait_until_ended(client, asks)) == ['one']
+        assert queue.released == [third]
+        stage.open('third')
+        assert [texts(await wait_until_ended(client, each)) for each in (plain, third)] == [['plain'], ['third']]
+
+
+async def test_end_with_lent_slot_starts_no_queued_task() -> None:
+    stage = CallingThenWaitingAgent()
+    async with stage.client, serving(stage.agent, workers=Workers(running=1)) as client:
+        leaves = await send(client, 'leave one')
+        await stage.reached('leave one')
+        first, second = await send(client, 'first'), await send(client, 'second')
+        await stage.reached('first')
+        stage.open('leave one')
+        await wait_until_ended(client, leaves)
+        assert state_of(await client.get_task(second)) == 'SUBMITTED'
+        stage.open('first', 'second')
+        assert [texts(await wait_until_ended(client, each)) for each in (first, second)] == [['first'], ['second']]
+        stage.peer.open('one')
+        await asyncio.wait(stage.left_behind)
 
 
 async def test_depth_header_gives_no_priority_in_queue() -> None:

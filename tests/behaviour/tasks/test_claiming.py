@@ -362,30 +362,59 @@ async def test_end_of_task_starts_next_queued_task(tmp_path: Path) -> None:
     assert (queue.following, queue.taken) == (tasks[1:], [])
 
 
-async def test_task_of_end_starts_after_hook_and_is_handed_back_at_shutdown(tmp_path: Path) -> None:
-    stage, url = GatedAgent(), f'sqlite:///{tmp_path / "tasks.db"}'
-    in_hook, returns = asyncio.Event(), asyncio.Event()
+class HeldEnds(TakingEnds):
+    """Answers an end that has claimed a task only when the test says so."""
 
-    async def completed(result: Any) -> None:
-        if result.output == 'one':
-            in_hook.set()
-            await returns.wait()
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.took = asyncio.Event()
+        self.returns = asyncio.Event()
 
-    app = to_a2a(stage.agent, backend=url, workers=Workers(running=1, lease=3600), on_complete=completed)
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        following = await super().finish(claim, finish)
+        if following is not None:
+            self.took.set()
+            await self.returns.wait()
+        return following
+
+
+async def test_task_of_end_is_handed_back_at_shutdown(tmp_path: Path) -> None:
+    stage = GatedAgent()
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
+    queue = backend.queue = HeldEnds(backend.queue)
     async with AsyncExitStack() as stack, asyncio.timeout(LIMIT):
-        await stack.enter_async_context(lifespan(app))
-        client = Client(app)
+        workers = Workers(running=1, lease=3600)
+        client = await stack.enter_async_context(serving(stage.agent, backend=backend, workers=workers))
         tasks = [(await client.send(text, returnImmediately=True))['id'] for text in ('one', 'two', 'three')]
         await stage.reached('one')
         stage.open('one')
-        await in_hook.wait()
+        await queue.took.wait()
         stopped = asyncio.ensure_future(stack.aclose())
         while (await client.get('/health/ready')).status == 200:
             pass
-        returns.set()
+        queue.returns.set()
         await stopped
-    assert stage.began == ['one']
-    stage.open('two', 'three')
-    async with serving(stage.agent, backend=url) as client:
-        for task_id, text in zip(tasks[1:], ('two', 'three'), strict=True):
-            assert texts(await wait_until_ended(client, task_id)) == [text]
+    assert (stage.began, {*queue.released}) == (['one'], {tasks[1]})
+    [taken] = await values.claim_up_to(backend, 1, 'another', limit=1, at=SYSTEM.now())
+    assert (taken.header.id, taken.attempt) == (tasks[1], 1)
+    backend.close()
+
+
+async def test_hook_of_ended_task_delays_no_other_worker(tmp_path: Path) -> None:
+    stage, url = GatedAgent(), f'sqlite:///{tmp_path / "tasks.db"}'
+    in_hook, returns = asyncio.Event(), asyncio.Event()
+
+    async def completed(_: Any) -> None:
+        in_hook.set()
+        await returns.wait()
+
+    app = to_a2a(stage.agent, backend=url, workers=Workers(running=1, lease=3600), on_complete=completed)
+    async with lifespan(app):
+        client = Client(app)
+        tasks = [(await client.send(text, returnImmediately=True))['id'] for text in ('one', 'two')]
+        await stage.reached('one')
+        stage.open('one', 'two')
+        await in_hook.wait()
+        assert state_of(await client.get_task(tasks[1])) == 'SUBMITTED'
+        returns.set()
+        assert texts(await wait_until_ended(client, tasks[1])) == ['two']
