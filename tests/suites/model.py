@@ -82,7 +82,9 @@ class Task:
     log: list[TaskState | TaskEvent] = field(default_factory=list['TaskState | TaskEvent'])
     """Its events: those of its holders, and the states that the store tells of by itself."""
     swept: bool = False
-    """Whether its log is gone."""
+    """Whether its log is gone, or was never there."""
+    read_events: bool = True
+    """Whether it has a log."""
 
 
 @dataclass(eq=False)
@@ -152,6 +154,7 @@ class Model:
         if task is None:
             assert sent.context_id is not None
             task = Task(sent.task_id, (sent.owner, sent.context_id), self.place(), sent.at)
+            task.read_events, task.swept = sent.logged, not sent.logged
             self.tasks[task.id] = task
             self.let_go(task.context)
         elif answers:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import pytest
@@ -25,7 +25,7 @@ from pydantic_ai_a2a.errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from pydantic_ai_a2a.server.store.ports import Backend, Checkpoint, Submission, Subscription
+from pydantic_ai_a2a.server.store.ports import Backend, Checkpoint, Claim, Slot, Submission, Subscription
 from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, TERMINAL
 from pydantic_ai_a2a.types import TaskEvent, TaskQuery, TaskState
 
@@ -117,21 +117,20 @@ class Schedule(RuleBasedStateMachine, Model):
     # --- clients ----------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.live()) < 5)
-    @rule(context=st.sampled_from(CONTEXTS), message_id=message_ids, text=st.sampled_from(['x', 'y']))
-    def begin(self, context: Context, message_id: str | None, text: str) -> None:
+    @rule(context=st.sampled_from(CONTEXTS), message_id=message_ids, text=st.sampled_from(['x', 'y']), read=anyone)
+    def begin(self, context: Context, message_id: str | None, text: str, read: int) -> None:
         owner, name = context
         self.created += 1
         message_id = message_id or f'message number {self.created}'
-        self.send(
-            message(
-                f'{message_id}: {text}',
-                new=f'task {self.created}',
-                context=name,
-                owner=owner,
-                message_id=message_id,
-                at=self.now,
-            )
+        sent = message(
+            f'{message_id}: {text}',
+            new=f'task {self.created}',
+            context=name,
+            owner=owner,
+            message_id=message_id,
+            at=self.now,
         )
+        self.send(replace(sent, logged=read < 2))
 
     @precondition(lambda self: self.tasks)
     @rule(which=anyone, owner=st.sampled_from([None, None, None, *OWNERS]), message_id=message_ids)
@@ -140,15 +139,9 @@ class Schedule(RuleBasedStateMachine, Model):
         task = waiting[0] if which % 3 and waiting else self.pick(which)
         self.created += 1
         message_id = message_id or f'message number {self.created}'
-        self.send(
-            message(
-                f'{message_id}: more',
-                to=task.id,
-                owner=owner or task.context[0],
-                message_id=message_id,
-                at=self.now,
-            )
-        )
+        owner = owner or task.context[0]
+        sent = message(f'{message_id}: more', to=task.id, owner=owner, message_id=message_id, at=self.now)
+        self.send(replace(sent, logged=task.read_events))
 
     def send(self, sent: Submission) -> None:
         """Send a message, be it new or not, to a task that may be there or not."""
@@ -290,14 +283,15 @@ class Schedule(RuleBasedStateMachine, Model):
         self.claim_for(self.holders[which % len(self.holders)], limit)
 
     @precondition(lambda self: self.live())
-    @rule(which=anyone, state=st.sampled_from(ENDS))
-    def run(self, which: int, state: TaskState) -> None:
+    @rule(which=anyone, state=st.sampled_from(ENDS), takes=st.booleans())
+    def run(self, which: int, state: TaskState, takes: bool) -> None:
         """Claim a task, and do it at once."""
         holder = self.holders[which % len(self.holders)]
         before = len(holder.hands)
         self.claim_for(holder, 1)
         for hand in holder.hands[before:]:
-            self.finish_with(hand, self.tasks[hand.claim.header.id], state)
+            slot = Slot(holder.name, LEASE) if takes else None
+            self.finish_with(hand, self.tasks[hand.claim.header.id], state, slot=slot)
 
     @precondition(lambda self: self.tasks)
     @rule(which=anyone, task=anyone)
@@ -323,16 +317,19 @@ class Schedule(RuleBasedStateMachine, Model):
         taken = [self.tasks[each.header.id] for each in claims]
         assert taken == expected or (self.skips and len(taken) == count and {*taken} <= {*free})
         for task, each in zip(taken, claims, strict=True):
-            assert each.fence > task.fence
-            self.beat(task, but=holder.process)
-            task.attempt += task.holder is not None or task.attempt == 0
-            task.fence, task.holder, task.expired = each.fence, holder.name, False
-            task.queued, task.round = False, None
-            if task.state == 'submitted':
-                self.move(task, 'working', holder.now)
-            if task.own is None:
-                task.base = [*self.contexts[task.context]]
-            self.hand_out(task, HeldClaim(holder.name, holder.process, each), holder)
+            self.take(task, HeldClaim(holder.name, holder.process, each), holder, holder.now)
+
+    def take(self, task: Task, hand: HeldClaim, holder: Holder | None, at: int) -> None:
+        assert hand.claim.fence > task.fence
+        self.beat(task, but=hand.process)
+        task.attempt += task.holder is not None or task.attempt == 0
+        task.fence, task.holder, task.expired = hand.claim.fence, hand.holder, False
+        task.queued, task.round = False, None
+        if task.state == 'submitted':
+            self.move(task, 'working', at)
+        if task.own is None:
+            task.base = [*self.contexts[task.context]]
+        self.hand_out(task, hand, holder)
 
     def beat(self, task: Task, *, but: int | None = None) -> None:
         """Let the processes find that they do not hold a task any longer, as their next heartbeats do."""
@@ -388,15 +385,19 @@ class Schedule(RuleBasedStateMachine, Model):
         self.do(emitting)
 
     @precondition(lambda self: self.hands())
-    @rule(which=anyone, state=st.sampled_from(ENDS))
-    def finish(self, which: int, state: TaskState) -> None:
-        self.finish_with(*self.hand(which), state)
+    @rule(which=anyone, state=st.sampled_from(ENDS), takes=st.booleans(), answered=st.booleans())
+    def finish(self, which: int, state: TaskState, takes: bool, answered: bool) -> None:
+        hand, task = self.hand(which)
+        self.finish_with(hand, task, state, slot=Slot(hand.holder, LEASE) if takes else None, answered=answered)
 
-    def finish_with(self, hand: HeldClaim, task: Task | None, state: TaskState) -> None:
+    def finish_with(
+        self, hand: HeldClaim, task: Task | None, state: TaskState, *, slot: Slot | None = None, answered: bool = True
+    ) -> None:
         now, claimed = self.now, hand.claim
         answer = f'answer {len(self.completed)} of {hand.holder}'
         prompt = text_of_body(claimed.message)
-        end = finish_of(claimed, state, after=len(task.log) if task else 0, at=now, messages=model_turn(prompt, answer))
+        after = len(task.log) if task else 0
+        end = finish_of(claimed, state, after=after, at=now, messages=model_turn(prompt, answer), slot=slot)
         finishing = self.processes[hand.process].queue.finish(claimed, end)
         goes_on = state in GOES_ON
         if task is not None and self.valid(hand, task) and goes_on and claimed.run + 1 == task.run:
@@ -422,8 +423,20 @@ class Schedule(RuleBasedStateMachine, Model):
             task.base = [*self.contexts[task.context]]
             self.hand_out(task, HeldClaim(hand.holder, hand.process, following), self.holder_of(hand))
         else:
-            assert following is None
             self.end(task, state, now, end.final)
+            self.follow(hand, following, now, takes=slot is not None)
+            if following is not None and not answered:
+                assert self.do(self.processes[hand.process].queue.finish(claimed, end)) is None
+                self.tasks[following.header.id].holder = None
+
+    def follow(self, hand: HeldClaim, following: Claim | None, at: int, *, takes: bool) -> None:
+        """Compare the claim of an end with that of a worker: the first queued task, without readers and first steps."""
+        free = [] if any(task.holder is None for task in self.claimed()) else self.claimable()
+        expected = free[0] if takes and free and not (free[0].read_events or free[0].come) else None
+        task = None if following is None else self.tasks[following.header.id]
+        assert task is expected or (takes and self.skips and (task is None or task in free))
+        if task is not None and following is not None:
+            self.take(task, HeldClaim(hand.holder, hand.process, following), self.holder_of(hand), at)
 
     @precondition(lambda self: self.hands())
     @rule(which=anyone)
@@ -482,7 +495,8 @@ class Schedule(RuleBasedStateMachine, Model):
             self.claim_for(last, 100)
             while last.hands:
                 hand = last.hands.pop()
-                self.finish_with(hand, self.tasks.get(hand.claim.header.id), 'completed')
+                slot = Slot(last.name, LEASE)
+                self.finish_with(hand, self.tasks.get(hand.claim.header.id), 'completed', slot=slot)
         self.holders.pop()
         assert not any(task.state in LIVE for task in self.tasks.values())
 
