@@ -83,6 +83,8 @@ class _RunningTask:
     claim: Claim
     token: CancelToken
     """One token for all runs of the task: a cancel between two runs stops the second run."""
+    offered: bool = False
+    """True if the end of the run may claim the next queued task."""
     following: _RunningTask | None = None
     """The next queued task, which the end of this one has claimed, until the slot is free."""
 
@@ -450,7 +452,9 @@ class Worker:
     async def _forget_waiting(self) -> None:
         """Forget waiting tasks of this worker after other processes have claimed them."""
         for task_id in list(islice(self._waiting, _FORGET_AT_ONCE)) if self._backend.durable else ():
-            if not await self._ends.is_queued(task_id):
+            is_queued = await self._ends.is_queued(task_id)
+            # Else an end that gets its answer soon may have claimed the task, and needs the context.
+            if not is_queued and not any(running.offered for running in self._running.values()):
                 self._waiting.pop(task_id, None)
 
     # --- one task ---------------------------------------------------------------------------------------------------
@@ -472,7 +476,7 @@ class Worker:
             try:
                 claim: Claim | None = running.claim
                 while claim is not None:
-                    running.claim = claim
+                    running.claim, running.offered = claim, False
                     if self._held:
                         await self._ends.release(claim, self._attempts.recorder(claim))
                         break
@@ -506,6 +510,7 @@ class Worker:
         queued = self._takes_next and (self._waiting or self._more_queued)
         if not queued or self._draining or self._held or self._finds_lost or not slot.passes_on:
             return None
+        running.offered = True
         return Offer(self._slot, partial(self._hold_next, running))
 
     def _hold_next(self, ended: _RunningTask, claim: Claim | None) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.clock import SYSTEM
@@ -397,6 +398,32 @@ async def test_task_of_end_is_handed_back_at_shutdown(tmp_path: Path) -> None:
     assert (stage.began, {*queue.released}) == (['one'], {tasks[1]})
     [taken] = await values.claim_up_to(backend, 1, 'another', limit=1, at=SYSTEM.now())
     assert (taken.header.id, taken.attempt) == (tasks[1], 1)
+    backend.close()
+
+
+async def test_task_of_end_runs_in_context_of_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage, looked = GatedAgent(), asyncio.Event()
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
+    queue, load = HeldEnds(backend.queue), backend.reader.load
+    backend.queue = queue
+
+    async def noted(*args: Any, **options: Any) -> Any:
+        task = await load(*args, **options)
+        if queue.took.is_set():
+            looked.set()
+        return task
+
+    monkeypatch.setattr(backend.reader, 'load', noted)
+    async with serving(stage.agent, backend=backend, workers=FREQUENT_HEARTBEAT) as client:
+        await client.send('one', returnImmediately=True)
+        await stage.reached('one')
+        with stage.agent.override(model=TestModel(custom_output_text='overridden')):
+            second = await client.send('two', returnImmediately=True)
+        stage.open('one', 'two')
+        await queue.took.wait()
+        await looked.wait()
+        queue.returns.set()
+        assert texts(await wait_until_ended(client, second['id'])) == ['overridden']
     backend.close()
 
 
