@@ -507,7 +507,7 @@ class Worker:
 
         Lost tasks go first: only the claim loop looks for them.
         """
-        queued = self._takes_next and (self._waiting or self._more_queued)
+        queued = (self._waiting or self._more_queued) and self._takes_next
         if not queued or self._draining or self._held or self._finds_lost or not slot.passes_on:
             return None
         running.offered = True
