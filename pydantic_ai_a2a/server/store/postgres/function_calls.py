@@ -205,7 +205,8 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Func
     def result(row: Sequence[Any]) -> Done[Claim | None]:
         next_row = row[1:]
         taken = [claims.claimed_row(claims.RunRow(*next_row), end.status.at)] if any(next_row) else []
-        return finishing.ended(agent, header.id, events, taken)
+        done = Done[Claim | None](None, [(header.id, events)])
+        return finishing.and_begins(agent, done, taken) if taken else done
 
     dropped = f'DELETE FROM {settings.schema}.credential USING call WHERE out_done AND agent = $3 AND task_id = $5'
     has_credentials = claimed.request is not None and may_have_credentials(claimed.request)

@@ -297,9 +297,9 @@ def take(agent: str, slot: Slot, task_ids: Sequence[str], *, at: int, alone: boo
     return (yield from _claims_of(agent, [rows[task_id] for task_id in task_ids if task_id in rows], at))
 
 
-def take_next(agent: str, slot: Slot | None, ended: str, *, at: int) -> Transaction[Claimed]:
+def take_next(agent: str, slot: Slot, ended: str, *, at: int) -> Transaction[Claimed]:
     """Claim the next queued task in the transaction that has ended a task, unless a released task goes first."""
-    if slot is None or (yield FIND_RELEASED, (agent, agent, 1)):
+    if (yield FIND_RELEASED, (agent, agent, 1)):
         return []
     rows = yield FIND_QUEUED, (agent, agent, 1)
     taken = (yield TAKE_NEXT, (at, slot.holder, slot.lease, ended, agent, rows[0][0], slot.holder)) if rows else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -125,25 +126,17 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[Done[Claim | 
     if push:
         yield from enqueued_deliveries.enqueue_deliveries(agent, header, push, events, end.artifacts)
     next_run = (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None
-    taken = [] if goes_on else (yield from claims.take_next(agent, end.slot, header.id, at=end.status.at))
-    return ended(agent, header.id, events, taken, next_run, ready=following is not None and not goes_on)
+    takes = None if goes_on else end.slot
+    taken = [] if takes is None else (yield from claims.take_next(agent, takes, header.id, at=end.status.at))
+    done = Done(next_run, [(header.id, events)], ready=following is not None and not goes_on)
+    return and_begins(agent, done, taken) if taken else done
 
 
-def ended(
-    agent: str,
-    task_id: str,
-    events: Sequence[TaskEvent],
-    taken: claims.Claimed,
-    next_run: Claim | None = None,
-    *,
-    ready: bool = False,
-) -> Done[Claim | None]:
-    """Return the result of the end of a run, with the next queued task that the transaction has `taken`, if any."""
-    if not taken:
-        return Done(next_run, [(task_id, events)], ready=ready)
+def and_begins(agent: str, done: Done[Claim | None], taken: claims.Claimed) -> Done[Claim | None]:
+    """Return the result of the end of a run that has also `taken` the next queued task."""
     [(claim, begun)] = taken
     undo = partial(claims.unclaim, agent, [claim])
-    return Done(claim, [(task_id, events), (claim.header.id, begun)], ready=ready, begins=[claim], undo=undo)
+    return replace(done, value=claim, events=[*done.events, (claim.header.id, begun)], begins=[claim], undo=undo)
 
 
 def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[Done[Claim | None]]:
