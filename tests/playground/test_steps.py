@@ -244,6 +244,14 @@ def test_error_of_exceeded_retries_is_at_its_tool() -> None:
     assert 'exceeded' in steps[-1]['result']
 
 
+async def test_error_raised_from_itself_is_a_step() -> None:
+    trace, error = Trace(), RuntimeError('broken')
+    error.__cause__ = error
+    trace.fail('task', 'run', error)
+    steps = await trace.steps('task', 'context', InMemoryConversationStore())
+    assert steps == [{'kind': 'error', 'text': 'RuntimeError: broken'}]
+
+
 @each_case('model', [ToolCallPart('fail', {}, 'c1'), RuntimeError(SECRET)])
 def test_hidden_arguments_hide_errors_in_steps(model: Any) -> None:
     app = to_a2a(Agent(scripted_model(model), tools=[fail]), approvals=Approvals(hide_arguments=['fail']))
