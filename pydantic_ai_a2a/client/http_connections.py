@@ -230,4 +230,5 @@ def _not_connected(url: str, error: Exception, proxy: str) -> NotConnected:
         cause = cause.__cause__ or cause.__context__
     way = f' through {proxy}' if proxy else ''
     tls = ', or its TLS is not accepted' if url.startswith('grpcs:') else ''  # the library of gRPC does not tell which
-    return NotConnected(f'{shown_url(url)} cannot be reached{way}: no connection could be opened{tls}.')
+    is_up = '' if proxy or tls else ' Is the server running?'
+    return NotConnected(f'{shown_url(url)} cannot be reached{way}: no connection could be opened{tls}.{is_up}')
