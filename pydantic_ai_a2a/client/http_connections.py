@@ -229,4 +229,5 @@ def _not_connected(url: str, error: Exception, proxy: str) -> NotConnected:
             return kind(f'{shown_url(url)} cannot be reached: the name of its host does not resolve.')
     way = f' through {proxy}' if proxy else ''
     tls = ', or its TLS is not accepted' if url.startswith('grpcs:') else ''  # the library of gRPC does not tell which
-    return NotConnected(f'{shown_url(url)} cannot be reached{way}: no connection could be opened{tls}.')
+    is_up = '' if proxy or tls else ' Is the server running?'
+    return NotConnected(f'{shown_url(url)} cannot be reached{way}: no connection could be opened{tls}.{is_up}')
