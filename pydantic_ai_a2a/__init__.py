@@ -162,6 +162,8 @@ else:  # with `__getattr__`, type checkers would accept any name
 
     def __getattr__(name: str) -> object:
         """Return a public name, and keep it."""
+        if name in ('A2AServer', 'FastA2A'):
+            raise ImportError(f'{__name__!r} has no {name!r}: write `from pydantic_ai_a2a import to_a2a`.')
         if name not in _MODULES:
             raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
         value = globals()[name] = getattr(import_module(_MODULES[name], __name__), name)

@@ -28,6 +28,7 @@ T = TypeVar('T', bound=Callable[..., Any])
 
 _RENAMED = {
     'auth': 'authenticate authentication token tokens bearer bearer_token access_token api_key api_keys credentials',
+    'backend': 'storage_url database database_url db db_url',
     'target': 'url base_url agent agent_url endpoint card',
     'workers': 'concurrency max_concurrency max_workers',
     'running': 'concurrency max_concurrency max_workers workers',
@@ -35,10 +36,16 @@ _RENAMED = {
 """Other names that users give to an argument."""
 _EXAMPLES = {
     'Authenticator': 'BearerAuth({TOKEN: CALLER}) or APIKeyAuth({KEY: CALLER})',
+    'Backend': "'sqlite:///tasks.db'",
     'ClientCredentials': 'TOKEN, or headers={NAME: VALUE}',
+    'Skill': "{'id': 'jokes', 'name': 'Jokes', 'description': 'Tells jokes.', 'tags': ['fun']}",
     'Workers': 'Workers(running=N) for N tasks at once. `uvicorn --workers N` starts N processes',
 }
 """Examples of the value of an argument, by the name of a class that the argument takes."""
+_OF_SERVERS = {
+    ('to_a2a', name): f' Write run(app, {name}=...), or start `uvicorn` with --{name}.' for name in ('host', 'port')
+}
+"""Arguments that users give to a function, but that belong to the server."""
 _UNIONS = (Union, UnionType)
 _LISTS = (list, tuple, Sequence)
 _SETS = (set, frozenset, AbstractSet, Collection)
@@ -73,8 +80,10 @@ def _elsewhere(word: str, hints: Mapping[str, Any]) -> str:
 
 def _example(hint: Any) -> str:
     """Return an example of a value; empty if the annotation has none."""
-    names = [getattr(kind, '__name__', '') for member in _members(hint) for kind in (member, *get_args(member))]
-    return next((example for name, example in _EXAMPLES.items() if name in names), '')
+    members = _members(hint)
+    names = [getattr(kind, '__name__', '') for member in members for kind in (member, *get_args(member))]
+    example = next((example for name, example in _EXAMPLES.items() if name in names), '')
+    return f'[{example}]' if example[:1] == '{' and not any(map(is_typeddict, members)) else example
 
 
 class _Problem(NamedTuple):
@@ -104,7 +113,8 @@ def _checking(function: Callable[..., Any], annotated: Any, name: str) -> Callab
     def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         hints, names = _annotations(function, annotated)
         if names is not None and (unknown := next((keyword for keyword in kwargs if keyword not in names), None)):
-            raise TypeError(f'{name}() takes no {unknown!r}.{_elsewhere(unknown, hints) or suggestion(unknown, names)}')
+            remedy = _OF_SERVERS.get((name, unknown)) or _elsewhere(unknown, hints) or suggestion(unknown, names)
+            raise TypeError(f'{name}() takes no {unknown!r}.{remedy}')
         for argument, value in _by_name(function, args, kwargs).items():
             problem = _mismatch(value, hints.get(argument, Any), argument)
             if problem is not None:

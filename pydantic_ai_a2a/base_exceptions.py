@@ -1,8 +1,9 @@
-"""Exceptions of the user's code that are no `Exception`: which of them end the task, and which the process."""
+"""Exceptions of the user's code: their causes, and which that are no `Exception` end the task or the process."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -28,6 +29,20 @@ def is_for_the_process(error: BaseException, task: asyncio.Task[Any] | None) -> 
 def is_cancelled(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
     """True if an exception is the cancellation of the given task. Code may also raise a `CancelledError` itself."""
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+def causes(error: BaseException | None, *, contexts: bool = False) -> Iterator[BaseException]:
+    """Yield an error and its causes, each once: an error may be raised from itself.
+
+    Args:
+        error: The error.
+        contexts: True to go on with the error that was handled, where an error has no cause.
+    """
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
+        yield error
+        seen.add(id(error))
+        error = error.__cause__ or (error.__context__ if contexts else None)
 
 
 def _is_running(task: asyncio.Task[Any] | None) -> bool:

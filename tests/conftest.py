@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import ssl
 import warnings
@@ -134,6 +135,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     shares = [longest[n::half] if n < half else [] for n in range(processes)]
     items[:] = [item for first in shares for item in (*first, *islice(others, max(0, share - len(first))))]
     return result
+
+
+def pytest_runtest_setup() -> None:
+    """Take back the level of logs that a server of an earlier test has set: uvicorn sets it for the whole process."""
+    for name in ('uvicorn', 'uvicorn.error'):
+        logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope='session')

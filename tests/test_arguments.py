@@ -19,6 +19,7 @@ from pydantic_ai.capabilities import Hooks, PrefixTools, ToolSearch
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import CombinedToolset, ExternalToolset, FunctionToolset
 
+import pydantic_ai_a2a
 from pydantic_ai_a2a import (
     A2A,
     A2AClient,
@@ -96,7 +97,10 @@ def error_of(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
         ({'cors': ()}, "TypeError: to_a2a() takes no 'cors'. Write access=Access(cors=...)."),
         ({'authenticate': len}, "TypeError: to_a2a() takes no 'authenticate'. Write auth="),
         ({'pool_size': 3}, "TypeError: to_a2a() takes no 'pool_size'. Write backend=Postgres(pool_size=...)."),
-        ({'skills': ['a']}, 'skills[0] takes a dict like Skill, not a string.'),
+        ({'storage_url': 'x'}, "to_a2a() takes no 'storage_url'. Write backend='sqlite:///tasks.db'."),
+        ({'port': 8001}, "takes no 'port'. Write run(app, port=...), or start `uvicorn` with --port."),
+        ({'skills': ['a']}, "skills[0] takes a dict like Skill, not a string. Write {'id': 'jokes', 'name': 'Jokes',"),
+        ({'skills': 'jokes'}, "not a string. Write skills=[{'id': 'jokes', 'name': 'Jokes', 'description': 'Tells"),
         ({'middleware': [3]}, 'middleware[0] takes a Middleware, not an int.'),
         ({'exception_handlers': []}, 'exception_handlers takes a mapping or None, not a list.'),
         ({'lifespan': 3}, 'lifespan takes a function or None, not an int.'),
@@ -404,6 +408,18 @@ async def test_invalid_client_argument_is_named_in_error(use: Callable[[], objec
     with pytest.raises(TypeError) as refused:
         await calling()
     assert str(refused.value).startswith(text)
+
+
+def test_client_in_plain_with_names_async_with() -> None:
+    client: Any = A2AClient(REMOTE)
+    with pytest.raises(TypeError, match=r'write `async with A2AClient\(\.\.\.\)`'), client:
+        pass
+
+
+@pytest.mark.parametrize('name', ['A2AServer', 'FastA2A'])
+def test_import_of_server_class_names_to_a2a(name: str) -> None:
+    with pytest.raises(ImportError, match=f"has no '{name}': write `from pydantic_ai_a2a import to_a2a`"):
+        getattr(pydantic_ai_a2a, name)
 
 
 @pytest.mark.parametrize('output_type', [3, 'City', {'name': str}, [str, 3]])

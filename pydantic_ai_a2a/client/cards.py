@@ -247,6 +247,8 @@ def _described(status: int, url: str, answered: httpx2.Headers) -> str:
             f'HTTP {status}. The agent asks for credentials: give `headers` or `auth`, on the command line '
             '`--header` or `--token-env`.'
         )
+    if status == 404 and '/docs/' in url:
+        return 'HTTP 404. If this is the URL of the playground, leave out /docs.'
     # So answer web servers to plain HTTP at a port of TLS.
     return f'HTTP {status}.{_maybe_tls(url) if status == 400 else ""}'
 

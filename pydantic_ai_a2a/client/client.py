@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Self, cast
 from weakref import WeakKeyDictionary
 
 import httpx2
@@ -163,6 +163,13 @@ class A2AClient(TextSender):
                 self._lifespan = await Lifespan.start(app, self._context())
             users.count += 1
         return self
+
+    if not TYPE_CHECKING:  # type checkers refuse `with`
+
+        def __enter__(self, *_: object) -> NoReturn:
+            raise TypeError('A2AClient is an asynchronous context manager: write `async with A2AClient(...)`.')
+
+        __exit__ = __enter__
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -10,7 +10,7 @@ from typing_extensions import TypeVar, Unpack
 
 from ..arguments import checked
 from ..errors import TaskNotFoundError, UnsupportedOperationError
-from ..task_states import INTERRUPTED
+from ..task_states import INTERRUPTED, TERMINAL
 from ..wire.extensions.pending_calls_extension import with_question
 from .message_content import Content, message_of
 from .questions import question_id
@@ -108,13 +108,14 @@ class Conversation(TextSender):
         return answer
 
     async def _forgets(self, options: SendOptions) -> bool:
-        """Forget the task that waited, if it has ended otherwise. Return False if it still waits, or was not meant."""
+        """Forget the task that waited, if it has ended otherwise. Return False if it goes on, or was not meant."""
         if self._waiting_task is None or 'task_id' in options:
             return False
         with suppress(TaskNotFoundError):  # the task is gone
             task = await self._client.get(self._waiting_task, history_length=0)
             if task.state in INTERRUPTED:
                 self._question = question_id(task.outcome)  # somebody else has answered the one before
+            if task.state not in TERMINAL:
                 return False
         self._waiting_task = self._question = None
         return True

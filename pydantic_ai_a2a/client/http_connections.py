@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 
 from ..arguments import HTTP_NAME
+from ..base_exceptions import causes
 from ..environment_proxies import SocksMissing, http_client, proxy_of
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, needs_extra
 from ..telemetry.propagation import trace_headers
@@ -222,12 +223,11 @@ def _with_token(headers: Mapping[str, str], token: str | None) -> Mapping[str, s
 def _not_connected(url: str, error: Exception, proxy: str) -> NotConnected:
     if problem := tls_problem(error):
         return HostUnusable(f'{shown_url(url)} cannot be reached: {problem}')
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in causes(error, contexts=True):
         if isinstance(cause, socket.gaierror):
             kind = NotConnected if cause.errno == socket.EAI_AGAIN else HostUnusable
             return kind(f'{shown_url(url)} cannot be reached: the name of its host does not resolve.')
-        cause = cause.__cause__ or cause.__context__
     way = f' through {proxy}' if proxy else ''
     tls = ', or its TLS is not accepted' if url.startswith('grpcs:') else ''  # the library of gRPC does not tell which
-    return NotConnected(f'{shown_url(url)} cannot be reached{way}: no connection could be opened{tls}.')
+    is_up = '' if proxy or tls else ' Is the server running?'
+    return NotConnected(f'{shown_url(url)} cannot be reached{way}: no connection could be opened{tls}.{is_up}')

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ssl
 
+from ..base_exceptions import causes
+
 _UNTRUSTED = (18, 19, 20, 21)
 """OpenSSL's codes of certificates whose authority is not trusted, also of those that have signed themselves."""
 _TRUST = 'Trust its authority: the environment variable SSL_CERT_FILE names a file of authorities.'
@@ -14,9 +16,7 @@ _PLAIN = frozenset({'WRONG_VERSION_NUMBER', 'RECORD_LAYER_FAILURE', 'HTTP_REQUES
 
 def tls_problem(error: BaseException) -> str:
     """Return the problem of TLS among the causes of an error, as a sentence about a server; empty for none."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ssl.SSLError):
-        cause = cause.__cause__ or cause.__context__
+    cause = next((cause for cause in causes(error, contexts=True) if isinstance(cause, ssl.SSLError)), None)
     if cause is None:
         return ''
     if isinstance(cause, ssl.SSLCertVerificationError):

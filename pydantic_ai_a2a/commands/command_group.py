@@ -66,6 +66,8 @@ class _CommandLine(Group):
     """The commands. Each returns its exit code."""
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        if '://' in args[0] and not ctx.resilient_parsing:
+            ctx.fail('The command comes first: pydantic-ai-a2a COMMAND URL.')
         name, _, rest = super().resolve_command(ctx, args)
         return name, None if name is None else _load(name), rest
 

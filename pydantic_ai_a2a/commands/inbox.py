@@ -12,7 +12,7 @@ from .client_thread import ClientThread
 from .inbox_rows import COLUMNS, newest_tasks, row_of
 from .remote_agent import Remote, agent_options
 from .tables import write_table
-from .terminal import echo_json
+from .terminal import echo_json, say
 from .watch_option import check_watch
 
 
@@ -46,6 +46,8 @@ def inbox(*, remote: Remote, limit: int, watch: bool, as_json: bool) -> int:
             echo_json(json.dumps(json_of(task.outcome)))
     elif tasks:
         write_table(COLUMNS, [row_of(task) for task in tasks])
+    else:
+        say('nothing waits for you')
     return 0
 
 

@@ -144,4 +144,5 @@ def _sentence(error: A2AError | RemoteError) -> str:
         return str(error)
     credentials = ' Give credentials with --token-env or --header.' if error.http_status in (401, 403) else ''
     correlation_id = f' (correlation id {error.correlation_id})' if error.correlation_id else ''
-    return f'The agent has refused the request: {error.message}{correlation_id}{credentials}'
+    options = ' Use --approve, --deny or --data.' if '"messageSchema"' in error.message else ''
+    return f'The agent has refused the request: {error.message}{correlation_id}{credentials}{options}'

@@ -34,7 +34,7 @@ from .exit_codes import CTRL_C, WAITS
 from .json_options import Form
 from .plain_screen import question_to_show
 from .remote_agent import Remote
-from .saved_files import make_directory, save_files
+from .saved_files import make_directory, remove_empty, save_files
 from .screen_choice import screen_for
 from .terminal import safe, say
 
@@ -60,8 +60,7 @@ class Talk:
     """
 
     def __init__(self, remote: Remote, form: Form = 'text', *, hints: bool = True, save: Path | None = None) -> None:
-        if save is not None:
-            make_directory(save)
+        self._made = [] if save is None else make_directory(save)
         self._thread = ClientThread(remote)
         self._client = self._thread.client
         self._url = shown_url(remote.url)
@@ -79,6 +78,7 @@ class Talk:
 
     def __exit__(self, *_: object) -> None:
         self._thread.__exit__()
+        remove_empty(self._made)
 
     def send(self, parts: Sequence[Part], *, task_id: str = '', context_id: str = '') -> int:
         """Send a message, show the answer, and ask the questions of the agent. Return the exit code.
@@ -206,12 +206,13 @@ class Talk:
     def _ended(self, outcome: Task | Message) -> int:
         """Save the files, and say how to go on. Return the exit code."""
         self.context_id = outcome.get('context_id')
-        files = chain.from_iterable(answer_parts(outcome))
-        are_saved = self._save is None or save_files(files, self._save)
+        parts = [*chain.from_iterable(answer_parts(outcome))]
+        are_saved = self._save is None or save_files(parts, self._save)
         if 'status' not in outcome:
             return int(not are_saved)
         state = outcome['status']['state']
-        context = f'--context {outcome["context_id"]}'
+        is_hidden = outcome['context_id'] == outcome['id']  # the conversation, from approvers
+        context = '' if is_hidden else f' --context {outcome["context_id"]}'
         if state in INTERRUPTED:
             if _waits_for_approver(outcome):
                 say(f'the task {outcome["id"]} waits for an approver')
@@ -219,10 +220,11 @@ class Talk:
             how = (
                 '; approve with --approve, deny with --deny REASON' if open_approvals(question_to_show(outcome)) else ''
             )
-            say(f'the task waits; answer with --task {outcome["id"]} {context}{how}')
+            say(f'the task waits; answer with --task {outcome["id"]}{context}{how}')
             return WAITS
         if self._hints or state != 'completed':
-            say(f'the task {outcome["id"]} is {state}; go on with {context}')
+            how = f'; go on with{context}' if context else '' if parts else '; its owner gets the answer'
+            say(f'the task {outcome["id"]} is {state}{how}')
         return int(state != 'completed' or not are_saved)
 
     def _interrupted(self) -> int:

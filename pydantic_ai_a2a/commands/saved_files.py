@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import chain, count
 from mimetypes import guess_extension
 from pathlib import Path
@@ -34,21 +35,32 @@ _RESERVED = re.compile(r'(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³])
 """Names of devices on Windows, which may have any suffix."""
 
 
-def make_directory(path: Path) -> None:
-    """Make the directory of `save_files` before an agent is asked.
+def make_directory(path: Path) -> list[Path]:
+    """Make the directory of `save_files` before an agent is asked. Return the new directories, the innermost first.
 
     Raises:
         UsageError: The directory cannot be made.
     """
     try:
+        made = [directory for directory in (path, *path.parents) if not directory.exists()]
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f'--save {path} cannot be made: {error.strerror}.') from None
+    return made
+
+
+def remove_empty(directories: Iterable[Path]) -> None:
+    """Remove the directories without content."""
+    for directory in directories:
+        with suppress(OSError):
+            directory.rmdir()
 
 
 def save_files(parts: Iterable[Part], directory: Path) -> bool:
     """Save the files among the parts of an answer, and say where. Return False if a file could not be saved."""
     files = [part for part in parts if 'raw' in part or 'url' in part]
+    if not files:
+        say('the answer has no files')
     are_saved = len(files) <= MOST_FILES
     for part in files[:MOST_FILES]:
         name = safe_name(part)

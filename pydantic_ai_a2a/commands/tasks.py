@@ -50,6 +50,8 @@ async def tasks(*, remote: Remote, context: str | None, state: TaskState | None,
     elif listed_tasks:
         columns = ('task', 'context', 'state', 'status since')
         write_table(columns, [_row(task) for task in listed_tasks])
+    else:
+        say('no tasks')
     return 0
 
 

@@ -8,6 +8,8 @@ from importlib.util import find_spec
 
 from click import UsageError
 
+from ..errors import needs_extra
+
 
 def check_watch(*, as_json: bool) -> None:
     """Check that a table can stay on the screen.
@@ -21,4 +23,4 @@ def check_watch(*, as_json: bool) -> None:
     if not (is_terminal and os.environ.get('TERM') != 'dumb' and sys.stdout.encoding.lower().startswith('utf')):
         raise UsageError('--watch needs a UTF-8 terminal that can move its cursor.')
     if find_spec('rich') is None:
-        raise UsageError("--watch needs the extra `cli`: pip install 'pydantic-ai-a2a[cli]'.")
+        raise UsageError(needs_extra('--watch', 'cli'))

@@ -19,7 +19,7 @@ from ..agents import clerk_agent
 from ..bounds import LIMIT
 from ..cases import each_case
 from .agents.canned_tasks import DONE, task_waiting_with
-from .canned_agent import CARD, CannedAgent, canned_client, result_response
+from .canned_agent import CARD, TASK, CannedAgent, canned_client, error_response, result_response
 
 REFUSED = 'no longer asks the question'
 OWN_CARD = {**CARD, 'capabilities': {'extensions': [PENDING_CALLS]}}
@@ -81,6 +81,17 @@ async def test_conversation_answers_the_question_that_it_has_read() -> None:
             await anext(streaming.stream('Paris'))
         assert (await chat.send('No. 7')).text == 'hello + Rome + No. 7'
         assert (await chat.send('more')).text.startswith('Which account')
+
+
+async def test_late_answer_of_conversation_becomes_no_new_task() -> None:
+    working = {**TASK, 'status': {'state': 'TASK_STATE_WORKING'}}
+    answers = [result_response({'task': task_waiting_with()}), error_response(-32004), result_response(working)]
+    async with canned_client(canned := CannedAgent(*answers, card=OWN_CARD)) as client:
+        chat = client.conversation()
+        await chat.send('hello')
+        with pytest.raises(UnsupportedOperationError):
+            await chat.send('Paris')
+    assert canned.methods == ['SendMessage', 'SendMessage', 'GetTask']
 
 
 async def test_test_client_answers_each_question_by_its_name() -> None:

@@ -108,3 +108,9 @@ def test_other_tls_errors_are_named_by_their_reason() -> None:
     error.reason = 'TLSV1_ALERT_PROTOCOL_VERSION'
     assert tls_problem(error) == 'its TLS is not accepted (TLSV1_ALERT_PROTOCOL_VERSION).'
     assert tls_problem(ValueError()) == ''
+
+
+def test_cyclic_causes_of_connection_errors_end() -> None:
+    first, second = OSError('first'), OSError('second')
+    first.__cause__, second.__cause__ = second, first
+    assert tls_problem(first) == ''

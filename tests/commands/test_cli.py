@@ -179,6 +179,7 @@ def test_missing_command_shows_help(capsys: Capture) -> None:
         ('serve joker:agent --backend mysql://db', "backend must be .*, not a URL that begins with 'mysql'."),
         ('serve joker:app --allowed-host https://a.example', "allowed_hosts= takes names .*, not 'https://a.example'."),
         ('worker --engine joker:shared', 'joker:shared has no engine with workers of its own, as to_a2a'),
+        ('http://127.0.0.1:8000 send hello', 'The command comes first: pydantic-ai-a2a COMMAND URL.'),
         ('migrate --sql --check', '--sql, --all-sql and --check cannot be combined: give one of them.'),
     ],
 )

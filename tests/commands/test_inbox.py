@@ -109,7 +109,8 @@ def watch(monkeypatch: pytest.MonkeyPatch, url: str, *steps: Step) -> tuple[obje
 
 
 def test_inbox_is_listed_as_table_and_json(url: str, capsys: Capture) -> None:
-    assert run_command(capsys, 'inbox', url).out == ''
+    assert run_command(capsys, 'inbox', url) == (0, '', 'pydantic-ai-a2a: nothing waits for you\n')
+    assert run_command(capsys, 'inbox', url, '--json') == (0, '', '')
     [delete, order, pay, _] = send(url, 'delete', 'order', 'pay', 'hello')
     [head, *rows] = run_command(capsys, 'inbox', url).out.splitlines()
     assert head.split() == ['TASK', 'WAITS', 'FOR', 'SINCE', 'QUESTION']
@@ -404,4 +405,4 @@ def test_watch_of_inbox_needs_suitable_terminal(url: str, capsys: Capture, monke
     assert (without.code, '--watch needs a UTF-8 terminal' in without.err) == (2, True)
     assert '--watch and --json cannot be combined' in refusal('--json')
     monkeypatch.setitem(sys.modules, 'rich', None)
-    assert "--watch needs the extra `cli`: pip install 'pydantic-ai-a2a[cli]'" in refusal()
+    assert "--watch needs the extra `cli`: pip install 'pydantic-ai-a2a[cli]', in a checkout '.[cli]'" in refusal()

@@ -157,6 +157,8 @@ def test_approval_is_answered_by_command_options(
 ) -> None:
     asked = run_command(capsys, 'send', url, 'delete')
     assert asked.err.endswith('; approve with --approve, deny with --deny REASON\n')
+    words = run_command(capsys, 'send', url, 'yes', '--task', task_and_context(asked)[0])
+    assert (words.code, words.err.endswith(' Use --approve, --deny or --data.\n')) == (1, True)
     decided = run_command(capsys, 'send', url, '--task', task_and_context(asked)[0], *decision)
     assert (decided.code, decided.out) == (0, out)
     again = run_command(capsys, 'send', url, '--task', task_and_context(asked)[0], *decision)
@@ -226,7 +228,8 @@ def test_tasks_are_listed_watched_and_canceled(url: str, capsys: Capture) -> Non
     assert without_ids(listed.out).splitlines()[0].split() == ['TASK', 'CONTEXT', 'STATE', 'STATUS', 'SINCE']
     assert listed.out.splitlines()[1].split()[:3] == [task, context, 'input-required']
     assert len(run_command(capsys, 'tasks', url, '--json', '--limit', '1').lines) == 1
-    assert run_command(capsys, 'tasks', url, '--context', 'c' * 32).out == ''
+    assert run_command(capsys, 'tasks', url, '--context', 'c' * 32) == (0, '', 'pydantic-ai-a2a: no tasks\n')
+    assert run_command(capsys, 'tasks', url, '--context', 'c' * 32, '--json') == (0, '', '')
     watched = run_command(capsys, 'watch', url, task)
     assert (watched.code, watched.out) == (3, 'Which pizza?\n')
     canceled = run_command(capsys, 'cancel', url, task)
@@ -418,8 +421,9 @@ def test_invalid_options_exit_with_code_2(
 
 def test_unreachable_agent_is_reported_in_single_sentence(url: str, capsys: Capture) -> None:
     for place, text in (
-        ('http://127.0.0.1:9', 'cannot be reached: no connection could be opened.'),
+        ('http://127.0.0.1:9', 'cannot be reached: no connection could be opened. Is the server running?'),
         (f'{url}/nothing', 'has no agent card: HTTP 404.'),
+        (f'{url}/docs', 'has no agent card: HTTP 404. If this is the URL of the playground, leave out /docs.'),
         (url.replace('http:', 'https:'), 'it does not speak TLS. If the server has no certificate, write http://'),
     ):
         refused = run_command(capsys, 'send', place, 'hello')

@@ -124,6 +124,13 @@ def test_name_of_file_is_plain(name: str | None, saved: str, capsys: Capture, tm
     assert tree(directory.parent) == {f'files/{saved}': b'content'}
 
 
+def test_answer_without_files_leaves_no_directory(capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / 'empty').mkdir()
+    for directory in (tmp_path / 'empty', tmp_path / 'new' / 'files'):
+        assert messages(send_and_save(capsys, directory, completed())) == ['the answer has no files']
+    assert ((tmp_path / 'empty').is_dir(), (tmp_path / 'new').exists()) == (True, False)
+
+
 def test_existing_files_and_links_stay_as_they_are(capsys: Capture, tmp_path: Path) -> None:
     directory, secret = tmp_path / 'files', tmp_path / 'secret'
     directory.mkdir()

@@ -171,3 +171,20 @@ def test_send_without_terminal_says_that_task_waits_for_approver(
     with serve(guarded_app('approve')) as server:
         outcome = run_command(capsys, 'send', server.url, 'delete', '--token-env', 'ANN')
     assert (outcome.code, 'waits for an approver' in outcome.err, '--approve' in outcome.err) == (3, True, False)
+
+
+def test_approver_is_told_that_owner_gets_answer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, token in TOKENS.items():
+        monkeypatch.setenv(name.upper(), token)
+    with serve(guarded_app('approve')) as server:
+        run_command(capsys, 'send', server.url, 'delete', '--token-env', 'ANN')
+        [task] = run_command(capsys, 'inbox', server.url, '--json', '--token-env', 'BOB').lines
+        watched = run_command(capsys, 'watch', server.url, task['id'], '--token-env', 'BOB')
+        decided = run_command(capsys, 'send', server.url, '--task', task['id'], '--approve', '--token-env', 'BOB')
+    assert watched.err == (
+        f'pydantic-ai-a2a: the task waits; answer with --task {task["id"]}; approve with --approve, deny with --deny'
+        ' REASON\n'
+    )
+    assert decided == (0, '', f'pydantic-ai-a2a: the task {task["id"]} is completed; its owner gets the answer\n')

@@ -93,6 +93,30 @@ NEW = {
     'what is a2a': 'a2a',
 }
 """What somebody new types."""
+SENTENCES = {
+    'where do I put my openai key': 'get-started',
+    'change port of the server': 'get-started',
+    'which python versions are supported': 'get-started',
+    'how to run agent without api key': 'get-started testing',
+    'address already in use': 'tutorial/tools tutorial/crash',
+    'agent forgets previous message': 'conversations',
+    'save files from the answer': 'terminal',
+    'password protect my agent': 'authentication',
+    'login with google': 'authentication',
+    'give every user own database session': 'dependencies',
+    'stop a running job': 'calls',
+    'limit how much a user can spend': 'quotas',
+    'too many requests': 'quotas',
+    'put agent into existing web app': 'mount',
+    'difference between a2a and mcp': 'a2a',
+    'use mcp server with token of user': 'credentials',
+    'how many users can one server handle': 'performance',
+    'the agent is slow': 'performance',
+    'which database can I use': 'postgresql',
+    'How do I keep tasks after a restart?': 'durability',
+    'can a client send a file': 'files',
+}
+"""Questions as people write them."""
 
 
 @pytest.fixture(scope='module')
@@ -120,7 +144,7 @@ def test_search_answers_public_issue_questions(site: Path) -> None:
     assert len(misses) <= 2, misses
 
 
-@pytest.mark.parametrize('questions', [ALSO, NEW], ids=['common', 'new'])
+@pytest.mark.parametrize('questions', [ALSO, NEW, SENTENCES], ids=['common', 'new', 'sentences'])
 def test_search_answers_common_questions(site: Path, questions: dict[str, str]) -> None:
     assert _misses(site, questions) == {}
 

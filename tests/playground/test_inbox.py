@@ -431,10 +431,11 @@ async def test_inbox_waits_for_retry_after(visit_url: Visit) -> None:
         await expect(told(page)).to_have_text('A task waits for you.')
 
 
-async def test_slow_get_task_lengthens_the_pause(visit_url: Visit) -> None:
-    async def list_nothing(route: Route) -> None:
-        await route.fulfill(json={'tasks': [], 'nextPageToken': '', 'pageSize': 20, 'totalSize': 0})
+async def list_nothing(route: Route) -> None:
+    await route.fulfill(json={'tasks': [], 'nextPageToken': '', 'pageSize': 20, 'totalSize': 0})
 
+
+async def test_slow_get_task_lengthens_the_pause(visit_url: Visit) -> None:
     async def take_a_minute(route: Route) -> None:
         await page.clock.fast_forward(60_000)
         await route.fulfill(status=404, json={'error': {'message': 'Task not found.'}})
@@ -461,9 +462,6 @@ async def test_inbox_waits_for_retry_after_of_get_task(visit_url: Visit) -> None
     async def busy(route: Route) -> None:
         body = {'error': {'message': 'The caller has used up a quota.'}}
         await route.fulfill(status=429, headers={'Retry-After': '3600'}, json=body)
-
-    async def list_nothing(route: Route) -> None:
-        await route.fulfill(json={'tasks': [], 'nextPageToken': '', 'pageSize': 20, 'totalSize': 0})
 
     with serve(to_a2a(file_keeper())) as server:
         task_id = await ask(server.url, 'Tidy up.')

@@ -244,6 +244,22 @@ def test_error_of_exceeded_retries_is_at_its_tool() -> None:
     assert 'exceeded' in steps[-1]['result']
 
 
+async def test_error_raised_from_itself_is_a_step() -> None:
+    trace, error = Trace(), RuntimeError('broken')
+    error.__cause__ = error
+    trace.fail('task', 'run', error)
+    steps = await trace.steps('task', 'context', InMemoryConversationStore())
+    assert steps == [{'kind': 'error', 'text': 'RuntimeError: broken'}]
+
+
+async def test_errors_of_hundred_newest_tasks_are_kept() -> None:
+    trace = Trace()
+    for n in range(101):  # as of runs that resume, and fail before a step
+        trace.fail(f'task {n}', 'run', RuntimeError('broken'))
+    kept = [await trace.steps(f'task {n}', 'context', InMemoryConversationStore()) for n in (0, 1, 100)]
+    assert [len(steps) for steps in kept] == [0, 1, 1]
+
+
 @each_case('model', [ToolCallPart('fail', {}, 'c1'), RuntimeError(SECRET)])
 def test_hidden_arguments_hide_errors_in_steps(model: Any) -> None:
     app = to_a2a(Agent(scripted_model(model), tools=[fail]), approvals=Approvals(hide_arguments=['fail']))

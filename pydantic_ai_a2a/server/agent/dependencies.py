@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
-from inspect import isasyncgenfunction, isawaitable, isgeneratorfunction
+from inspect import isasyncgenfunction, isawaitable, isgeneratorfunction, signature
 from typing import Any, TypeAlias, TypeVar, cast
 
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
@@ -179,13 +179,14 @@ def dependencies(
     """Return the `Dependencies` of a factory; None without a factory.
 
     Raises:
-        TypeError: The factory is a generator function.
+        TypeError: The factory is a generator function, or cannot be called with one argument.
         ValueError: A header has credentials, by its name or by one of the security schemes.
     """
     if factory is None:
         return None
     if isasyncgenfunction(factory) or isgeneratorfunction(factory):
         raise TypeError('deps_factory= yields: decorate it with contextlib.asynccontextmanager or contextmanager.')
+    _check_argument(factory)
     keys = {key['name'].lower() for scheme in schemes.values() if (key := scheme.get('api_key_security_scheme'))}
     if secret := sorted(name for name in headers if name.lower() in _CREDENTIALS | keys):
         raise ValueError(
@@ -194,3 +195,16 @@ def dependencies(
         )
     timeout = options.get('timeout')
     return Dependencies(factory, headers, None if timeout is None else seconds(timeout))
+
+
+def _check_argument(factory: DepsFactory) -> None:
+    """Refuse a factory that surely cannot be called with a `CallContext` alone."""
+    try:
+        # A wrapper may give more arguments to the function that it wraps.
+        arguments = signature(factory, follow_wrapped=False)
+    except (NameError, TypeError, ValueError):  # such as a class in C, or annotations that Python 3.14 cannot evaluate
+        return
+    try:
+        arguments.bind(None)
+    except TypeError as error:
+        raise TypeError(f'deps_factory= is called with one argument, the CallContext: {error}.') from None

@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextvars import copy_context
 from dataclasses import dataclass, field, fields
 from inspect import isasyncgenfunction, isawaitable, iscoroutinefunction
-from typing import Any, Generic, TypeAlias
+from threading import Thread
+from typing import Any, Generic, TypeAlias, cast
 
-from anyio import CapacityLimiter, to_thread
+from anyio import to_thread
 from pydantic_ai import RunContext
 from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.run import AgentRun, AgentRunResult
@@ -222,13 +225,25 @@ class _ObservedToolset(WrapperToolset[Any]):
 
 
 async def _in_own_thread(function: Callable[..., T], *args: Any) -> T:
-    """Call a function in a thread that leaves the threads of the app to the tools."""
-    thread = asyncio.ensure_future(contained(to_thread.run_sync(function, *args, limiter=CapacityLimiter(1))))
+    """Call a function in a thread beside the threads of the app. The process may end before the thread does."""
+    ended, context = Future[tuple[T | None, BaseException | None]](), copy_context()
+
+    def call() -> None:
+        try:
+            ended.set_result((context.run(function, *args), None))
+        except BaseException as error:
+            ended.set_result((None, error))
+
+    Thread(target=call, name='on_waiting', daemon=True).start()
+    thread = asyncio.wrap_future(ended)
     try:
-        return await asyncio.shield(thread)
+        result, error = await asyncio.shield(thread)
     except asyncio.CancelledError:
         await asyncio.wait([thread])
         raise
+    if error is not None:
+        raise error
+    return cast('T', result)
 
 
 async def _call(

@@ -70,8 +70,6 @@ class Trace:
         runs = self._runs.pop(task_id, {})
         resumed = [{'kind': 'resumed'}] if runs.keys() - {run_id} else []
         self._runs[task_id] = {**runs, run_id: [*resumed, *self._steps(messages)]}
-        if len(self._runs) > _TASKS:
-            del self._runs[next(iter(self._runs))]
         self._change()
 
     def observe(self, task_id: str, run_id: str, event: AgentStreamEvent) -> None:
@@ -95,6 +93,8 @@ class Trace:
         self._change()
 
     def _change(self) -> None:
+        if len(self._runs) > _TASKS:
+            del self._runs[next(iter(self._runs))]
         self.version += 1
         for wake in [*self._wakes]:
             with suppress(RuntimeError):  # the loop of the reader is closed

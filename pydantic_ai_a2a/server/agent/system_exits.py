@@ -19,7 +19,7 @@ from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
 
-from ...base_exceptions import is_for_the_process
+from ...base_exceptions import causes, is_for_the_process
 from .pydantic_ai_internals import replace_toolset, wrap_hooks, wrap_tool_hooks
 
 T = TypeVar('T')
@@ -69,13 +69,12 @@ def contain_exits(run: AgentRun[Any, Any]) -> None:
     wrap_tool_hooks(run, _contain)
 
 
-def raising_call(error: BaseException | None) -> ToolCallPart | None:
+def raising_call(error: BaseException) -> ToolCallPart | None:
     """Return the call whose tool raised an error, or the cause of the error; None if no tool did."""
-    while error is not None:
-        for frame, _ in walk_tb(error.__traceback__):
+    for cause in causes(error):
+        for frame, _ in walk_tb(cause.__traceback__):
             if frame.f_code is _Contained.wrap_tool_execute.__code__:
                 return frame.f_locals['call']
-        error = error.__cause__
     return None
 
 

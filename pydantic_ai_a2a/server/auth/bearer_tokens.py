@@ -61,8 +61,8 @@ class BearerAuth(Authenticator):
         self._tokens = HashedSecrets(tokens)
         if not all(is_hash(token) or _TOKEN.fullmatch(token) for token in tokens):
             raise ValueError(
-                'A key of the mapping is no bearer token, so that no request can have it: a token has letters, digits'
-                ' and -._~+/ only. Write {TOKEN: CALLER}.'
+                'A key of the mapping is no bearer token, so that no request can have it: a token has letters, digits,'
+                ' -._~+/, and = only at its end. Write {TOKEN: CALLER}.'
             )
         scheme = HttpSecurityScheme(scheme='Bearer')
         if description is not None:

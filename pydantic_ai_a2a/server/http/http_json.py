@@ -13,7 +13,13 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from ...correlation_ids import new_correlation_id
-from ...errors import A2AError, MethodNotAllowedError, NotFoundError, UnsupportedMediaTypeError
+from ...errors import (
+    A2AError,
+    MethodNotAllowedError,
+    NotFoundError,
+    UnsupportedMediaTypeError,
+    VersionNotSupportedError,
+)
 from ...wire.protocol.operations import OPERATIONS, Operation
 from ...wire.protocol.value_count import check_values
 from ...wire.protocol.versions import HTTP, CodecChoice, Versions
@@ -89,6 +95,9 @@ def last_routes(
         takes: As for `routes`.
     """
     not_served = versions.not_served('0.3', versions.over_http)
+    if versions.over_http:
+        text = f'{not_served.message} The paths of 1.0 have no /v1: write /message:send.'
+        not_served = VersionNotSupportedError(text, metadata=not_served.metadata)
     older = _Refusal(lambda _: not_served, card_url)
     unknown = _Refusal(not_found if versions.over_http else lambda _: NotFoundError(), card_url)
     refused = {**dict.fromkeys(_UNKNOWN, unknown), **dict.fromkeys(_OLDER, older)}
@@ -139,7 +148,9 @@ class _HttpJsonExchange(HttpExchange):
     async def read(self) -> bytes:
         """Return the body; empty for other verbs than POST."""
         if self._verb not in self._endpoint.operations:
-            raise MethodNotAllowedError(headers={'Allow': ', '.join(sorted(self._endpoint.operations))})
+            verbs = sorted(self._endpoint.operations)
+            text = f'The path does not accept this HTTP method. Use {" or ".join(verbs)}.'
+            raise MethodNotAllowedError(text, headers={'Allow': ', '.join(verbs)})
         if self._verb != 'POST':
             return b''
         # Pages of other origins send an `Origin` header. Without this header, a request with an empty body needs no

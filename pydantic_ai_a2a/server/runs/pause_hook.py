@@ -16,7 +16,7 @@ So the hook is called at least once for a pause that lasts, and may be called ag
 tell. In memory, nothing is stored, because the tasks end with the process.
 
 A call that takes too long keeps its place among the calls that go on at once until it has returned, because nothing
-can stop a thread. Without a free place, further calls wait.
+can stop a thread. Without a free place, further calls of the process wait, and it takes none of others.
 """
 
 from __future__ import annotations
@@ -93,8 +93,9 @@ class PauseHook:
             return
         if self._held:
             await self._calls.renew([*self._held], lease=self.lease)
-        room = max(0, _MOST_TAKEN - len(self._held))
-        taken = await self._calls.take(lease=self.lease, limit=room)
+        if self._places.locked():  # a call would wait here, though another process may have a free place
+            return
+        taken = await self._calls.take(lease=self.lease, limit=_MOST_TAKEN)
         for call in {*taken} - self._held:  # not one of its own whose lease has just expired
             self.begin(call)
 

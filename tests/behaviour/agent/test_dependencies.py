@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from pydantic_ai_a2a import APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Messages, Workers
+from pydantic_ai_a2a import APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Messages, Workers, to_a2a
 
 from ...agents import GatedAgent, echo_prompts
 from ...app_client import Client, message, rpc, state_of, texts
@@ -438,6 +439,16 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         TypeError,
         'deps_factory= yields: decorate it with contextlib.asynccontextmanager or contextmanager.',
     ),
+    'two arguments': (
+        {'deps_factory': lambda a, b: 1},  # pyright: ignore[reportUnknownLambdaType]
+        TypeError,
+        "deps_factory= is called with one argument, the CallContext: missing a required argument: 'b'.",
+    ),
+    'no argument': (
+        {'deps_factory': lambda: 1},
+        TypeError,
+        'deps_factory= is called with one argument, the CallContext: too many positional arguments.',
+    ),
     'credentials': (
         {'deps_factory': fails, 'messages': Messages(deps_headers=['x-a', 'Authorization', 'Cookie'])},
         ValueError,
@@ -464,6 +475,17 @@ async def test_invalid_dependency_options_are_refused_at_start(
         async with serving(Agent(FunctionModel(echo_prompts)), **options):
             pytest.fail('it is served')
     assert str(refused.value) == said
+
+
+def test_factory_with_uncertain_arguments_is_accepted() -> None:
+    def wrapped(call: CallContext, database: str) -> None: ...
+
+    @wraps(wrapped)
+    def wrapper(call: CallContext) -> None: ...
+
+    without_signature: Any = max
+    for factory in (wrapper, without_signature):
+        assert to_a2a(Agent('test'), deps_factory=factory)
 
 
 @pytest.mark.parametrize(

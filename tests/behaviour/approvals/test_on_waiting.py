@@ -206,20 +206,20 @@ async def test_ended_tasks_do_not_call_on_waiting(end: str) -> None:
 
 
 async def test_sync_hook_for_pauses_runs_in_a_thread(backend: Any) -> None:
-    threads, called = list[int](), threading.Event()
+    threads, called = list[threading.Thread](), threading.Event()
 
     def on_waiting(pause: TaskPause) -> None:
-        threads.append(threading.get_ident())
+        threads.append(threading.current_thread())
         called.set()
 
     async with serving(ApprovalAgent().agent, backend=backend, on_waiting=on_waiting) as client:
         await client.send('delete')
         assert await asyncio.to_thread(called.wait, LIMIT)
-    assert len(threads) == 1
-    assert threads != [threading.get_ident()]
+    assert threads != [threading.current_thread()]
+    assert [thread.daemon for thread in threads] == [True]  # the process ends without its return
 
 
-@pytest.mark.parametrize('error', [ZeroDivisionError, asyncio.CancelledError, SystemExit, GeneratorExit])
+@pytest.mark.parametrize('error', [ZeroDivisionError, StopIteration, asyncio.CancelledError, SystemExit, GeneratorExit])
 @pytest.mark.parametrize('kind', ['async', 'sync'])
 async def test_exception_of_on_waiting_is_logged_and_not_tried_again(
     error: type[BaseException], kind: str, shared_backend: str, caplog: pytest.LogCaptureFixture

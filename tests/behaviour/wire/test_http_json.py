@@ -96,7 +96,9 @@ async def bodies(exchange: Exchange) -> AsyncIterator[bytes]:
 async def test_wrong_verb_is_405_with_allowed_verbs(verb: str, path: str, allowed: str) -> None:
     async with serving_without_runs() as client:
         answer = await request_json(client.app, verb, path, Content_Type='application/json')
-    assert (error_of_answer(answer, status=405).code, answer.headers['allow']) == (-32601, allowed)
+    error = error_of_answer(answer, status=405)
+    assert (error.code, answer.headers['allow']) == (-32601, allowed)
+    assert error.message.endswith(f'Use {allowed.replace(", ", " or ")}.')
     assert answer.json['error']['status'] == 'UNIMPLEMENTED'
 
 
@@ -241,6 +243,7 @@ async def test_other_versions_and_0_3_paths_are_refused(path: str, headers: Mapp
         error = error_of_answer(await Exchange(client.app, 'GET', path, headers, b'').answer(), status=400)
     assert (error.code, error.reason) == (-32009, 'VERSION_NOT_SUPPORTED')
     assert error.data[0]['metadata']['supportedVersions'] == '1.0'
+    assert ('The paths of 1.0 have no /v1: write /message:send.' in error.message) == path.startswith('/v1/')
 
 
 # --- params ---------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pydantic_ai_a2a.server.agent.hooks import Hooks
 from pydantic_ai_a2a.server.runs.pause_hook import PauseHook
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.store import Backend, HookCall, SqliteFile
+from pydantic_ai_a2a.store import Backend, SqliteFile
 
 from ...app_client import LIMIT
 from ...suites import READER_LAG
@@ -74,11 +74,11 @@ async def test_worker_with_many_calls_takes_no_others(backend: SqliteFileBackend
     worker = WorkerOfCalls(backend)
     worker.gate.clear()
     own = [await wait(backend, f'own {number}', lease=LEASE) for number in range(10)]
-    for call in (*own, *(HookCall('unknown', number) for number in range(90))):  # ten are called at once
+    for call in own:  # they have all places, and may hang
         worker.hook.begin(call)
     await wait(backend, 'lost')
     await worker.hook.beat()
-    assert len(worker.tasks) == 100
+    assert len(worker.tasks) == 10
     worker.gate.set()
     assert await worker.finished() == [call.task_id for call in own]
     await worker.hook.beat()

@@ -97,7 +97,8 @@ export class Chat {
       await this.#deliver(task, parts, { taskId: task.id, ...answerTo(question) });
     } catch (error) {
       if (await this.#forgets(task, error)) return;
-      if (await this.#hasGoneOn(task, question, error)) {
+      // A refused decision leaves its form, so that a second press cannot decide the next call.
+      if (!callsOf(question).length && (await this.#hasGoneOn(task, question, error))) {
         this.#report(task, error);
         this.#touch(task);
       }
