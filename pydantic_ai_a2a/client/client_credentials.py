@@ -19,9 +19,9 @@ from ..arguments import checked
 from ..environment_proxies import SocksMissing
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, TokenRefused
 from ..issuer_requests import checked_url, connected, fetch, fetch_json, metadata_urls, read_object
+from ..tls_problems import tls_problem
 from ..types.a2a_objects import AgentCard
 from .remote_urls import origin, shown_url
-from .tls_problems import tls_problem
 
 _TOKEN = re.compile(r'[A-Za-z0-9\-._~+/]{1,16000}=*')
 """A bearer token (RFC 6750 §2.1)."""

@@ -17,10 +17,10 @@ from ..base_exceptions import causes
 from ..environment_proxies import SocksMissing, http_client, proxy_of
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, needs_extra
 from ..telemetry.propagation import trace_headers
+from ..tls_problems import tls_problem
 from .answer_limits import MAX_ANSWER, PACE
 from .client_credentials import ClientCredentials
 from .remote_urls import shown_url
-from .tls_problems import tls_problem
 
 Auth: TypeAlias = httpx2.Auth | tuple[str, str] | str | ClientCredentials
 """Authentication of requests: httpx2's, user name and password, a bearer token, or tokens of an issuer."""

@@ -134,10 +134,14 @@ async def test_killed_command_ends_its_server_processes(tmp_path: Path) -> None:
     assert server.output.count('Finished server process') == 2
 
 
-async def test_ctrl_c_lets_server_processes_finish_tasks(tmp_path: Path) -> None:
+@pytest.mark.parametrize('store', ['SQLite', 'PostgreSQL'])
+async def test_ctrl_c_lets_server_processes_finish_tasks(
+    store: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    store_url = f'sqlite:///{tmp_path}/agent.db' if store == 'SQLite' else request.getfixturevalue('postgres_url')
     (tmp_path / 'slow.py').write_text(SLOW_AGENT)
     arguments = ('serve', 'slow.py', '--workers', '2', '--port', '0', '--app-dir', str(tmp_path))
-    with process_in_terminal(*arguments, '--backend', f'sqlite:///{tmp_path}/agent.db') as (terminal, running):
+    with process_in_terminal(*arguments, '--backend', store_url) as (terminal, running):
         terminal.until('startup complete', times=2)
         terminal.until('Uvicorn running on ')
         [url] = re.findall(r'Uvicorn running on (\S+)', terminal.text)

@@ -23,6 +23,7 @@ from a2a.types.a2a_pb2 import AuthenticationInfo
 from google.protobuf.json_format import ParseDict
 
 from ..reserved_ports import port_of, reserved_port
+from ..server.grpc.certificates import LOCAL, Authority
 from ..webhooks import NEVER_ANSWERS, Received, Webhook, url_at, webhook
 from .official import BINDINGS, DEPLOYMENTS, Deployment, deploy, official_client, say, state_of, task_of, using_binding
 from .official_0_3 import client_0_3
@@ -89,6 +90,15 @@ async def test_notifications_survive_webhook_outage_and_server_kill(
         async with webhook(at=reserved) as hook:
             with served(tmp_path):
                 await wait_for_all_events(hook)
+
+
+async def test_authority_of_webhook_comes_from_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = Authority(tmp_path, 'authority')
+    monkeypatch.setenv('SSL_CERT_FILE', str(authority.file))
+    async with webhook(context=authority.sign('hook', *LOCAL).context()) as hook:
+        with served(tmp_path) as server:
+            await send(server, hook.url.replace('http:', 'https:'))
+            await wait_for_all_events(hook)
 
 
 async def test_notifications_survive_worker_kill_over_postgresql(

@@ -9,11 +9,11 @@ import httpx2
 
 from ...errors import A2AError, CardRefused, RemoteError, RemoteUnavailable
 from ...public_hosts import is_local
+from ...tls_problems import tls_problem
 from ...types.a2a_objects import AgentCard, AgentInterface
 from ..cards import WELL_KNOWN
 from ..interfaces import Interface, choose, spoken
 from ..remote_urls import shown_url
-from ..tls_problems import tls_problem
 from .findings import Finding
 
 _MOST_INTERFACES = 20

@@ -16,6 +16,7 @@ import httpx2
 
 from ...public_hosts import literal
 from ...settings.push import Push
+from ...tls_problems import tls_problem
 from ...types.webhook_targets import PushTarget
 from ...wire.signing.push_signatures import SIGNATURE_HEADER
 from .address_policy import AddressPolicy, AddressRefused, host_of
@@ -93,7 +94,8 @@ class WebhookClient:
         except AddressRefused as refused:
             raise Undelivered(f'refused: {refused}') from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:  # their texts may hold the URL
-            raise Undelivered(f'no connection ({type(error).__name__})') from None
+            reason = tls_problem(error).rstrip('.') or f'no connection ({type(error).__name__})'
+            raise Undelivered(reason) from None
         if not 200 <= answer.status_code < 300:
             pause = answer.headers.get('Retry-After', '') if answer.status_code in (429, 503) else ''
             raise Undelivered(f'HTTP {answer.status_code}', float(pause) if pause.isdecimal() else 0.0)
@@ -144,8 +146,8 @@ def _resolve(host: str, port: int) -> Sequence[str]:
 
 @cache
 def _authorities() -> ssl.SSLContext:
-    """Return a TLS context with the certificate authorities of the system, which take long to read."""
-    return httpx2.create_ssl_context(trust_env=False)
+    """Return a TLS context with the system's authorities, or those of `SSL_CERT_FILE`, which take long to read."""
+    return httpx2.create_ssl_context()
 
 
 def _credentials(target: PushTarget) -> dict[str, str]:

@@ -8,14 +8,11 @@ import ssl
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from pydantic_ai_a2a import Push
 from pydantic_ai_a2a.server.push.webhook_client import Undelivered, WebhookClient
@@ -27,8 +24,13 @@ from ...constants import with_constants
 from ...reserved_ports import port_of, reserved_port
 from ...tcp_server import tcp_server
 from ...webhooks import NEVER_ANSWERS, url_at, webhook
+from ..grpc.certificates import Authority
 
 pytestmark = pytest.mark.anyio
+UNTRUSTED = (
+    'its TLS certificate is not accepted: unable to get local issuer certificate. Trust its authority: the environment'
+    ' variable SSL_CERT_FILE names a file of authorities'
+)
 LOOPBACK_ALLOWED = with_constants(Push, private_hosts=['127.0.0.1'], timeout=LIMIT)
 
 
@@ -234,7 +236,7 @@ async def test_invalid_resolved_address_is_not_called() -> None:
 
 async def test_untrusted_certificate_for_the_host_name_is_refused(tmp_path: Path) -> None:
     wanted: list[str | None] = []
-    context = certified(tmp_path, 'hooks.internal')
+    context = Authority(tmp_path, 'authority').sign('hook', x509.DNSName('hooks.internal')).context()
 
     def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> None:
         wanted.append(name)
@@ -243,13 +245,13 @@ async def test_untrusted_certificate_for_the_host_name_is_refused(tmp_path: Path
     settings = with_constants(Push, resolve=ScriptedResolver(['127.0.0.1']), private_hosts=['hooks.internal'])
     async with webhook(context=context) as hook:
         said = await refused(settings, f'https://hooks.internal:{hook.port}/')
-        assert (said, hook.received) == ('no connection (ConnectError)', [])  # nobody we trust has signed it
+        assert (said, hook.received) == (UNTRUSTED, [])
     assert wanted == ['hooks.internal']
 
 
 async def test_ip_address_of_webhook_is_not_sent_as_tls_name(tmp_path: Path) -> None:
     named: list[str | None] = []
-    context = certified(tmp_path, 'hooks.internal')
+    context = Authority(tmp_path, 'authority').sign('hook', x509.DNSName('hooks.internal')).context()
 
     def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> None:
         named.append(name)
@@ -258,27 +260,5 @@ async def test_ip_address_of_webhook_is_not_sent_as_tls_name(tmp_path: Path) -> 
     async with webhook(context=context) as hook:
         for host in ('127.0.0.1', '127.1'):
             said = await refused(with_constants(Push, private_hosts=[host]), f'https://{host}:{hook.port}/')
-            assert said == 'no connection (ConnectError)'
+            assert said == UNTRUSTED
     assert named == [None, None]
-
-
-def certified(directory: Path, name: str) -> ssl.SSLContext:
-    """A server's context with a certificate that it has signed itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    path = directory / 'certificate.pem'
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(path)
-    return context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 
-from ..base_exceptions import causes
+from .base_exceptions import causes
 
 _UNTRUSTED = (18, 19, 20, 21)
 """OpenSSL's codes of certificates whose authority is not trusted, also of those that have signed themselves."""

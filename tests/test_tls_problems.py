@@ -15,12 +15,12 @@ from cryptography import x509
 from pydantic_ai import Agent
 
 from pydantic_ai_a2a import A2AClient, ClientCredentials, RemoteUnavailable, Server, serve
-from pydantic_ai_a2a.client.tls_problems import tls_problem
+from pydantic_ai_a2a.tls_problems import tls_problem
 
-from ..bounds import LIMIT
-from ..cases import each_case
-from ..commands.command import run_command
-from ..server.grpc.certificates import LOCAL, Authority
+from .bounds import LIMIT
+from .cases import each_case
+from .commands.command import run_command
+from .server.grpc.certificates import LOCAL, Authority
 
 Capture = pytest.CaptureFixture[str]
 UNTRUSTED = 'Trust its authority: the environment variable SSL_CERT_FILE names a file of authorities.'
