@@ -21,6 +21,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ..sql.claims import FIND_QUEUED, FIND_RELEASED, TAKE_NEXT
+from ..sql.filing import EVERY
 from ..sql.migrations import FIRST
 from ..sql.queue_order import BEHIND, QUEUE_SEQ, ROUND
 from ..sql.queue_pause import PAUSED
@@ -156,6 +157,9 @@ END $$
 
 # Mirrors `filing.file`: a batch of stopped tasks, and the conversations of these tasks. Locked tasks and conversations
 # are filed later, and tasks in an unknown state never. The condition repeats that of the index `task_unfiled`.
+#
+# PostgreSQL plans the statements of a new database without statistics, and then keeps plans that read each row of an
+# agent, until autovacuum analyzes the tables in its next round, a minute later. So the first full batch analyzes them.
 _FILE = f"""
 CREATE OR REPLACE FUNCTION a2a_file(
     in_lock_timeout TEXT, in_agent TEXT, in_limit BIGINT, OUT out_done BOOLEAN, OUT out_more INTEGER
@@ -165,6 +169,11 @@ DECLARE
     ids TEXT[];
 BEGIN
     out_done := FALSE;{_BEGIN}
+    IF (SELECT reltuples < 0 FROM pg_class WHERE oid = CAST('task' AS regclass))
+        AND EXISTS (SELECT 1 FROM task WHERE agent = in_agent AND filed = 0
+            AND state NOT IN ('submitted', 'working') OFFSET {EVERY - 1}) THEN
+        ANALYZE task, item, event, entry, conversation;
+    END IF;
     ids := ARRAY(SELECT id FROM task WHERE agent = in_agent AND filed = 0 AND state NOT IN ('submitted', 'working')
         AND state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected')
         ORDER BY owner, status_at LIMIT in_limit FOR NO KEY UPDATE SKIP LOCKED);
@@ -308,7 +317,7 @@ END $$
 FUNCTIONS: Mapping[int, Sequence[str]] = {
     FIRST + 1: (_SUBMIT, _EMIT, _CHECKPOINT, _FINISH, _FILE),
     FIRST + 4: (_HAS_OPEN_APPROVAL,),
-    FIRST + 5: (_NEXT,),
+    FIRST + 5: (_NEXT, _FILE),
 }
 """The functions that each step of the schema creates or replaces, before the statements of the step.
 

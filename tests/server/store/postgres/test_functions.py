@@ -780,6 +780,20 @@ async def test_batch_of_tasks_is_filed_in_single_round_trip(postgres_url: str) -
     await asyncio.to_thread(stage.backend.close)
 
 
+async def test_first_full_batch_of_filed_tasks_analyzes_tables(postgres: Server, postgres_url: str) -> None:
+    counted_rows = "SELECT reltuples FROM pg_class WHERE oid = 'called.task'::regclass"
+    stage = ScheduleRun(postgres_url, calls=True)
+    await stage.end(*both(await stage.started()))
+    for first, last, rows in ((2, filing.EVERY - 1, -1), (filing.EVERY, 2 * filing.EVERY - 1, 2 * filing.EVERY - 1)):
+        await stage.execute(
+            "INSERT INTO {0}.task SELECT (jsonb_populate_record(t, jsonb_build_object('id', n, 'replay_key', n, 'filed', 0))).*"
+            f" FROM {{0}}.task t CROSS JOIN generate_series({first}, {last}) n WHERE id = 't'"
+        )
+        await stage.file()
+        assert postgres.run(counted_rows, database(postgres_url)) == [str(rows)]
+    await asyncio.to_thread(stage.backend.close)
+
+
 @pytest.mark.parametrize('default', ["isolation = 'repeatable read'", 'read_only = on'])
 async def test_task_runs_with_unusual_transaction_defaults(default: str, postgres: Server, postgres_url: str) -> None:
     postgres.run(f'ALTER DATABASE "{database(postgres_url)}" SET default_transaction_{default}')
