@@ -28,7 +28,7 @@ import asyncpg
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.store import Backend, Claim, Finish, PostgresBackend, PushConfig, Slot
+from pydantic_ai_a2a.store import Backend, Claim, Finish, PostgresBackend, PushConfig, Slot, Submission
 from tests.postgres import DefaultPostgres, postgres_server
 from tests.suites import values
 from tests.suites.push import configs_of
@@ -102,9 +102,14 @@ class Slots:
         return slot.result()
 
 
+def plain_message(backend: Backend, task_id: str, owner: str = values.OWNER) -> Submission:
+    """Return a message for a new task whose events nobody reads."""
+    return replace(values.message(new=task_id, owner=owner, at=backend.now()), logged=False)
+
+
 async def one(backend: Backend, owner: str, slots: Slots | None) -> None:
     """Submit a task, and end a run: of this task in a free slot, or of the next task of a backlog."""
-    sent = values.message(new=name(), owner=owner, at=backend.now())
+    sent = plain_message(backend, name(), owner)
     accepted = await values.submit(backend, sent, queue_limit=ENOUGH, slot=None if slots else SLOT)
     claim = accepted.claim if slots is None else await slots.next()
     assert claim is not None, 'each task has a context of its own'
@@ -206,7 +211,7 @@ async def queue(backend: Backend, number: int = 1) -> str:
     task_id = ''
     for _ in range(number):
         task_id = name()
-        await values.submit(backend, values.message(new=task_id, at=backend.now()), queue_limit=ENOUGH)
+        await values.submit(backend, plain_message(backend, task_id), queue_limit=ENOUGH)
     return task_id
 
 

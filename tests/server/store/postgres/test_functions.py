@@ -786,8 +786,9 @@ async def test_first_full_batch_of_filed_tasks_analyzes_tables(postgres: Server,
     await stage.end(*both(await stage.started()))
     for first, last, rows in ((2, filing.EVERY - 1, -1), (filing.EVERY, 2 * filing.EVERY - 1, 2 * filing.EVERY - 1)):
         await stage.execute(
-            "INSERT INTO {0}.task SELECT (jsonb_populate_record(t, jsonb_build_object('id', n, 'replay_key', n, 'filed', 0))).*"
-            f" FROM {{0}}.task t CROSS JOIN generate_series({first}, {last}) n WHERE id = 't'"
+            'INSERT INTO {0}.task SELECT ('
+            "    jsonb_populate_record(t, jsonb_build_object('id', n, 'replay_key', n, 'filed', 0))"
+            f").* FROM {{0}}.task t CROSS JOIN generate_series({first}, {last}) n WHERE id = 't'"
         )
         await stage.file()
         assert postgres.run(counted_rows, database(postgres_url)) == [str(rows)]
