@@ -4,8 +4,8 @@
     make interop ARGS='--only crewai'
 
 Each client and server gets an environment of its own below `.interop/`, with the versions that `clients.toml` names.
-What users see goes into `results.json` and `servers.json`; the tables in `results.md` and `docs/clients.md` are made
-from both. This is not part of `make test`: the environments take six gigabytes.
+What users see goes into `results.json` and `servers.json`; the tables in `results.md` and one in `docs/clients.md` are
+made from both. This is not part of `make test`: the environments take six gigabytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tables of docs/clients.md and of results.md, made from what users have seen: `results.json`, `servers.json`."""
+"""The tables of results.md and of docs/clients.md, made from what users have seen: `results.json`, `servers.json`."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ PAGE = HERE.parent / 'docs' / 'clients.md'
 REPORT = HERE / 'results.md'
 WAYS = ('stream', 'send', 'get', 'RemoteAgent')
 DATA_SERVERS = ('data', 'data as text')
+LEGEND = """
+- *whole*: the text of the model. *both texts*: it begins with the text before a tool call. *broken up*: it has
+  additional line breaks or spaces. *doubled*: it has the text twice. *empty*: it has no text.
+- *live*: the client also shows the text while the model writes it. *live twice*: a program that prints every update
+  shows it twice.
+"""
+"""What the cells of the report say."""
 
 Results = Mapping[str, Any]
 
 
 def write(page: str) -> str:
-    """The page, with its tables as the results are: each stands between two comments that name it."""
+    """The page, with its table as the results are: it stands between two comments."""
     results, _ = _read()
-    for name, table in {
-        'clients': _clients(results),
-        'data': _readers(results),
-    }.items():
-        block = f'<!-- {name} -->\n\n{_markdown(table)}\n\n<!-- end of {name} -->'
-        pattern = rf'<!-- {name} -->.*?<!-- end of {name} -->'
-        page, count = re.subn(pattern, lambda _, block=block: block, page, flags=re.DOTALL)
-        assert count == 1, f'the page has no place for the table {name}'
+    block = f'<!-- data -->\n\n{_markdown(_readers(results))}\n\n<!-- end of data -->'
+    page, count = re.subn('<!-- data -->.*?<!-- end of data -->', lambda _: block, page, flags=re.DOTALL)
+    assert count == 1, 'the page has no place for the table'
     return page
 
 
@@ -47,7 +49,7 @@ def report() -> str:
         'Servers of other frameworks': _servers(servers),
     }
     parts = [f'## {title}\n\n{_markdown(table)}\n' for title, table in tables.items()]
-    return '\n'.join(['# What users of each client see\n', 'Written by `make interop`.\n', *parts])
+    return '\n'.join(['# What users of each client see\n', 'Written by `make interop`.', LEGEND, *parts])
 
 
 def _read() -> tuple[Results, Results]:
@@ -68,17 +70,6 @@ def _text(results: Results, agent: str) -> Iterator[Sequence[str]]:
         streamed = (_cell(_seen(shown, f'{agent} {form}', 'stream'), agent) for form in FORMS)
         sent = _seen(shown, f'{agent} {FORMS[0]}', 'send')
         yield [client, *streamed, _cell(sent, agent) if sent else 'always streams']
-
-
-def _clients(results: Results) -> Iterator[Sequence[str]]:
-    """What becomes of the text of the agent with a tool, with the clients that show the same in one row."""
-    yield ['Clients', *(f"`'{form}'`" for form in FORMS[1:])]
-    shown = {
-        client: tuple(_cell(_seen(seen, f'tool {form}', 'stream'), 'tool') for form in FORMS[1:])
-        for client, seen in _in_parentheses(results).items()
-    }
-    for cells in dict.fromkeys(shown.values()):
-        yield [', '.join(client for client in shown if shown[client] == cells), *cells]
 
 
 def _in_parentheses(results: Results) -> Results:

@@ -100,8 +100,7 @@ class Page:
     def _runner(self, block: Block) -> Callable[[Block, Block | None], None]:
         if (block.title or '').startswith('client_') or block.language in ('html', 'javascript', 'yaml'):
             return self._save
-        # A test of its own runs the SQL of a page: see `test_examples.py`.
-        runners = {'python': self._python, 'bash': self._bash, 'text': _nothing, 'sql': _nothing}
+        runners = {'python': self._python, 'bash': self._bash, 'text': _nothing}
         assert block.language in runners, f'nobody knows how to check a block of {block.language!r}'
         return runners[block.language]
 

@@ -125,9 +125,16 @@ def _found(pattern: str, path: str) -> set[str]:
 
 
 ARGUMENTS = [*signature(to_a2a).parameters.keys() - {'agent', 'run'}]
+SAME_AT_ENGINES = {
+    *('name', 'url', 'version', 'description', 'provider', 'skills', 'extensions', 'docs_url'),
+    *('security_schemes', 'security_requirements', 'default_input_modes', 'default_output_modes'),
+    *('auth', 'access', 'approvals', 'limits', 'push', 'retention', 'engine', 'on_waiting'),
+    *('debug', 'routes', 'middleware', 'exception_handlers', 'lifespan'),
+}
+"""The arguments that an engine does not change."""
 NAMES: dict[tuple[str, str], Callable[[], set[str]]] = {
     ('to-a2a.md', 'Run option'): lambda: {*RunOptions.__annotations__},
-    ('durable-engines.md', 'Argument'): lambda: {*ARGUMENTS, 'options of every run'},
+    ('durable-engines.md', 'Argument'): lambda: {*ARGUMENTS} - SAME_AT_ENGINES | {'all others', 'options of every run'},
     ('../CONTRIBUTING.md', 'Field of a run'): lambda: {field.name for field in fields(RunArguments)},
     ('../CONTRIBUTING.md', 'Field of an output'): lambda: {*RunOutput._fields},
     ('errors.md', 'Kind'): lambda: _found(r"Failure\('([\w-]+)'", 'server/conversion/failures.py') | {EXPIRED},

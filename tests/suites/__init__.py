@@ -1,4 +1,14 @@
-"""Suites for backends, to inherit: the contracts of the ports as tests. See "Write a backend"."""
+"""Suites for backends, to inherit: the contracts of the ports as tests. See "Write a backend".
+
+- `BackendSuite` is for every backend, `DurableSuite` for stores that processes share, and `CheckpointSuite` for
+  backends that store the steps of runs. `DurableBackendSuite` has all three.
+- `PushSuite`, `CredentialSuite`, `HookCallSuite` and `PayloadSuite` are for backends with webhooks, with credentials,
+  with `HookCalls` and with a `PayloadStore`.
+- `ConversationStoreSuite` is for every `ConversationStore` of Pydantic AI, with the fixture `store`.
+- `TaskQueueSuite` tries so many orders of calls as `examples` says, 40 by default.
+
+Use pytest-asyncio only in its strict mode: async tests run with the plugin of anyio.
+"""
 
 from __future__ import annotations
 

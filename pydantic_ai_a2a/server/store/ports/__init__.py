@@ -5,8 +5,16 @@ Plain values go in and out. Every method keeps these rules:
 - Reads see all writes that were answered before (read-your-writes).
 - Inputs are never mutated.
 - A write happens whole or not at all.
-- A terminal task never changes its state.
-- Subscribers get events only after the store has committed the events.
+- A terminal task never changes its state. At most one task of a context runs.
+- Subscribers get only stored events, in order and without gaps. A store may leave events out of the log until the first
+  `TaskReader.watch` of a task, or until a `submit` with `logged`.
+- Every write of a run has the fence of its claim. With an old fence, the write raises `LeaseLost`.
+- The store measures leases, by a clock that all users of the store share and that nobody sets. All other times are
+  arguments, from `Backend.now`, which a shared store may override.
+- Messages, artifacts and events are bytes: A2A 1.0 JSON. `pydantic_ai_a2a.store.stored` makes those that a backend
+  writes itself, with `with_ids`, `status`, `status_update` and `assemble`.
+- `TaskHeader.queued` is true while a task waits for a worker. A new task is queued and `submitted`, an answered task
+  queued and `working`. Another task of the context may run meanwhile.
 
 `owner` is `Caller.owner`; a method with an `owner` treats the tasks of other owners as unknown tasks. A store that is
 unavailable for a while raises `StoreUnavailable`: the server tells the client to try again, and a run repeats

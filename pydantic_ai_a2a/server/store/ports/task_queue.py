@@ -16,7 +16,20 @@ from .run_writes import Sink
 
 
 class TaskQueue(Sink):
-    """The state machine of tasks. Every method is one transaction."""
+    """The state machine of tasks. Every method is one transaction.
+
+    A run writes most events with `emit` and `finish`. A backend writes only these itself, in the transaction of the
+    change:
+
+    - `submit` to a waiting task: `working`; or the waiting state again, with `Answer.rest` as its message
+    - `claim`: `working`, unless readers of the task already know this state, as after an answer
+    - `finish`: `finish.final`; if the task continues with another message, `working`, with the message if there is one
+    - `cancel` of a queued or waiting task, or with `force`: `canceled`; of a running task: none, its holder ends it
+    - `Housekeeping.sweep` of a task that has waited too long: `failed`
+
+    The end of a completed or cancelled task adds its model messages to the context, also those that it kept while it
+    waited. A cancel also ends each unanswered call.
+    """
 
     takes_next = False
     """True if `finish` also claims the next queued task for `Finish.slot`, and returns its claim.
