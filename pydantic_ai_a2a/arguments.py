@@ -116,7 +116,7 @@ def _checking(function: Callable[..., Any], annotated: Any, name: str) -> Callab
             remedy = _OF_SERVERS.get((name, unknown)) or _elsewhere(unknown, hints) or suggestion(unknown, names)
             raise TypeError(f'{name}() takes no {unknown!r}.{remedy}')
         for argument, value in _by_name(function, args, kwargs).items():
-            problem = _mismatch(value, hints.get(argument, Any), argument)
+            problem = _mismatch(value, hints[argument], argument) if argument in hints else None
             if problem is not None:
                 raise problem.error(f'{name}(): {_sentence(problem)}')
 
@@ -134,6 +134,9 @@ def _checking(function: Callable[..., Any], annotated: Any, name: str) -> Callab
     return call_async if inspect.iscoroutinefunction(function) else call
 
 
+_signature = cache(inspect.signature)
+
+
 @cache
 def _annotations(function: Callable[..., Any], annotated: Any) -> tuple[dict[str, Any], Collection[str] | None]:
     """Return the annotations of a function's arguments, and its keywords; None if it takes any keyword."""
@@ -141,7 +144,7 @@ def _annotations(function: Callable[..., Any], annotated: Any) -> tuple[dict[str
     source: Any = annotated if dataclass is not None and dataclass.init else function
     hints = inspect.get_annotations(source, eval_str=True)
     names: set[str] = set()
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in _signature(function).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             kinds = (get_origin(kind) or kind for kind in get_args(hints.pop(parameter.name)))
             options = next(filter(is_typeddict, kinds), None)
@@ -159,7 +162,7 @@ def _annotations(function: Callable[..., Any], annotated: Any) -> tuple[dict[str
 def _by_name(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call by name."""
     try:
-        positional = inspect.signature(function).bind_partial(*args).arguments
+        positional = _signature(function).bind_partial(*args).arguments
     except TypeError:  # surplus arguments: the function itself raises an error that tells their number
         positional = {}
     return {**positional, **kwargs}
@@ -195,10 +198,11 @@ def _bare(hint: Any) -> Any:
 
 
 def _of_union(value: object, hint: Any, path: str) -> _Problem | None:
-    problems = [_mismatch(value, member, path) for member in get_args(hint)]
-    mismatches = [problem for problem in problems if problem is not None]
-    if len(mismatches) < len(problems):
-        return None
+    mismatches: list[_Problem] = []
+    for member in get_args(hint):
+        if (problem := _mismatch(value, member, path)) is None:
+            return None
+        mismatches.append(problem)
     inner = max(mismatches, key=lambda problem: len(problem.path))
     if inner.path != path:
         return inner

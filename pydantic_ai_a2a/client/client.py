@@ -290,12 +290,11 @@ class A2AClient(TextSender):
         try:
             async with chains.waiting.get(), asyncio.timeout(limit):
                 exchange = await self._prepare(content, sending, output_type)
-                params = replace(exchange.params, history_length=history_length)
                 # One request that waits for the end is enough, if a lost request can be repeated.
                 waits = exchange.follower.may_repeat and limit is None
                 stream = exchange.follower.streams and not waits and not return_immediately
-                if return_immediately or not (waits or stream):
-                    params = replace(params, return_immediately=True)
+                at_once = return_immediately or not (waits or stream)
+                params = replace(exchange.params, history_length=history_length, return_immediately=at_once)
                 async with aclosing(exchange.follower.send(params, stream=stream)) as updates:
                     async for update in updates:
                         last = update

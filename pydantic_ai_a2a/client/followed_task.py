@@ -81,7 +81,7 @@ class Follower:
                     params = await self._again(params, error, stream=stream)
                 elif isinstance(error, Silent) and self._event_id is None:
                     self.streams = False
-        if self._task_id is not None:
+        if self._task_id is not None and not self._done:
             async with aclosing(self._rest(self._task_id)) as updates:
                 async for update in updates:
                     yield update

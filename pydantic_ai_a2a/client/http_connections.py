@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import lru_cache
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -84,6 +85,8 @@ class HttpConnections:
         self._own = client
         self.timeout = timeout
         self._transport = transport
+        self._url = lru_cache(maxsize=8)(httpx2.URL)
+        """Parses a URL, which takes as long as building the rest of a request."""
         self._clients = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, httpx2.AsyncClient]]()
 
     def _client(self, over_grpc: bool) -> httpx2.AsyncClient:
@@ -102,8 +105,7 @@ class HttpConnections:
         for client in self._clients.pop(asyncio.get_running_loop(), {}).values():
             await client.aclose()
 
-    @asynccontextmanager
-    async def open(
+    def open(
         self,
         method: str,
         url: str,
@@ -111,7 +113,7 @@ class HttpConnections:
         content: bytes | None = None,
         *,
         public: bool = False,
-    ) -> AsyncGenerator[httpx2.Response]:
+    ) -> AbstractAsyncContextManager[httpx2.Response]:
         """Send a request. The body of the answer is read within the context.
 
         Args:
@@ -128,10 +130,24 @@ class HttpConnections:
             TokenRefused: The issuer has refused a token.
             ValueError: `auth` or `client` makes a request that HTTP does not allow.
         """
-        tokens = self._tokens
-        token = None if public or tokens is None else await self._token(tokens)
+        if self._tokens is None:
+            return self._open(method, url, headers, content)
+        return self._open_with_token(self._tokens, method, url, headers, content, public=public)
+
+    @asynccontextmanager
+    async def _open_with_token(
+        self,
+        tokens: ClientCredentials,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        content: bytes | None,
+        *,
+        public: bool,
+    ) -> AsyncGenerator[httpx2.Response]:
+        token = None if public else await self._token(tokens)
         async with self._open(method, url, _with_token(headers, token), content) as response:
-            if tokens is None or response.status_code != 401:
+            if response.status_code != 401:
                 yield response
                 return
         if token is None:
@@ -156,7 +172,7 @@ class HttpConnections:
         options: dict[str, Any] = {} if self._auth is None else {'auth': self._auth}
         try:
             client = self._client(url.startswith('grpc'))
-            request = client.build_request(method, url, headers=sent, content=content, timeout=self.timeout)
+            request = client.build_request(method, self._url(url), headers=sent, content=content, timeout=self.timeout)
             async with asyncio.timeout(2 * self.timeout + len(content or b'') / PACE):
                 response = await client.send(request, stream=True, follow_redirects=False, **options)
             async with aclosing(response):
@@ -198,7 +214,7 @@ class HttpConnections:
         size = 0
         end = asyncio.get_running_loop().time() + self.timeout
         async with asyncio.timeout_at(end) as deadline:
-            async for piece in response.aiter_bytes():
+            async for piece in pieces_of(response):
                 size += len(piece)
                 if size > limit:
                     url = shown_url(str(response.url))
@@ -206,6 +222,13 @@ class HttpConnections:
                 pieces.append(piece)
                 deadline.reschedule(end + size / PACE)
         return b''.join(pieces)
+
+
+def pieces_of(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """Return the body of an answer in pieces, as they arrive."""
+    # Hooks of the user's HTTP client may have read the answer already.
+    raw = 'content-encoding' not in response.headers and not response.is_stream_consumed
+    return response.aiter_raw() if raw else response.aiter_bytes()
 
 
 def _grpc() -> httpx2.AsyncBaseTransport:

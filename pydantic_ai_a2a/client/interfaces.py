@@ -12,7 +12,6 @@ import httpx2
 from ..errors import CardRefused
 from ..public_hosts import is_local
 from ..types.a2a_objects import AgentCard, AgentInterface
-from .conversation_place import Place
 from .remote_urls import origin, shown_url
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -34,11 +33,6 @@ class Interface:
     tenant: str = ''
     agent: str = ''
     """Name of the agent on its card."""
-
-    @property
-    def place(self) -> Place:
-        """The agent of the interface, without the query and the credentials of the URL."""
-        return Place(shown_url(self.url), self.tenant)
 
 
 def extensions_of(card: AgentCard) -> set[str]:

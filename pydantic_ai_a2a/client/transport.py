@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -37,7 +37,7 @@ from ..wire.schemas.json_depth import is_deep
 from .answer_limits import MAX_ANSWER, MAX_DEPTH, MAX_VALUES
 from .conversation_place import Place
 from .foreign_json import TooDeep, TooManyValues, read_json
-from .http_connections import HttpConnections
+from .http_connections import HttpConnections, pieces_of
 from .interfaces import Interface
 from .remote_urls import origin, shown_url
 from .server_sent_events import EventReader, EventTooLong
@@ -99,16 +99,10 @@ class Transport:
         self.codec: Codec = codec_of(interface.version)
         """Of A2A 1.0 or 0.3, or of FastA2A if the agent turns out to speak its dialect only."""
         self._attributes = _attributes_of(interface)
-
-    @property
-    def place(self) -> Place:
-        """The agent of the interface."""
-        return self._interface.place
-
-    @property
-    def url(self) -> str:
-        """URL of the interface for errors, without credentials."""
-        return shown_url(self._interface.url)
+        self.place = Place(shown_url(interface.url), interface.tenant)
+        """The agent of the interface, without the query and the credentials of its URL."""
+        self.url = self.place.url
+        """URL of the interface for errors."""
 
     async def call(self, name: str, params: Params) -> Any:
         """Perform an operation whose answer is no stream, and return the answer.
@@ -196,7 +190,7 @@ class Transport:
                         yield event, None, size
                         return
                     reader = EventReader(MAX_ANSWER)
-                    async for piece in _pieces(response):
+                    async for piece in pieces_of(response):
                         for data, event_id in reader.read(piece):
                             if data:
                                 event, size = await self._event(response, data)
@@ -349,12 +343,6 @@ def _name_task(span: Span, answer: Any) -> None:
     found = answer.get('task') or answer.get('message') or answer.get('status_update') or answer
     state = found.get('status', {}).get('state')
     name_task(span, found.get('task_id') or found.get('id'), found.get('context_id'), state)
-
-
-def _pieces(response: httpx2.Response) -> AsyncIterator[bytes]:
-    # Hooks of the user's HTTP client may have read the answer already.
-    raw = 'content-encoding' not in response.headers and not response.is_stream_consumed
-    return response.aiter_raw() if raw else response.aiter_bytes()
 
 
 def _media_type(response: httpx2.Response) -> str:
