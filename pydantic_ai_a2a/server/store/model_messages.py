@@ -20,8 +20,8 @@ from .run_usage import dump_usage, load_usage, plain_usage
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
-_NO_INSTRUCTIONS = {0: {'instructions', 'metadata'}}
-"""Pydantic's `exclude` for a list of one request: its fields that are mostly None."""
+_PLAIN_REQUEST = {0: {'instructions', 'metadata', 'state'}}
+"""Pydantic's `exclude` for a list of one request: its fields that mostly have the default."""
 _NO_DETAILS = {'id', 'provider_name', 'provider_details', 'citations'}
 """Fields of a text that are mostly None."""
 
@@ -70,14 +70,17 @@ def dump_message(message: ModelMessage) -> bytes:
     """Return a model message as JSON, for `load_message_rows`."""
     # One adapter for all kinds: two more, for requests and responses, take 40 ms at the start and save 2 us a message.
     if not isinstance(message, ModelResponse):
-        absent = _NO_INSTRUCTIONS if message.instructions is message.metadata is None else None
-        return _dump([message], absent)[1:-1]
+        plain = message.instructions is message.metadata is None and message.state == 'complete'
+        return _dump([message], _PLAIN_REQUEST if plain else None)[1:-1]
+    absent = _unset(message)
+    if message.state == 'complete':
+        absent['state'] = True
     match message.parts:
         case [TextPart(id=None, provider_name=None, provider_details=None, citations=None)]:
-            parts = {'parts': {0: _NO_DETAILS}}
+            absent['parts'] = {0: _NO_DETAILS}
         case _:
-            parts = {}
-    body = _dump([message], {0: {**_unset(message), **parts}})
+            pass
+    body = _dump([message], {0: absent})
     return _with_usage(memoryview(body)[1:-1], message.usage)
 
 

@@ -86,3 +86,11 @@ def test_tool_bytes_have_same_text_after_storage() -> None:
     [stored] = message.parts
     assert isinstance(stored, ToolReturnPart)
     assert stored.model_response_str() == result.model_response_str()
+
+
+def test_interrupted_messages_are_read_as_written() -> None:
+    messages: list[ModelMessage] = [
+        ModelRequest(parts=[UserPromptPart('hi')], state='interrupted'),
+        ModelResponse(parts=[TextPart('hel')], state='interrupted'),
+    ]
+    assert load_message_rows(map(dump_message, messages)) == messages
