@@ -58,5 +58,6 @@ def choose_backend(backend: str | Postgres | Backend, namespace: str, limits: Li
             f'{processes} server processes cannot share tasks in memory:'
             " use backend='sqlite:///agent.db', or one process."
         )
-    memory = MemoryBackend(namespace, reader_lag=limits.reader_lag, max_bytes=limits.memory)
+    # All rows belong to one agent, so their keys need no name: a task has twelve keys.
+    memory = MemoryBackend('', reader_lag=limits.reader_lag, max_bytes=limits.memory)
     return memory if own is None else own.backend(memory)
