@@ -2,6 +2,10 @@
 
 In memory means one process and no durability. The calling thread does all work under one lock, so that several threads
 and event loops may use one app.
+
+A finished task with a short message and an answer of 200 characters takes 3.9 kB: 1.2 kB for its row, with the message
+and twice the answer, 1.0 kB for two model messages, 0.4 kB for the conversation, and 0.5 kB for nine keys and indexes.
+The rest is free space in pages, headers of pages, and gaps between pages.
 """
 
 from __future__ import annotations
