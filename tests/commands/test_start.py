@@ -44,12 +44,12 @@ def url() -> Iterator[str]:
     [
         ('--version', 'pydantic pydantic_ai fasta2a starlette httpx2'),
         ('--help', 'pydantic pydantic_ai fasta2a starlette httpx2'),
+        ('card', 'pydantic_ai_a2a.client.transport'),
         *(
             (name, 'pydantic_ai pydantic_ai_a2a.server.app.a2a_app uvicorn')
-            for name in ('card', 'tasks', 'cancel', 'doctor')
+            for name in ('card', 'tasks', 'cancel', 'doctor', 'send')
         ),
         ('hash-key', 'pydantic_ai pydantic_ai_a2a.server.app.a2a_app uvicorn httpx2'),
-        ('send', 'uvicorn'),
     ],
 )
 def test_command_imports_only_needed_modules(arguments: str, unneeded: str, url: str) -> None:
@@ -77,7 +77,7 @@ def test_help_lists_first_sentence_of_each_command(capsys: pytest.CaptureFixture
 
 @each_case(
     'module, arguments',
-    [('click', '--help'), ('fasta2a', 'card http://127.0.0.1:1'), ('pydantic_ai', 'send http://127.0.0.1:1 Hello!')]
+    [('click', '--help'), ('fasta2a', 'card http://127.0.0.1:1'), ('pydantic_ai', 'inbox http://127.0.0.1:1')]
     + [(module, f'{name} agent:app') for name in ('serve', 'worker', 'migrate') for module in ('starlette', 'agent')],
 )
 def test_ctrl_c_during_import_ends_command(module: str, arguments: str, tmp_path: Path) -> None:
