@@ -26,6 +26,14 @@ try:
 finally:
     print(*sys.modules, sep='\\n', file=sys.stderr)
 """
+PRINT_GARBAGE_COLLECTION = """
+import gc
+from pydantic_ai_a2a.commands.cli import main
+try:
+    main(['hash-key', '--help'])
+finally:
+    print(gc.isenabled(), gc.get_freeze_count() > 10_000)
+"""
 INTERRUPTING_MODULE = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background may ignore it
@@ -65,6 +73,12 @@ def test_command_imports_only_needed_modules(arguments: str, unneeded: str, url:
     loaded = ran.stderr.split()
     assert 'click' in loaded
     assert [module for module in unneeded.split() if module in loaded] == []
+
+
+def test_garbage_collection_leaves_out_modules_of_command() -> None:
+    command = [sys.executable, '-c', PRINT_GARBAGE_COLLECTION]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert ran.stdout.splitlines()[-1] == 'True True'
 
 
 def test_help_lists_first_sentence_of_each_command(capsys: pytest.CaptureFixture[str]) -> None:
