@@ -14,7 +14,7 @@ import pytest
 from cryptography import x509
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import A2AClient, ClientCredentials, RemoteUnavailable, Server, serve
+from pydantic_ai_a2a import A2AClient, CardRefused, ClientCredentials, RemoteUnavailable, Server, serve
 from pydantic_ai_a2a.tls_problems import tls_problem
 
 from .bounds import LIMIT
@@ -84,6 +84,23 @@ async def test_http_to_tls_port_suggests_https(tmp_path: Path) -> None:
     with served(tmp_path, *LOCAL) as (server, _):
         said = await error_of(server.url.replace('https:', 'http:'))
     assert said.endswith('If the port takes only TLS, write https:// in the place of http://.')
+
+
+async def test_http_without_tls_reads_no_authorities(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('SSL_CERT_FILE', str(tmp_path / 'missing.pem'))
+    with serve(Agent('test', name='joker')) as server:
+        async with asyncio.timeout(LIMIT), A2AClient(server.url) as client:
+            assert (await client.card())['name'] == 'joker'
+
+
+async def test_certificate_of_proxy_is_checked_for_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(tmp_path, *LOCAL) as (server, authority):
+        monkeypatch.setenv('http_proxy', server.url)
+        assert 'its TLS certificate is not accepted: ' in await error_of('http://agent.example')
+        monkeypatch.setenv('SSL_CERT_FILE', str(authority.file))
+        async with asyncio.timeout(LIMIT), A2AClient('http://agent.example') as client:
+            with pytest.raises(CardRefused, match='HTTP 421'):
+                await client.card()
 
 
 async def test_certificate_of_issuer_is_named(tmp_path: Path) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
 from ..errors import needs_extra
@@ -26,20 +25,10 @@ from .trusted_keys import TrustedKeys
 
 if TYPE_CHECKING:
     from .card_verifier import CardVerifier
+    from .targets import Target
 
-Target: TypeAlias = str | AgentCard | AbstractAgent[Any, Any] | ASGIApp
-"""A remote agent: the URL of the agent or of its card, its card or the JSON of its card, or an app or agent in this
-process."""
 _INSIDE = 'http://localhost/'
 """URL of an app in this process."""
-
-
-class _ServableAgent(Protocol):
-    """Any Pydantic AI agent: the package gives its agents the method."""
-
-    def __a2a_app__(self) -> ASGIApp:
-        """Make the app that serves the agent."""
-        ...
 
 
 class AgentFinder:
@@ -69,11 +58,11 @@ class AgentFinder:
         connections: HttpConnections,
         *,
         auth: Auth | None,
-        binding: str | None,
-        version: str | None,
+        binding: str | None = None,
+        version: str | None = None,
         trusted_origins: Collection[str],
-        card_keys: TrustedKeys | None,
-        card_url: str | None,
+        card_keys: TrustedKeys | None = None,
+        card_url: str | None = None,
     ) -> None:
         self._card = _given(cast('Mapping[str, Any]', target)) if isinstance(target, Mapping) else None
         for name, option in (('card_keys', card_keys), ('card_url', card_url)):
@@ -132,13 +121,6 @@ class AgentFinder:
         """Return the card, which nobody may change, and the agent of conversations. Errors: see `choose`."""
         card, transport = await self.interface(patient=patient)
         return card, transport.place if self._app is None else transport.place._replace(name=card['name'][:200])
-
-
-def local_app_of(target: Target) -> ASGIApp | None:
-    """Return the app of a target in this process; None for an agent over a network."""
-    if isinstance(target, AbstractAgent):
-        return cast('_ServableAgent', target).__a2a_app__()
-    return None if isinstance(target, (str, Mapping)) else target
 
 
 def _given(card: Mapping[str, Any]) -> AgentCard:

@@ -8,13 +8,10 @@ from itertools import groupby, pairwise, starmap, takewhile
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from pydantic_ai.messages import BinaryContent, FileUrl
-
 from ..errors import RemoteProtocolError
 from ..json_values import dump_json
 from ..task_states import TERMINAL
 from ..types.a2a_objects import Artifact, Message, Part, Task
-from ..wire.parts.file_parts import url_kind
 
 _UNKNOWN = 'application/octet-stream'
 _TEXT = 'text/plain'
@@ -145,9 +142,17 @@ def parts_text(parts: Iterable[Part]) -> str:
 
 def as_lines(content: Sequence[Sequence[Part]]) -> str:
     """Return content as text. Artifacts, data and URLs are on lines of their own. Files without a URL are left out."""
-    items = (item for parts in content for item in content_items(parts))
-    values = (item.url if isinstance(item, FileUrl) else item for item in items)
-    return '\n'.join(as_text(value) for value in values if not isinstance(value, BinaryContent))
+    lines: list[str] = []
+    for parts in content:
+        for is_text, group in groupby(parts, key=lambda part: 'text' in part):
+            shown = [part for part in group if 'raw' not in part]
+            lines += [parts_text(shown)] if is_text else map(_line, shown)
+    return '\n'.join(lines)
+
+
+def _line(part: Part) -> str:
+    url = part.get('url', '')
+    return as_text(value_of(part) if 'data' in part else url if _is_http(url) else {'url': url})
 
 
 def named(part: Part) -> Part:
@@ -176,13 +181,20 @@ def _item(part: Part) -> Any:
         return part['text']
     if 'data' in part:
         return value_of(part)
+    url = part.get('url', '')
+    # Another URL is a file that only the remote agent can read.
+    return _file(part, url) if 'raw' in part or _is_http(url) else {'url': url}
+
+
+def _file(part: Part, url: str) -> Any:
+    from pydantic_ai.messages import BinaryContent  # noqa: PLC0415 - commands start sooner without Pydantic AI
+
+    from ..wire.parts.file_parts import url_kind  # noqa: PLC0415
+
     name = part.get('filename')
     if 'raw' in part:
         file = BinaryContent(_bytes(part['raw']), media_type=part.get('media_type', _UNKNOWN), identifier=name)
         return BinaryContent.narrow_type(file)
-    url = part.get('url', '')
-    if not _is_http(url):
-        return {'url': url}  # a file that only the remote agent can read
     media_type = part.get('media_type', _TEXT)
     return url_kind(media_type)(url=url, media_type=media_type, identifier=name)
 

@@ -34,11 +34,9 @@ from ..types.operation_params import (
     PushParams,
     SendParams,
 )
-from ..wire.extensions.own_extensions import REPLAY_URI as REPLAY
-from ..wire.extensions.own_extensions import SHORTEST_ID
 from ..wire.protocol.push_targets import read_target
 from . import remote_schemas
-from .agent_finder import AgentFinder, Target, local_app_of
+from .agent_finder import AgentFinder
 from .app_lifespan import Lifespan, OwnApp
 from .asgi_transport import StreamingTransport
 from .conversation import Conversation
@@ -46,12 +44,11 @@ from .conversation_place import Place
 from .followed_task import Follower
 from .http_connections import Auth, HttpConnections
 from .inbox import waiting_tasks
-from .interfaces import extensions_of
 from .message_content import Content, message_of
 from .results import RemoteResult, Sent, is_waiting
 from .send_options import NO_TYPE, OutputT, OutputType, SendOptions, WaitOptions, send_params
+from .targets import Target, local_app_of
 from .text_sender import TextSender
-from .transport import Transport
 from .trusted_keys import TrustedKeys
 from .updates import Update
 
@@ -340,7 +337,7 @@ class A2AClient(TextSender):
             last_event_id: Number of the last event that was received, for agents that number events.
         """
         card, transport = await self._finder.interface()
-        updates = self._following(card, transport).subscribe(task_id, last_event_id)
+        updates = Follower.of(card, transport, self._timeout).subscribe(task_id, last_event_id)
         async with chains.waiting.get(), aclosing(updates):
             async for update in updates:
                 update.result_of = Sent(self, card).result
@@ -474,12 +471,8 @@ class A2AClient(TextSender):
     async def _prepare(self, content: Content, options: SendOptions, output_type: Any) -> _PreparedMessage:
         message = message_of(content)
         card, transport = await self._finder.interface()
-        follower = self._following(card, transport, options.get('resend', False), message['message_id'])
+        resend, message_id = options.get('resend', False), message['message_id']
+        follower = Follower.of(card, transport, self._timeout, resend=resend, message_id=message_id)
         adapter = None if output_type is None else TypeAdapter[Any](output_type)
         params = send_params(message, options, card, output_type)
         return _PreparedMessage(follower, params, Sent(self, card, options, output_type, adapter))
-
-    def _following(self, card: AgentCard, transport: Transport, resend: bool = False, message_id: str = '') -> Follower:
-        streams = card['capabilities'].get('streaming', False)
-        may_repeat = resend or (REPLAY in extensions_of(card) and len(message_id) >= SHORTEST_ID)
-        return Follower(transport, streams=streams, patience=self._timeout, may_repeat=may_repeat)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Self
 
 from ..backoff import backoff
 from ..errors import (
@@ -22,10 +23,12 @@ from ..errors import (
     UnsupportedOperationError,
 )
 from ..task_states import INTERRUPTED, STOPPED
-from ..types.a2a_objects import StreamResponse, Task
+from ..types.a2a_objects import AgentCard, StreamResponse, Task
 from ..types.operation_params import GetParams, SendParams, SubscribeParams
+from ..wire.extensions.own_extensions import REPLAY_URI, SHORTEST_ID
 from .answer_limits import MAX_ANSWER, MAX_VALUES
 from .http_connections import NotConnected, Silent
+from .interfaces import extensions_of
 from .request_retries import Patience
 from .task_size import TaskSize
 from .transport import Transport
@@ -60,6 +63,23 @@ class Follower:
         self._done = False
         self._is_sent = False
         """True if the agent may have got the message."""
+
+    @classmethod
+    def of(
+        cls, card: AgentCard, transport: Transport, patience: float, *, resend: bool = False, message_id: str = ''
+    ) -> Self:
+        """Return a follower of a task of the agent with a card.
+
+        Args:
+            card: The card.
+            transport: The interface of the agent.
+            patience: As for the class.
+            resend: True to repeat the message at an agent that does not declare message replay, too.
+            message_id: Id of the message that starts or continues the task; empty without a message.
+        """
+        streams = card['capabilities'].get('streaming', False)
+        may_repeat = resend or (REPLAY_URI in extensions_of(card) and len(message_id) >= SHORTEST_ID)
+        return cls(transport, streams=streams, patience=patience, may_repeat=may_repeat)
 
     async def send(self, params: SendParams, *, stream: bool) -> AsyncGenerator[Update, None]:
         """Send a message, and yield the events of its task.

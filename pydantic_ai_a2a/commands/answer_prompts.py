@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from unicodedata import category
 
 import click
-from pydantic_ai.tools import ToolApproved, ToolDenied
 
-from ..client.question_answers import RemoteAnswer, answer_to
 from ..client.questions import PendingRemoteCall, RemoteQuestion
 from ..json_values import dump_json
 from ..wire.extensions.remote_calls import open_calls, wanted_schema
 from .terminal import ask, echo
+
+if TYPE_CHECKING:
+    from ..client.question_answers import RemoteAnswer
 
 _LINE = 80
 """The most characters of arguments in the line of a question."""
@@ -34,6 +35,8 @@ def prompt_for_answer(waiting: RemoteQuestion) -> RemoteAnswer:
     Raises:
         Abort: The person has pressed Ctrl-C or Ctrl-D.
     """
+    from ..client.question_answers import answer_to  # noqa: PLC0415 - loads Pydantic AI, only for whoever is asked
+
     calls: list[PendingRemoteCall] = open_calls(waiting)
     if calls:
         return answer_to(waiting, {call['id']: _answer(call) for call in calls})
@@ -63,6 +66,8 @@ def _show_sign_in(waiting: RemoteQuestion) -> None:
 
 
 def _answer(call: PendingRemoteCall) -> Any:
+    from pydantic_ai.tools import ToolApproved, ToolDenied  # noqa: PLC0415 - as above
+
     schema = wanted_schema(call.get('answerSchema'))
     if call['kind'] != 'approval':
         echo(call['text'], err=True)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack
 from functools import partial
-from typing import Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 from anyio.from_thread import start_blocking_portal
-
-from ..client.client import A2AClient
-from .remote_agent import Remote
 
 T = TypeVar('T')
 WAKE = 1.0
@@ -21,21 +18,24 @@ _END = 15.0
 """Seconds for the end of a function after Ctrl-C."""
 
 
-class ClientThread:
+class _Client(AbstractAsyncContextManager[object], Protocol):
+    async def find(self, *, patient: bool) -> object:
+        """Read the card of the agent; fail at once without patience."""
+        ...
+
+
+C = TypeVar('C', bound=_Client)
+
+
+class ClientThread(Generic[C]):
     """A client, and the thread of its event loop.
 
     Args:
-        remote: The agent.
+        client: The client.
     """
 
-    def __init__(self, remote: Remote) -> None:
-        self.client = A2AClient(
-            remote.url,
-            headers=remote.headers,
-            auth=remote.token,
-            timeout=remote.timeout,
-            trusted_origins=remote.trusted_origins,
-        )
+    def __init__(self, client: C) -> None:
+        self.client = client
         self._exits = ExitStack()
 
     def __enter__(self) -> Self:

@@ -16,6 +16,7 @@ import click
 from click import ClickException, Command, Context, Group
 
 from ..errors import A2AError, BackendUnusable, CannotListen, StoreUnavailable
+from ..server.app.garbage_collection import frozen_imports
 from .exit_codes import CTRL_C
 from .terminal import drop_rest, echo, prepare_output, safe, say
 
@@ -85,4 +86,5 @@ class _CommandLine(Group):
 
 def _load(name: str) -> Command:
     module, _ = _COMMANDS[name]
-    return getattr(import_module(f'.{module}', __package__), name.replace('-', '_'))
+    with frozen_imports():
+        return getattr(import_module(f'.{module}', __package__), name.replace('-', '_'))

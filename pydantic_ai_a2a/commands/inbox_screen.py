@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import click
 
+from ..client.client import A2AClient
 from ..client.question_answers import RemoteAnswer, answer_message
 from ..client.questions import RemoteQuestion
 from ..client.results import RemoteResult
@@ -59,7 +60,7 @@ class InboxScreen:
         limit: The most tasks in the list.
     """
 
-    def __init__(self, thread: ClientThread, keys: Keys, limit: int) -> None:
+    def __init__(self, thread: ClientThread[A2AClient], keys: Keys, limit: int) -> None:
         self._thread = thread
         self._keys = keys
         self._limit = limit

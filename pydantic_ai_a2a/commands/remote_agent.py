@@ -1,6 +1,7 @@
 """A remote agent on the command line: its argument and options, its card and its interface.
 
-The commands `card`, `tasks`, `cancel` and `doctor` load no Pydantic AI, so that they start quickly.
+The commands `card`, `tasks`, `cancel` and `doctor` load no Pydantic AI, so that they start quickly. `send`, `chat` and
+`watch` load it for answers to questions, and for files.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import traceback
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 from click import ClickException, UsageError
@@ -19,10 +20,12 @@ from ..client.cards import RemoteCards
 from ..client.http_connections import HttpConnections
 from ..client.interfaces import choose
 from ..client.remote_urls import check_agent_url, origin
-from ..client.transport import Transport
 from ..errors import A2AError, RemoteError
 from .async_commands import Command
 from .terminal import echo, safe
+
+if TYPE_CHECKING:
+    from ..client.transport import Transport
 
 INDENT = 12
 """Characters before the text of a line of `card` and `doctor`."""
@@ -61,6 +64,8 @@ class Remote(NamedTuple):
     @asynccontextmanager
     async def interface(self) -> AsyncGenerator[Transport]:
         """Yield the interface that the card names."""
+        from ..client.transport import Transport  # noqa: PLC0415 - the command `card` calls no interface
+
         async with self.cards() as (connections, cards):
             card, url = await cards.get(patient=False)
             chosen = choose(card, url, trusted_origins=self.trusted_origins)

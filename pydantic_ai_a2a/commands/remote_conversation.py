@@ -9,20 +9,17 @@ from contextlib import aclosing
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Literal, Self, cast
+from typing import Any, Self, cast
+from uuid import uuid4
 
 import click
-from pydantic_ai.exceptions import UserError
-from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..backoff import backoff
-from ..client.agents.model import RemoteTasks
+from ..client.agents.remote_tasks import RemoteTasks
 from ..client.answer_content import answer_parts, partial_text
 from ..client.interfaces import extensions_of
-from ..client.question_answers import answer_message, answer_to
 from ..client.questions import for_caller
 from ..client.remote_urls import shown_url
-from ..client.send_options import SendOptions
 from ..client.updates import Update
 from ..errors import A2AError, InvalidParamsError, RemoteError, RemoteUnavailable, UnsupportedOperationError
 from ..task_states import INTERRUPTED, STOPPED, TERMINAL
@@ -36,6 +33,7 @@ from .plain_screen import question_to_show
 from .remote_agent import Remote
 from .saved_files import make_directory, remove_empty, save_files
 from .screen_choice import screen_for
+from .task_calls import TaskCalls
 from .terminal import safe, say
 
 QUEUED = 10.0
@@ -61,7 +59,7 @@ class Talk:
 
     def __init__(self, remote: Remote, form: Form = 'text', *, hints: bool = True, save: Path | None = None) -> None:
         self._made = [] if save is None else make_directory(save)
-        self._thread = ClientThread(remote)
+        self._thread = ClientThread(TaskCalls(remote))
         self._client = self._thread.client
         self._url = shown_url(remote.url)
         self._form: Form = form
@@ -87,7 +85,8 @@ class Talk:
         """
         self._task = None
         try:
-            outcome = self._follow(parts, task_id, context_id)
+            message = Message(role='user', parts=[*parts], message_id=uuid4().hex)
+            outcome = self._follow(message, task_id, context_id)
             while self._asks and 'status' in outcome and outcome['status']['state'] in INTERRUPTED:
                 outcome = self._answered(outcome)
         except (KeyboardInterrupt, click.Abort):
@@ -98,17 +97,28 @@ class Talk:
             raise
         return self._ended(outcome)
 
-    def decide(self, task_id: str, decision: ToolApproved | ToolDenied | Literal[False]) -> int:
+    def decide(self, task_id: str, *, arguments: dict[str, Any] | None, denial: str | None) -> int:
         """Approve or deny the waiting calls of a task, and go on as `send`. Return the exit code.
+
+        Args:
+            task_id: The task.
+            arguments: Arguments of the one call instead of the agent's; None to leave them.
+            denial: Reason of a denial, perhaps empty; None to approve.
 
         Raises:
             ClickException: No call waits for an approval, or the arguments cannot be changed.
         """
-        task = self._thread.run(partial(self._read, task_id))
+        from pydantic_ai.exceptions import UserError  # noqa: PLC0415 - messages need no Pydantic AI
+        from pydantic_ai.tools import ToolApproved, ToolDenied  # noqa: PLC0415
+
+        from ..client.question_answers import answer_to  # noqa: PLC0415
+
+        decision = ToolApproved(override_args=arguments) if denial is None else ToolDenied(denial) if denial else False
+        task = self._thread.run(partial(self._client.get, task_id))
         calls = open_approvals(waiting := question_to_show(task))
         if not calls:
             raise click.ClickException(f'No call of the task {task_id} waits for an approval.')
-        if len(calls) > 1 and isinstance(decision, ToolApproved) and decision.override_args is not None:
+        if len(calls) > 1 and arguments is not None:
             raise click.ClickException(f'--data changes the arguments of one call, but {len(calls)} calls wait.')
         try:
             answer = answer_to(waiting, {call['id']: decision for call in calls})
@@ -127,6 +137,8 @@ class Talk:
 
     def _answered(self, task: Task) -> Task | Message:
         """Ask for the answers of a waiting task. Return the task after the answers, or as it is now if refused."""
+        from ..client.question_answers import answer_message  # noqa: PLC0415 - messages need no Pydantic AI
+
         if self._may_need_approver(task):  # GetTask says for sure who decides
             now = self._thread.run(partial(self._undecided, task['id']))
             if now['status']['state'] not in INTERRUPTED:
@@ -136,13 +148,13 @@ class Talk:
         assert waiting is not None, 'something waits for this person'
         answer = prompt_for_answer(waiting)
         if 'denied' in answer:
-            return self._thread.run(partial(self._client.cancel, task['id'])).outcome
+            return self._thread.run(partial(self._client.cancel, task['id']))
         try:
             message = answer_message(waiting, answer)
             return self._follow(message, task['id'], task['context_id'], before=partial_text(task))
         except (InvalidParamsError, UnsupportedOperationError) as error:
             say(f'the agent refuses the answer: {error.message}')
-            now = self._thread.run(partial(self._read, task['id']))
+            now = self._thread.run(partial(self._client.get, task['id']))
             return now if now['status']['state'] in INTERRUPTED else self._rest(task)
 
     def _may_need_approver(self, task: Task) -> bool:
@@ -154,27 +166,25 @@ class Talk:
 
     async def _undecided(self, task_id: str) -> Task:
         """Return a task once it does not wait, or waits for this person, and not for an approver alone."""
-        task, pauses = await self._read(task_id), backoff(*PAUSES)
+        task, pauses = await self._client.get(task_id), backoff(*PAUSES)
         if _waits_for_approver(task):
             show_calls(question_to_show(task))
             say(f'the task {task_id} waits for an approver; Ctrl-C cancels the task')
         while _waits_for_approver(task):
             await asyncio.sleep(next(pauses))
-            task = await self._read(task_id)
+            task = await self._client.get(task_id)
         return task
-
-    async def _read(self, task_id: str) -> Task:
-        return cast('Task', (await self._client.get(task_id)).task)
 
     def _rest(self, task: Task) -> Task | Message:
         """Follow a task that has gone on without an answer of this person."""
         return self._shown(self._client.subscribe(task['id']), partial_text(task))
 
-    def _follow(
-        self, content: Message | Sequence[Part], task_id: str, context_id: str, before: str = ''
-    ) -> Task | Message:
-        options = SendOptions(task_id=task_id, context_id=context_id)
-        return self._shown(self._client.stream(content, **options), before)
+    def _follow(self, message: Message, task_id: str, context_id: str, before: str = '') -> Task | Message:
+        if context_id:
+            message['context_id'] = context_id
+        if task_id:
+            message['task_id'] = task_id
+        return self._shown(self._client.stream(message), before)
 
     def _shown(self, updates: AsyncGenerator[Update, None], before: str) -> Task | Message:
         return self._thread.run(lambda: self._show(RemoteTasks(self._client).follow(updates), before))
@@ -236,12 +246,12 @@ class Talk:
         self.context_id = task['context_id']
         try:
             latest = self._thread.run(partial(self._client.get, task['id'], history_length=0))
-            if latest.state not in TERMINAL:  # the task waits; a running task is canceled already
+            if latest['status']['state'] not in TERMINAL:  # the task waits; a running task is canceled already
                 latest = self._thread.run(partial(self._client.cancel, task['id']))
         except (A2AError, RemoteError) as error:
             say(f'the task {task["id"]} could not be canceled: {error!s}')
         else:
-            say(f'the task {task["id"]} is {latest.state}')
+            say(f'the task {task["id"]} is {latest["status"]["state"]}')
         return CTRL_C
 
 

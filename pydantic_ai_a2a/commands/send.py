@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import click
-from pydantic_ai.tools import ToolApproved, ToolDenied
 
 from ..types.a2a_objects import Part
 from .json_options import Form, json_options
@@ -73,9 +72,8 @@ def send(
         arguments = None if data is None else _json(data)
         if not isinstance(arguments, dict | None):
             raise click.UsageError('--data takes a JSON object: the arguments of the call.')
-        denial = ToolDenied(deny) if deny else False
         with Talk(remote, form, save=save) as talk:
-            return talk.decide(task, ToolApproved(override_args=cast('Any', arguments)) if approve else denial)
+            return talk.decide(task, arguments=cast('Any', arguments), denial=deny)
     text = sys.stdin.read() if text == '-' else text
     parts = [Part(text=text)] if text else []
     if data is not None:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
-from ..client.agent_finder import Target
+from ..client.targets import Target
 from ..server.app.serve import serve
 from .client import A2ATestClient
 

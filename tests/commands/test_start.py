@@ -26,6 +26,14 @@ try:
 finally:
     print(*sys.modules, sep='\\n', file=sys.stderr)
 """
+PRINT_GARBAGE_COLLECTION = """
+import gc
+from pydantic_ai_a2a.commands.cli import main
+try:
+    main(['hash-key', '--help'])
+finally:
+    print(gc.isenabled(), gc.get_freeze_count() > 10_000)
+"""
 INTERRUPTING_MODULE = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background may ignore it
@@ -44,12 +52,12 @@ def url() -> Iterator[str]:
     [
         ('--version', 'pydantic pydantic_ai fasta2a starlette httpx2'),
         ('--help', 'pydantic pydantic_ai fasta2a starlette httpx2'),
+        ('card', 'pydantic_ai_a2a.client.transport'),
         *(
             (name, 'pydantic_ai pydantic_ai_a2a.server.app.a2a_app uvicorn')
-            for name in ('card', 'tasks', 'cancel', 'doctor')
+            for name in ('card', 'tasks', 'cancel', 'doctor', 'send')
         ),
         ('hash-key', 'pydantic_ai pydantic_ai_a2a.server.app.a2a_app uvicorn httpx2'),
-        ('send', 'uvicorn'),
     ],
 )
 def test_command_imports_only_needed_modules(arguments: str, unneeded: str, url: str) -> None:
@@ -67,6 +75,12 @@ def test_command_imports_only_needed_modules(arguments: str, unneeded: str, url:
     assert [module for module in unneeded.split() if module in loaded] == []
 
 
+def test_garbage_collection_leaves_out_modules_of_command() -> None:
+    command = [sys.executable, '-c', PRINT_GARBAGE_COLLECTION]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert ran.stdout.splitlines()[-1] == 'True True'
+
+
 def test_help_lists_first_sentence_of_each_command(capsys: pytest.CaptureFixture[str]) -> None:
     listed = re.findall(r'^  (\S+)  +(.+)$', run_command(capsys, '--help').out.partition('Commands:')[2], re.MULTILINE)
     assert len(listed) == 17
@@ -77,7 +91,7 @@ def test_help_lists_first_sentence_of_each_command(capsys: pytest.CaptureFixture
 
 @each_case(
     'module, arguments',
-    [('click', '--help'), ('fasta2a', 'card http://127.0.0.1:1'), ('pydantic_ai', 'send http://127.0.0.1:1 Hello!')]
+    [('click', '--help'), ('fasta2a', 'card http://127.0.0.1:1'), ('pydantic_ai', 'inbox http://127.0.0.1:1')]
     + [(module, f'{name} agent:app') for name in ('serve', 'worker', 'migrate') for module in ('starlette', 'agent')],
 )
 def test_ctrl_c_during_import_ends_command(module: str, arguments: str, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypeVar
 
 from ...arguments import checked
-from ..agent_finder import Target
 from ..client import A2AClient
 from ..http_connections import Auth
+from ..targets import Target
 from ..trusted_keys import TrustedKeys
 from .local_tools import APPROVAL, QUESTION
 from .model import A2AModel

@@ -14,7 +14,7 @@ from pydantic_ai.toolsets import AbstractToolset
 from typing_extensions import Unpack
 
 from ...arguments import checked
-from ..agent_finder import Target
+from ..targets import Target
 from .task_events import A2ATaskEvent
 from .toolset import A2AToolset, ErrorBehavior, ToolsetOptions
 

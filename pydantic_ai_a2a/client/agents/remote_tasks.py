@@ -10,13 +10,16 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
 from ...errors import A2AError, RemoteError, RemoteUnavailable, UnsupportedOperationError
 from ...task_states import STOPPED
-from ..client import A2AClient
 from ..updates import Update
+
+if TYPE_CHECKING:
+    from ..client import A2AClient
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -24,6 +27,14 @@ FIRST_LIMIT = 3.0
 """Seconds in which the agent names the task of a run that stops before the first event."""
 CANCEL_LIMIT = 10.0
 """Seconds for the request that cancels a task."""
+
+
+class _Canceler(Protocol):
+    """A client of the agent."""
+
+    async def cancel(self, task_id: str) -> object:
+        """Cancel a task."""
+        ...
 
 
 @dataclass(eq=False)
@@ -51,7 +62,7 @@ class RemoteTasks:
         client: The client of the agent.
     """
 
-    def __init__(self, client: A2AClient) -> None:
+    def __init__(self, client: _Canceler) -> None:
         self._client = client
         self._open: set[_Followed] = set()
         self._canceling: set[asyncio.Task[None]] = set()

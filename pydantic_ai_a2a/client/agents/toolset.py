@@ -29,7 +29,6 @@ from ...types.a2a_objects import AgentCard, Message, Task
 from ...wire.extensions.own_extensions import RUN_METADATA_URI
 from ...wire.extensions.pending_calls_extension import with_question
 from ...wire.extensions.remote_calls import ANSWER, WAITING, CallsRemoteAgent
-from ..agent_finder import Target
 from ..answer_content import content_of, status_message
 from ..client import A2AClient
 from ..http_connections import Auth
@@ -40,6 +39,7 @@ from ..question_answers import RemoteAnswer, approval_of
 from ..questions import PendingRemoteCall, RemoteQuestion, question_of_task
 from ..remote_urls import shown_url
 from ..send_options import SendOptions
+from ..targets import Target
 from ..trusted_keys import TrustedKeys
 from ..updates import Update
 from .remote_tasks import RemoteTasks, after_sign_in

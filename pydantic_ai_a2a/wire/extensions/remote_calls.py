@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-from pydantic_ai.messages import BaseToolCallPart
+from typing import TYPE_CHECKING, Any
 
 from ...json_values import as_list, as_object
 from .adk_function_calls import function_response
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import BaseToolCallPart
 
 SYSTEM = 'a2a'
 """Provider name of the responses of remote agents."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from copy import deepcopy
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, NotRequired, cast, get_type_hints
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, with_config
@@ -67,17 +67,24 @@ def present_fields(wire: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in wire.items() if value is not None and value != ''}
 
 
-def read_answer(adapter: TypeAdapter[Any], value: object, needed: str = '') -> Any:
+@cache
+def adapter_of(form: Any) -> TypeAdapter[Any]:
+    """Return the reader of a form, made at its first use: a command needs few of the forms."""
+    return TypeAdapter(form)
+
+
+def read_answer(form: Any, value: object, needed: str = '') -> Any:
     """Read a value, without the fields and entries that cannot be read and that the value does not need.
 
     Args:
-        adapter: The form of the value.
+        form: The form of the value.
         value: The value.
         needed: An optional field that is not left out; empty for none.
 
     Raises:
-        AnswerUnreadable: The value is not in the form of the adapter.
+        AnswerUnreadable: The value is not in this form.
     """
+    adapter = adapter_of(form)
     faults: list[str] = []
     for _ in range(MOST_ROUNDS):
         try:

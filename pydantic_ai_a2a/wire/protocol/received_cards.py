@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, cast
 
-from pydantic import BeforeValidator, TypeAdapter
+from pydantic import BeforeValidator
 
 from ...json_values import as_list, as_object
 from ...notebooks import HtmlCard
@@ -23,7 +23,7 @@ def _filled(wire: dict[str, Any]) -> dict[str, Any]:
 
 
 _BINDINGS = ('JSONRPC', 'HTTP+JSON', 'GRPC')
-_CARD = TypeAdapter[Any](Annotated[AgentCard, BeforeValidator(_filled)])
+_Card = Annotated[AgentCard, BeforeValidator(_filled)]
 
 
 def read_card(value: object) -> AgentCard:
@@ -44,7 +44,7 @@ def read_card(value: object) -> AgentCard:
         'skills': [_secured(skill) for skill in _objects(wire, 'skills')],
         'supportedInterfaces': [*_interfaces(wire)],
     }
-    return cast('AgentCard', HtmlCard(read_answer(_CARD, card)))
+    return cast('AgentCard', HtmlCard(read_answer(_Card, card)))
 
 
 def _secured(wire: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, cast
 
-from pydantic import AfterValidator, BeforeValidator, TypeAdapter, with_config
+from pydantic import AfterValidator, BeforeValidator, with_config
 from typing_extensions import TypedDict
 
 from ...types.a2a_objects import ListTaskPushNotificationConfigResult, TaskPushNotificationConfig
@@ -51,23 +51,18 @@ def _in_object(value: object) -> object:
     return {'configs': cast('list[object]', value)} if isinstance(value, list) else value
 
 
-_CONFIG = TypeAdapter[Any](_Config)
-
-
-_CONFIGS = TypeAdapter[Any](
-    ANNOTATED[
-        lenient(ListTaskPushNotificationConfigResult, present_fields, configs=list[_Config]),
-        BeforeValidator(_in_object),
-    ]
-)
+_Configs = ANNOTATED[
+    lenient(ListTaskPushNotificationConfigResult, present_fields, configs=list[_Config]),
+    BeforeValidator(_in_object),
+]
 
 
 def read_config(value: object) -> TaskPushNotificationConfig:
     """Read a push notification configuration."""
-    return read_answer(_CONFIG, _flat_config(value))
+    return read_answer(_Config, _flat_config(value))
 
 
 def read_configs(value: object) -> tuple[list[TaskPushNotificationConfig], str]:
     """Read a page of push notification configurations, and the token of the next page; empty on the last page."""
-    page = read_answer(_CONFIGS, _in_object(value), 'configs')
+    page = read_answer(_Configs, _in_object(value), 'configs')
     return page.get('configs', []), page.get('next_page_token', '')

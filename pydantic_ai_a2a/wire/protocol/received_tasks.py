@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired, cast
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError, with_config
+from pydantic import BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, with_config
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
@@ -28,7 +28,7 @@ from ...types.a2a_objects import (
     TaskStatusUpdateEvent,
 )
 from . import stored, stored_values
-from .lenient_reading import ANNOTATED, Filled, lenient, present_fields, read_answer
+from .lenient_reading import ANNOTATED, Filled, adapter_of, lenient, present_fields, read_answer
 from .request_fields import PROTO_JSON, WRAPPED, standard_base64
 
 _STATES: Mapping[object, TaskState] = {
@@ -235,19 +235,7 @@ def _with_tasks(wire: Mapping[str, Any]) -> dict[str, Any]:
     return {'tasks': [], **present_fields(wire)}
 
 
-_TASK = TypeAdapter[Any](_Task)
-
-
-_EVENT = TypeAdapter[Any](_Event)
-
-
-_STREAMED_EVENT = TypeAdapter[Any](_StreamedEvent)
-
-
-_RESPONSE = TypeAdapter[Any](_Response)
-
-
-_LIST = TypeAdapter[Any](lenient(ListTasksResult, _with_tasks, tasks=list[_Task]))
+_List = lenient(ListTasksResult, _with_tasks, tasks=list[_Task])
 
 
 def read_task(value: object) -> Task:
@@ -256,12 +244,12 @@ def read_task(value: object) -> Task:
     Raises:
         AnswerUnreadable: The value is no task. The other readers raise likewise.
     """
-    return read_answer(_TASK, value)
+    return read_answer(_Task, value)
 
 
 def read_event(value: object) -> StreamResponse:
     """Read the result of SendMessage, or an event of a stream: exactly one of the four fields is there."""
-    return read_answer(_EVENT, _wrapped(value))
+    return read_answer(_Event, _wrapped(value))
 
 
 def read_streamed(data: bytes, *, in_response: bool) -> StreamResponse | None:
@@ -272,11 +260,13 @@ def read_streamed(data: bytes, *, in_response: bool) -> StreamResponse | None:
         in_response: True for a JSON-RPC response with the event.
     """
     try:
-        return _RESPONSE.validate_json(data)['result'] if in_response else _STREAMED_EVENT.validate_json(data)
+        if in_response:
+            return adapter_of(_Response).validate_json(data)['result']
+        return adapter_of(_StreamedEvent).validate_json(data)
     except ValidationError:
         return None
 
 
 def read_list(value: object) -> ListTasksResult:
     """Read the answer of ListTasks."""
-    return read_answer(_LIST, value, 'tasks')
+    return read_answer(_List, value, 'tasks')

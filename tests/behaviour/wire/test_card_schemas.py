@@ -26,7 +26,7 @@ from pydantic_ai_a2a import (
     Messages,
     tool_skills,
 )
-from pydantic_ai_a2a.client.agent_finder import Target
+from pydantic_ai_a2a.client.targets import Target
 from pydantic_ai_a2a.wire.protocol.received_cards import read_card
 
 from ...client.canned_agent import CARD as CANNED

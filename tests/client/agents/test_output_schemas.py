@@ -12,7 +12,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import A2AClient, RemoteAgent, RemoteError, Results, to_a2a
-from pydantic_ai_a2a.client.agent_finder import Target
+from pydantic_ai_a2a.client.targets import Target
 
 from .sample_agents import last_prompt
 
