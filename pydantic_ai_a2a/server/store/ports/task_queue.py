@@ -22,8 +22,10 @@ class TaskQueue(Sink):
     """True if `finish` also claims the next queued task for `Finish.slot`, and returns its claim.
 
     The task is the one that `claim` would take first with `lost=False`, but `finish` may leave any task to `claim`. If
-    the ended task goes on with an unread message, it keeps the slot. A caller that has no answer of `finish` has no
-    claim of the next task: the second `finish`, and a `release` of the ended task release the next task."""
+    the ended task goes on with an unread message, it keeps the slot. A caller without an answer does not know the next
+    task: the second `finish`, or a `release` of the ended task, releases the next task.
+
+    False in a `WrappedQueue`, because a `claim` of its own shall choose all tasks."""
 
     @abstractmethod
     async def submit(
