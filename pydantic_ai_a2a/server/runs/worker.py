@@ -530,13 +530,9 @@ class Worker:
             self._spawn(task_id, context, running)
 
     async def _hand_back(self, running: _RunningTask) -> None:
-        """Release a task that has not begun. Until then it is in `_running`: a stop releases what is there."""
-        task_id = running.claim.header.id
-        try:
-            await self._ends.release(running.claim, self._attempts.recorder(running.claim))
-        finally:
-            if self._running.get(task_id) is running:  # else it was claimed here again
-                del self._running[task_id]
+        """Release a task that has not begun. A stop before the first step releases what is in `_running`."""
+        self._running.pop(running.claim.header.id, None)
+        await self._ends.release(running.claim, self._attempts.recorder(running.claim))
 
     async def _claim(self, task_id: str, context: Context) -> _RunningTask | None:
         claims = await self._backend.queue.claim(self._slot, at=self._backend.now(), limit=1, task_id=task_id)

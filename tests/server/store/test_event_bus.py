@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from pydantic_ai_a2a.errors import TaskNotFoundError
 from pydantic_ai_a2a.server.store.ended_task import ended_task
 from pydantic_ai_a2a.server.store.event_bus import BusEnding, EventBus
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskHeader
 
@@ -383,6 +385,18 @@ async def test_prepared_task_is_not_returned_for_another_run() -> None:
             given.append(await ending.wait(0))
         ending.close()
     assert given == [TASK, None]
+
+
+async def test_wait_for_end_of_erased_task_fails() -> None:
+    backend = MemoryBackend('agent', reader_lag=1000)
+    ending = backend.events.expect('t')
+    assert ending is not None
+    waiting = asyncio.ensure_future(ending.wait(0))
+    await asyncio.sleep(0)
+    backend.event_bus.hint('t', None)
+    with pytest.raises(TaskNotFoundError):
+        await waiting
+    ending.close()
 
 
 async def test_process_polls_for_task_end_after_waiter_is_registered(
