@@ -371,26 +371,28 @@ class ErasedEnd(TakingEnds):
     def __init__(self, backend: MemoryBackend) -> None:
         super().__init__(backend.queue)
         self._backend = backend
-        self._answers = False
+        self.erased = asyncio.Event()
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         following = await super().finish(claim, finish)
-        if not self._answers:
-            self._answers = True
+        if not self.erased.is_set():
             await self._backend.housekeeping.erase_task(claim.header.id, None, at=self._backend.now())
+            self.erased.set()
             raise StoreUnavailable
         return following
 
 
 async def test_task_of_end_runs_after_erasure_of_ended_task(backend: MemoryBackend) -> None:
-    stage = GatedAgent()
-    backend.queue = ErasedEnd(backend)
+    stage, queue = GatedAgent(), ErasedEnd(backend)
+    backend.queue = queue
     async with serving(stage.agent, backend=backend, workers=Workers(running=1)) as client:
         await client.send('one', returnImmediately=True)
         await stage.reached('one')
         second = await client.send('two', returnImmediately=True)
         stage.open('one', 'two')
+        await queue.erased.wait()
         assert texts(await wait_until_ended(client, second['id'])) == ['two']
+    assert queue.following == [second['id']]
 
 
 class HeldEnds(TakingEnds):
@@ -450,9 +452,10 @@ async def test_task_of_end_runs_in_context_of_its_message(tmp_path: Path, monkey
             await client.send(f'first {n}', returnImmediately=True)
             await stage.reached(f'first {n}')
             with stage.agent.override(model=TestModel(custom_output_text='overridden')):
-                second = await client.send('second', returnImmediately=True)
+                ends = asyncio.ensure_future(client.send('second'))
+            while not await backend.queued():
+                pass
             stage.open(f'first {n}', 'second')
-            ends = asyncio.ensure_future(wait_until_ended(client, second['id']))
             await asyncio.wait([ends, looks], return_when=asyncio.FIRST_COMPLETED)
             if looks.done():  # else a heartbeat came before the end, which took no task then
                 queue.returns.set()
