@@ -63,6 +63,8 @@ class Task:
     """Whether its lease is over."""
     fence: int = 0
     """Of its newest claim."""
+    begun_by: tuple[str, int] | None = None
+    """The task and the fence of the end that has made the newest claim."""
     attempt: int = 0
     run: int = 1
     turn: int = 1

@@ -146,6 +146,18 @@ class NextTaskSuite(PortSuite):
         assert await end(backend, later) is None
         assert await claim_all(backend) == []
 
+    async def test_release_of_earlier_claim_leaves_task_of_later_end(self, backend: Backend) -> None:
+        for task_id in ('t', 'u', 'v'):
+            await queue(backend, task_id)
+        earlier = await end(backend, await claim_task(backend, 't'))
+        assert earlier is not None
+        await backend.queue.release(earlier)
+        [later] = await claim_all(backend, limit=1)
+        following = await end(backend, later)
+        await backend.queue.release(earlier)
+        assert following is not None
+        assert await end(backend, following) is None
+
     async def test_task_of_lost_process_is_claimed_after_end_took_it(self, backend: Backend) -> None:
         for task_id in ('t', 'u'):
             await queue(backend, task_id)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pydantic_ai_a2a.errors import A2AError
-from pydantic_ai_a2a.server.store.ports import Backend, Claim, Slot, Status
+from pydantic_ai_a2a.server.store.ports import Backend, Claim, Slot, Status, TaskReader
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.task_states import INTERRUPTED, LIVE, TERMINAL
 from pydantic_ai_a2a.types import TaskQuery, TaskState
@@ -66,6 +66,15 @@ class TaskReaderSuite(PortSuite):
         assert await backend.reader.load('t', '/bob') is None
         assert await backend.reader.load('nowhere', None) is None
         assert (await load(backend)) == (await load(backend, owner=None))
+
+    async def test_queued_tasks_are_picked_from_given_tasks(self, backend: Backend) -> None:
+        task_ids = [f'queued {n}' for n in range(60)]
+        for task_id in (*task_ids, 'runs', 'another'):
+            await submit(backend, message(new=task_id))
+        await claim_task(backend, 'runs')
+        asked = [*task_ids, 'runs', 'nowhere']
+        assert {*await backend.reader.queued_among(asked)} == {*task_ids}
+        assert {*await TaskReader.queued_among(backend.reader, asked)} == {*task_ids}
 
     @pytest.mark.parametrize(
         ('length', 'history'), [(None, ['one', 'two', 'three']), (0, None), (1, ['three']), (2, ['two', 'three'])]

@@ -319,11 +319,14 @@ class Schedule(RuleBasedStateMachine, Model):
         for task, each in zip(taken, claims, strict=True):
             self.take(task, HeldClaim(holder.name, holder.process, each), holder, holder.now)
 
-    def take(self, task: Task, hand: HeldClaim, holder: Holder | None, at: int) -> None:
+    def take(
+        self, task: Task, hand: HeldClaim, holder: Holder | None, at: int, *, begun_by: tuple[str, int] | None = None
+    ) -> None:
         assert hand.claim.fence > task.fence
         self.beat(task, but=hand.process)
         task.attempt += task.holder is not None or task.attempt == 0
         task.fence, task.holder, task.expired = hand.claim.fence, hand.holder, False
+        task.begun_by = begun_by
         task.queued, task.round = False, None
         if task.state == 'submitted':
             self.move(task, 'working', at)
@@ -436,7 +439,8 @@ class Schedule(RuleBasedStateMachine, Model):
         task = None if following is None else self.tasks[following.header.id]
         assert task is expected or (takes and self.skips and (task is None or task in free))
         if task is not None and following is not None:
-            self.take(task, HeldClaim(hand.holder, hand.process, following), self.holder_of(hand), at)
+            new = HeldClaim(hand.holder, hand.process, following)
+            self.take(task, new, self.holder_of(hand), at, begun_by=(hand.claim.header.id, hand.claim.fence))
 
     @precondition(lambda self: self.hands())
     @rule(which=anyone)
@@ -445,6 +449,10 @@ class Schedule(RuleBasedStateMachine, Model):
         self.do(self.processes[hand.process].queue.release(hand.claim))
         if task is not None and self.valid(hand, task):
             task.holder = None
+        else:  # the holder takes the claim for its own, so it does not know the task that the end has claimed
+            for begun in self.tasks.values():
+                if begun.begun_by == (hand.claim.header.id, hand.claim.fence) and begun.holder == hand.holder:
+                    begun.holder = None
 
     # --- accidents --------------------------------------------------------------------------------------------------
 

@@ -114,7 +114,7 @@ class Attempts:
                     'Task %s was taken over or has ended; its late result is dropped.',
                     claim.header.id,
                 )
-                return await self._ends.charge(claim, recorder)
+                return await self._ends.lost(claim, recorder)
             if outcome in (Outcome.STOPPED, Outcome.UNAVAILABLE):
                 await self._ends.release(claim, recorder)
                 raise

@@ -138,17 +138,17 @@ class EndsWithoutResult:
 
     async def _hand_back(self, claim: Claim, recorder: Recorder) -> None:
         if recorder.unstored is not None:
-            recorder.unstored = replace(recorder.unstored, slot=None)  # no further task begins here
+            recorder.unstored = replace(recorder.unstored, slot=None)  # no other task begins here
             with suppress(LeaseLost):
                 await recorder.store_end()
         await self._backend.queue.release(claim)
         await self._settle(claim, recorder)  # another process may have ended the task
 
-    async def charge(self, claim: Claim, recorder: Recorder) -> None:
-        """Charge the usage of a run that has lost its lease, now or after the store is back."""
+    async def lost(self, claim: Claim, recorder: Recorder) -> None:
+        """Charge the usage of a run that has lost its lease, and hand back what it may hold: see `release`."""
         if metrics.instruments is not None:
             metrics.instruments.lose_lease()
-        await self._pending_writes.give(claim.header.id, partial(self._settle, claim, recorder))
+        await self.release(claim, recorder)
 
     async def _settle(self, claim: Claim, recorder: Recorder) -> None:
         usage = recorder.state.usage

@@ -38,7 +38,7 @@ import asyncio
 import logging
 import math
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Set
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -68,7 +68,7 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 _SWEEP_EVERY = 100
 """Finished tasks between two sweeps, besides the sweeps of the heartbeat."""
-_FORGET_AT_ONCE = 100
+_FORGET_AT_ONCE = 1000
 """Waiting tasks to check in a heartbeat, in the order of submission."""
 _RETRY_CLAIM = 1.0
 """Seconds until the next look at queued tasks that could not be claimed although a slot was free."""
@@ -83,8 +83,6 @@ class _RunningTask:
     claim: Claim
     token: CancelToken
     """One token for all runs of the task: a cancel between two runs stops the second run."""
-    offered: bool = False
-    """True if the end of the run may claim the next queued task."""
     following: _RunningTask | None = None
     """The next queued task, which the end of this one has claimed, until the slot is free."""
 
@@ -94,6 +92,8 @@ class Worker:
 
     queue_paused = False
     """True if an operator has paused the queue, at the last look."""
+    _not_queued: Set[str] = frozenset()
+    """The tasks of `_waiting` that were no longer queued, at the last look."""
 
     def __init__(
         self,
@@ -303,7 +303,7 @@ class Worker:
         if claim is None or self._draining or self._held:
             self._slots.give_back()
             if claim is not None:
-                self._beside(self._ends.release(claim, self._attempts.recorder(claim)))
+                self._beside(self._hand_back(self._hold(claim)))
         else:
             self._slots.free += 1  # the run takes it at once
             self._spawn(claim.header.id, copy_context(), self._hold(claim))
@@ -451,11 +451,14 @@ class Worker:
 
     async def _forget_waiting(self) -> None:
         """Forget waiting tasks of this worker after other processes have claimed them."""
-        for task_id in list(islice(self._waiting, _FORGET_AT_ONCE)) if self._backend.durable else ():
-            is_queued = await self._ends.is_queued(task_id)
-            # Else an end that gets its answer soon may have claimed the task, and needs the context.
-            if not is_queued and not any(running.offered for running in self._running.values()):
-                self._waiting.pop(task_id, None)
+        task_ids = list(islice(self._waiting, _FORGET_AT_ONCE)) if self._backend.durable else []
+        not_queued = set(task_ids)
+        if task_ids:
+            not_queued.difference_update(await self._backend.reader.queued_among(task_ids))
+        # Only at the second look: an end that had no answer at the first may have claimed the task for this worker.
+        for task_id in not_queued & self._not_queued:
+            self._waiting.pop(task_id, None)
+        self._not_queued = not_queued
 
     # --- one task ---------------------------------------------------------------------------------------------------
 
@@ -476,7 +479,7 @@ class Worker:
             try:
                 claim: Claim | None = running.claim
                 while claim is not None:
-                    running.claim, running.offered = claim, False
+                    running.claim = claim
                     if self._held:
                         await self._ends.release(claim, self._attempts.recorder(claim))
                         break
@@ -510,7 +513,6 @@ class Worker:
         queued = (self._waiting or self._more_queued) and self._takes_next
         if not queued or self._draining or self._held or self._finds_lost or not slot.passes_on:
             return None
-        running.offered = True
         return Offer(self._slot, partial(self._hold_next, running))
 
     def _hold_next(self, ended: _RunningTask, claim: Claim | None) -> None:
@@ -528,13 +530,9 @@ class Worker:
             self._spawn(task_id, context, running)
 
     async def _hand_back(self, running: _RunningTask) -> None:
-        """Release a task that has not begun. Until then it is in `_running`: a stop releases what is there."""
-        task_id = running.claim.header.id
-        try:
-            await self._ends.release(running.claim, self._attempts.recorder(running.claim))
-        finally:
-            if self._running.get(task_id) is running:  # else it was claimed here again
-                del self._running[task_id]
+        """Release a task that has not begun. A stop before the first step releases what is in `_running`."""
+        self._running.pop(running.claim.header.id, None)
+        await self._ends.release(running.claim, self._attempts.recorder(running.claim))
 
     async def _claim(self, task_id: str, context: Context) -> _RunningTask | None:
         claims = await self._backend.queue.claim(self._slot, at=self._backend.now(), limit=1, task_id=task_id)

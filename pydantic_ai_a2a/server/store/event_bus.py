@@ -40,8 +40,10 @@ from .ports import Ending, Subscription
 
 Read = Callable[[str, int, int], Awaitable[list[TaskEvent]]]
 """Stored events of a task after a number, at most so many."""
-Stopped = Callable[[int], Awaitable[StoredTask | bool]]
-"""The task if an event after a number has stopped it, or only whether one has."""
+Stopped = Callable[[int], Awaitable[bool]]
+"""True if an event after a number has stopped a task, which is stopped still."""
+LoadStopped = Callable[[int], Awaitable[StoredTask | None]]
+"""The task that an event after a number has stopped; None while it goes on. Raises `TaskNotFoundError`."""
 _BATCH_EVENTS = 256
 _BATCH_BYTES = 256_000
 
@@ -82,6 +84,10 @@ class _Waiter:
         self.task = self.prepared[1] if self.prepared is not None and self.prepared[0] is last else None
         self.newest = last.n
         self.resolve()
+
+    def renew(self) -> None:
+        """Begin the next wait, before the caller asks the store: a stop meanwhile ends the wait."""
+        self.future = self.loop.create_future()
 
     def release(self) -> None:
         """Wake the waiting caller, although the task goes on."""
@@ -381,14 +387,18 @@ class EventBus:
 
         `on_wait` is called once the waiting caller is registered.
         """
-        ending = BusEnding(self, task_id, stopped)
+        waiter = self.add_waiter(task_id)
         try:
             if on_wait is not None:
                 on_wait()
-            if not await stopped(after):
-                await ending.wait(after)
+            while not await stopped(after):
+                waiter.after = after
+                await waiter.future
+                if waiter.newest > after:
+                    break
+                waiter.renew()
         finally:
-            ending.close()
+            self.remove_waiter(task_id, waiter)
 
     def add_waiter(self, task_id: str) -> _Waiter:
         """Register a waiter of the running event loop for the end of a task."""
@@ -409,25 +419,24 @@ class EventBus:
 
 
 class BusEnding(Ending):
-    """A registered wait for the end of a task; `stopped` reads whether the task has stopped after an event."""
+    """A registered wait for the end of a task; `load` reads the task, which another process may have ended."""
 
-    def __init__(self, event_bus: EventBus, task_id: str, stopped: Stopped) -> None:
+    def __init__(self, event_bus: EventBus, task_id: str, load: LoadStopped) -> None:
         self._event_bus = event_bus
         self._task_id = task_id
-        self._stopped = stopped
+        self._load = load
         self._waiter = event_bus.add_waiter(task_id)
 
     async def wait(self, after: int) -> StoredTask | None:
         waiter = self._waiter
         waiter.after = after
-        while True:
+        await waiter.future
+        while waiter.newest <= after:  # an earlier stop, or a hint: another process may have ended the task
+            waiter.renew()
+            if (task := await self._load(after)) is not None:
+                return task
             await waiter.future
-            if waiter.newest > after:
-                return waiter.task
-            # An earlier stop, or another process may have ended the task. A stop during the read wakes the next wait.
-            waiter.future = waiter.loop.create_future()
-            if stopped := await self._stopped(after):
-                return None if stopped is True else stopped
+        return waiter.task
 
     def close(self) -> None:
         self._event_bus.remove_waiter(self._task_id, self._waiter)

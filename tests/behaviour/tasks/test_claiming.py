@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -363,6 +365,36 @@ async def test_end_of_task_starts_next_queued_task(tmp_path: Path) -> None:
     assert (queue.following, queue.taken) == (tasks[1:], [])
 
 
+class ErasedEnd(TakingEnds):
+    """Stores the first end without an answer. The ended task is erased before the second try."""
+
+    def __init__(self, backend: MemoryBackend) -> None:
+        super().__init__(backend.queue)
+        self._backend = backend
+        self.erased = asyncio.Event()
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        following = await super().finish(claim, finish)
+        if not self.erased.is_set():
+            await self._backend.housekeeping.erase_task(claim.header.id, None, at=self._backend.now())
+            self.erased.set()
+            raise StoreUnavailable
+        return following
+
+
+async def test_task_of_end_runs_after_erasure_of_ended_task(backend: MemoryBackend) -> None:
+    stage, queue = GatedAgent(), ErasedEnd(backend)
+    backend.queue = queue
+    async with serving(stage.agent, backend=backend, workers=Workers(running=1)) as client:
+        await client.send('one', returnImmediately=True)
+        await stage.reached('one')
+        second = await client.send('two', returnImmediately=True)
+        stage.open('one', 'two')
+        await queue.erased.wait()
+        assert texts(await wait_until_ended(client, second['id'])) == ['two']
+    assert queue.following == [second['id']]
+
+
 class HeldEnds(TakingEnds):
     """Answers an end that has claimed a task only when the test says so."""
 
@@ -403,27 +435,33 @@ async def test_task_of_end_is_handed_back_at_shutdown(tmp_path: Path) -> None:
 
 async def test_task_of_end_runs_in_context_of_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage, looked = GatedAgent(), asyncio.Event()
+    looks = asyncio.ensure_future(looked.wait())
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
-    queue, load = HeldEnds(backend.queue), backend.reader.load
+    queue, queued_among = HeldEnds(backend.queue), backend.reader.queued_among
     backend.queue = queue
 
-    async def noted(*args: Any, **options: Any) -> Any:
-        task = await load(*args, **options)
-        if queue.took.is_set():
+    async def look(task_ids: Sequence[str]) -> Collection[str]:
+        queued = await queued_among(task_ids)
+        if not {*task_ids} <= {*queued}:
             looked.set()
-        return task
+        return queued
 
-    monkeypatch.setattr(backend.reader, 'load', noted)
+    monkeypatch.setattr(backend.reader, 'queued_among', look)
     async with serving(stage.agent, backend=backend, workers=FREQUENT_HEARTBEAT) as client:
-        await client.send('one', returnImmediately=True)
-        await stage.reached('one')
-        with stage.agent.override(model=TestModel(custom_output_text='overridden')):
-            second = await client.send('two', returnImmediately=True)
-        stage.open('one', 'two')
-        await queue.took.wait()
-        await looked.wait()
-        queue.returns.set()
-        assert texts(await wait_until_ended(client, second['id'])) == ['overridden']
+        for n in count():
+            await client.send(f'first {n}', returnImmediately=True)
+            await stage.reached(f'first {n}')
+            with stage.agent.override(model=TestModel(custom_output_text='overridden')):
+                ends = asyncio.ensure_future(client.send('second'))
+            while not await backend.queued():
+                pass
+            stage.open(f'first {n}', 'second')
+            await asyncio.wait([ends, looks], return_when=asyncio.FIRST_COMPLETED)
+            if looks.done():  # else a heartbeat came before the end, which took no task then
+                queue.returns.set()
+            assert texts(await ends) == ['overridden']
+            if looks.done():
+                break
     backend.close()
 
 

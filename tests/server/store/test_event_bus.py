@@ -9,15 +9,32 @@ from typing import Any
 
 import pytest
 
+from pydantic_ai_a2a.errors import TaskNotFoundError
 from pydantic_ai_a2a.server.store.ended_task import ended_task
 from pydantic_ai_a2a.server.store.event_bus import BusEnding, EventBus
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskHeader
 
 from ...bounds import LIMIT
 from ...suites.endings import RESULT
 from ...suites.values import claim_task, finish_of, ignore, message, submit
+
+TASK = StoredTask(
+    TaskHeader(
+        id='t',
+        context_id='c',
+        owner='/',
+        state='completed',
+        status_at=0,
+        status_message=None,
+        metadata=None,
+        last_event=2,
+    ),
+    [],
+    [],
+)
 
 
 def event(n: int) -> TaskEvent:
@@ -312,14 +329,14 @@ async def test_late_subscriber_gets_hinted_events_of_another_process() -> None:
 
 
 async def test_waiter_registered_before_task_checks_only_after_hint() -> None:
-    asked: list[bool] = []
+    asked: list[StoredTask | None] = []
 
-    async def stopped(_: int) -> bool:
-        asked.append(len(asked) == 1)
+    async def load(_: int) -> StoredTask | None:
+        asked.append(TASK if asked else None)
         return asked[-1]
 
     event_bus = EventBus(never_read, 1000)
-    ending = BusEnding(event_bus, 't', stopped)
+    ending = BusEnding(event_bus, 't', load)
     assert event_bus.wanted() == {'t': 0}
     waiting = asyncio.ensure_future(ending.wait(0))
     async with asyncio.timeout(LIMIT):
@@ -327,21 +344,20 @@ async def test_waiter_registered_before_task_checks_only_after_hint() -> None:
             event_bus.hint('t', 1)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-        assert await waiting is None
+        assert await waiting is TASK
     ending.close()
-    assert (asked, event_bus.in_use) == ([False, True], False)
+    assert (asked, event_bus.in_use) == ([None, TASK], False)
 
 
 async def test_stop_before_message_does_not_end_wait_for_answer() -> None:
     asked: list[int] = []
 
-    async def stopped(after: int) -> bool:
+    async def load(after: int) -> None:
         asked.append(after)
-        return False
 
     event_bus = EventBus(never_read, 1000)
     for stops in ([1], [1, 3]):
-        ending = BusEnding(event_bus, 't', stopped)
+        ending = BusEnding(event_bus, 't', load)
         for n in stops:
             event_bus.publish('t', [stopping_event(n)])
         waiting = asyncio.ensure_future(ending.wait(2))
@@ -356,29 +372,31 @@ async def test_stop_before_message_does_not_end_wait_for_answer() -> None:
 
 
 async def test_prepared_task_is_not_returned_for_another_run() -> None:
-    async def stopped(_: int) -> bool:
+    async def load(_: int) -> None:
         raise AssertionError('nobody asks')
 
-    header = TaskHeader(
-        id='t',
-        context_id='c',
-        owner='/',
-        state='completed',
-        status_at=0,
-        status_message=None,
-        metadata=None,
-        last_event=2,
-    )
     given: list[StoredTask | None] = []
     for final in (event(2), event(2)):
         event_bus = EventBus(never_read, 1000)
-        ending = BusEnding(event_bus, 't', stopped)
-        event_bus.prepare('t', final, lambda: StoredTask(header, [], []))
+        ending = BusEnding(event_bus, 't', load)
+        event_bus.prepare('t', final, lambda: TASK)
         event_bus.publish('t', [final if not given else event(2)])
         async with asyncio.timeout(LIMIT):
             given.append(await ending.wait(0))
         ending.close()
-    assert given == [StoredTask(header, [], []), None]
+    assert given == [TASK, None]
+
+
+async def test_wait_for_end_of_erased_task_fails() -> None:
+    backend = MemoryBackend('agent', reader_lag=1000)
+    ending = backend.events.expect('t')
+    assert ending is not None
+    waiting = asyncio.ensure_future(ending.wait(0))
+    await asyncio.sleep(0)
+    backend.event_bus.hint('t', None)
+    with pytest.raises(TaskNotFoundError):
+        await waiting
+    ending.close()
 
 
 async def test_process_polls_for_task_end_after_waiter_is_registered(

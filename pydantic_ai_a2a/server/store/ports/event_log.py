@@ -41,6 +41,9 @@ class Ending(ABC):
 
         Return the whole task if the wait has read it, or if a run of this process has just stored the end and has all
         of the task; else None.
+
+        Raises:
+            TaskNotFoundError: The task was erased.
         """
 
     @abstractmethod

@@ -52,4 +52,4 @@ class Finish:
     last: bool = False
     """True to end the task despite unread messages."""
     slot: Slot | None = None
-    """The slot of the run, for the next queued task; see `TaskQueue.takes_next`."""
+    """The slot of the run, if the next queued task may have it: see `TaskQueue.takes_next`."""

@@ -34,8 +34,11 @@ class TaskQueue(Sink):
     takes_next = False
     """True if `finish` also claims the next queued task for `Finish.slot`, and returns its claim.
 
-    The task is the one that `claim` would take first. If that is a task with an expired lease, with a reader of its
-    events, with a webhook, or a released one, the task is left to `claim`. A task that goes on keeps its slot."""
+    The task is the one that `claim` would take first with `lost=False`, but `finish` may leave any task to `claim`. If
+    the ended task goes on with an unread message, it keeps the slot. A caller without an answer does not know the next
+    task: the second `finish`, or a `release` of the ended task, releases the next task.
+
+    False in a `WrappedQueue`, because a `claim` of its own shall choose all tasks."""
 
     @abstractmethod
     async def submit(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ....errors import UnsupportedOperationError
 from ....types.stored_tasks import StoredTask, TaskHeader
@@ -21,6 +21,11 @@ class TaskReader(ABC):
         self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
     ) -> StoredTask | None:
         """The task, with its newest `history_length` messages (None: all); or None. `owner` None reads any owner's."""
+
+    async def queued_among(self, task_ids: Sequence[str]) -> Collection[str]:
+        """Return which of these tasks of any owners wait for a worker."""
+        tasks = [await self.load(task_id, None, history_length=0, artifacts=False) for task_id in task_ids]
+        return {task.header.id for task in tasks if task is not None and task.header.queued}
 
     async def watch(self, task_id: str, owner: str | None, *, live: bool = True) -> StoredTask | None:
         """Like `load`, with the whole history, for a reader of the events that follow: the log has all of them.

@@ -34,6 +34,8 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 _TOGETHER = 0.05
 """The least seconds between two notifications of queued tasks."""
+_UNHEARD = 0.25
+"""The same after a notification that no worker has heard: all know of queued tasks already, or have no free slot."""
 
 
 class PostgresProcess(Process):
@@ -196,29 +198,31 @@ class PostgresProcess(Process):
         one, others see the write at their next look.
         """
         notices = self._notices(done)
-        if done.ready and not self._ready_due:
-            if time.monotonic() >= self._ready_from:
-                notices.append(self._ready_notice())
-            else:
-                self._ready_due = True
-                session.begin(self._tell_of_ready, _log_untold)
-        if notices:
-            try:
+        ready = done.ready and not self._ready_due
+        if ready and (pause := self._ready_from - time.monotonic()) > 0:
+            ready, self._ready_due = False, True
+            session.begin(partial(self._tell_of_ready, pause), _log_untold)
+        try:
+            if notices:
                 await connection.execute('; '.join(notices))
-            except Exception as error:
-                _log_untold(None, error)
-                give_up(connection)
+            if ready:
+                await self._tell_idle(connection)
+        except Exception as error:
+            _log_untold(None, error)
+            give_up(connection)
 
-    async def _tell_of_ready(self, session: Session) -> None:
+    async def _tell_of_ready(self, pause: float, session: Session) -> None:
         """Notify idle workers once of the tasks that were queued since the last notification."""
-        await asyncio.sleep(self._ready_from - time.monotonic())
+        await asyncio.sleep(pause)
         self._ready_due = False
         async with session.connection() as connection:
-            await connection.execute(self._ready_notice())
+            await self._tell_idle(connection)
 
-    def _ready_notice(self) -> str:
+    async def _tell_idle(self, connection: Connection) -> None:
+        """Notify idle workers of queued tasks."""
         self._ready_from = time.monotonic() + _TOGETHER
-        return self._notify('r', hears=3)
+        if await connection.execute(self._notify('r', hears=3)) == 'SELECT 0':
+            self._ready_from = time.monotonic() + _UNHEARD
 
     def _notices(self, done: Done[Any]) -> list[str]:
         """Return the statements that notify other processes of events; none if they concern this process alone.

@@ -53,14 +53,14 @@ def call_of(settings: Postgres, make: partial[Transaction[Any]]) -> FunctionCall
 
 
 @cache
-def _statement(schema: str, function: str, count: int, further: str = '', then: str = '') -> str:
-    """Return the call of a function, with a further write, and the call of one more, which need `out_done`."""
+def _statement(schema: str, function: str, count: int, further: str = '', joined: str = '') -> str:
+    """Return the call of a function, with a further write, and a joined call. Both need `out_done` of the call."""
     numbers = ', '.join(f'${number}' for number in range(1, count + 1))
     call = f'SELECT * FROM {schema}.{function}({numbers})'
-    if not (further or then):
+    if not (further or joined):
         return call
     writes = f', further AS ({further})' if further else ''
-    return f'WITH call AS MATERIALIZED ({call}){writes} SELECT * FROM call {then}'
+    return f'WITH call AS MATERIALIZED ({call}){writes} SELECT * FROM call {joined}'
 
 
 def _lock_timeout(settings: Postgres) -> str:
@@ -164,7 +164,7 @@ def _emit(
 
 
 def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> FunctionCall | None:
-    """Complete a task at the end of the only run, and take the next task for the slot of the run."""
+    """Complete a task at the end of the only run, and claim the next queued task for the slot of the run."""
     rare = claimed.run > 1 or end.artifacts is None or end.charges or end.rewritten is not None
     if end.status.state != 'completed' or rare:
         return None
@@ -187,11 +187,11 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Func
         *_columns(events, len(TaskEvent._fields)),
     )
 
-    count = len(values) + 9
-    slot, then = end.slot, ''
-    if slot is not None:
-        lease = f'${count + 1}::BIGINT'
-        then = f'CROSS JOIN LATERAL {settings.schema}.a2a_next(call.out_done, $3, $5, $10, $8, {lease}) AS next'
+    count, joined, values_of_next = len(values) + 9, '', ()
+    if end.slot is not None:
+        arguments = f'call.out_done, $3, $10, $8, ${count + 1}::BIGINT, ${count + 2}::TEXT'
+        joined = f'LEFT JOIN LATERAL {settings.schema}.a2a_next({arguments}) ON TRUE'
+        values_of_next = end.slot.lease, claims.name_of(claimed)
 
     def values_after(before: Sequence[Any]) -> Sequence[Any]:
         record, known = before
@@ -200,18 +200,19 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Func
         )
         _, _, _, head, revision, _, body, _ = newest
         columns = _columns([entry[2:] for entry in entries], 5)
-        return *values, *columns, known, head, revision, body, *(() if slot is None else (slot.lease,))
+        return *values, *columns, known, head, revision, body, *values_of_next
 
     def result(row: Sequence[Any]) -> Done[Claim | None]:
-        next_row = row[1:]
-        taken = [claims.claimed_row(claims.RunRow(*next_row), end.status.at)] if any(next_row) else []
         done = Done[Claim | None](None, [(header.id, events)])
-        return finishing.and_begins(agent, done, taken) if taken else done
+        _, *columns = row
+        if not any(columns):
+            return done
+        return finishing.and_begins(agent, done, *claims.taken_row(claims.RunRow(*columns), end.status.at))
 
     dropped = f'DELETE FROM {settings.schema}.credential USING call WHERE out_done AND agent = $3 AND task_id = $5'
     has_credentials = claimed.request is not None and may_have_credentials(claimed.request)
     return FunctionCall(
-        _statement(settings.schema, 'a2a_finish', count, dropped if has_credentials else '', then),
+        _statement(settings.schema, 'a2a_finish', count, dropped if has_credentials else '', joined),
         values_after,
         result,
         record=None if claimed.head is None else (_RECORD.format(settings.schema), conversation),

@@ -1,8 +1,8 @@
 """PL/pgSQL functions, created by the steps of the schema. A call of a function is one common transaction.
 
 The functions exist for speed. A generator of `server.store.sql` takes a round trip for each step, and a call takes one.
-The generators take 4 steps for the start of a task, 6 for a task that has to wait, 3 for events, 5 for a checkpoint, 7
-for the end, 3 to take the next task with the end, and 5 to file tasks.
+The generators take 4 steps for the start of a task, 6 for a task that has to wait, 3 for events, 5 for a checkpoint and
+5 to file tasks. For the end they take 7, and 3 more to claim the next task.
 
 A function takes the locks of the generator first and then checks. At READ COMMITTED each statement of a VOLATILE
 function sees what others have committed before the statement. In a case that is not common, a function *declines*: it
@@ -17,7 +17,6 @@ notices that the work is done, or declines, or writes the same rows once more.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from ..sql.claims import FIND_QUEUED, FIND_RELEASED, TAKE_NEXT
@@ -261,24 +260,23 @@ BEGIN
 END $$
 """
 
-# Mirrors `claims.take_next`, in one statement with `a2a_finish`, which says by `in_done` if the task has ended. Returns
-# the columns of `RunRow`.
-_CLAIM = """
+# Mirrors `claims.take_next`, in one statement with `a2a_finish`, which says by `in_done` if the task has ended.
+_RUN_ROW = """
     out_id TEXT, out_context_id TEXT, out_owner TEXT, out_state TEXT, out_status_at BIGINT, out_status_message BYTEA,
     out_metadata BYTEA, out_dialect TEXT, out_queued INTEGER, out_newest_event BIGINT, out_holder TEXT,
     out_fence BIGINT, out_attempt INTEGER, out_run INTEGER, out_turn INTEGER, out_tried BYTEA, out_request BYTEA,
     out_traceparent TEXT, out_own_messages BYTEA, out_pending BYTEA, out_head_at_pause TEXT, out_head_now TEXT,
     out_answer BIGINT, out_inbox_read BIGINT, out_prompt BIGINT, out_message BYTEA, out_push INTEGER,
     out_logged_after BIGINT, out_checkpointed BOOLEAN, out_wanted INTEGER"""
-_CLAIM_NAMES = re.sub(' [A-Z]+', '', _CLAIM)
-_TAKE_NEXT = _named(TAKE_NEXT, 'in_at', 'in_holder', 'in_lease', 'in_ended', 'in_agent', 'next_id', 'in_holder')
+"""The columns of a `claims.RunRow`."""
+_TAKE_NEXT = _named(TAKE_NEXT, 'in_at', 'in_holder', 'in_lease', 'in_ended', 'in_agent', 'queued_id', 'in_holder')
 _NEXT = f"""
 CREATE OR REPLACE FUNCTION a2a_next(
-    in_done BOOLEAN, in_agent TEXT, in_ended TEXT, in_at BIGINT, in_holder TEXT, in_lease BIGINT,
-    {_CLAIM.strip().replace('out_', 'OUT out_')}
+    in_done BOOLEAN, in_agent TEXT, in_at BIGINT, in_holder TEXT, in_lease BIGINT, in_ended TEXT
+) RETURNS TABLE ({_RUN_ROW}
 ) LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-    next_id TEXT;
+    queued_id TEXT;
 BEGIN
     IF NOT in_done THEN
         RETURN;
@@ -287,8 +285,8 @@ BEGIN
     IF FOUND THEN
         RETURN;
     END IF;
-    SELECT id INTO next_id FROM ({_named(FIND_QUEUED, 'in_agent', 'in_agent', '1')}) AS queued;
-    {_TAKE_NEXT} INTO {_CLAIM_NAMES};
+    SELECT id INTO queued_id FROM ({_named(FIND_QUEUED, 'in_agent', 'in_agent', '1')}) AS queued;
+    RETURN QUERY {_TAKE_NEXT};
 END $$
 """
 

@@ -14,14 +14,16 @@ whose lease has expired may write until another worker claims the task, or a can
 | `attempt` | the first claim, and a claim of a task whose holder is lost | starts of the task: see `Workers.attempts` |
 | `run` | the first claim, an answer (`submitting`), a next message (`finishing`) | the number of the agent run |
 | `turn` | a next message (`finishing`) | prompts that were run: an answer goes on with its turn |
+| `begun_by` | each claim, NULL unless an end makes it | the claim (`name_of`) whose end has claimed the task |
 | `queued`, `behind`, `round`, `queue_seq` | a message, and the end of the task before: see `queue_order` | the queue |
 
 A released task has no holder, so the next claim costs no attempt. If a task goes on with its next message, `finishing`
 makes the next claim: a new run under the same holder and fence. A message may claim its new task in the statement that
-stores the task, if no other task waits (`submitting`). The end of a task may claim the next queued task for the slot of
-its run (`take_next`). If the answer to such a commit is lost, the worker has no claim, but the task has a holder. So
-`follows` names the ended task: the repeated end releases the task, and so does a release of the ended task
-(`RELEASE_NEXT`).
+stores the task, if no other task waits (`submitting`).
+
+The end of a run may claim the next queued task for the slot of the run (`take_next`). If the answer to the commit is
+lost, the worker does not know the new claim. So `begun_by` names the claim whose end has claimed the task, and a second
+end or a release under that old claim releases the task (`release_next`).
 
 A claim takes three kinds of tasks:
 
@@ -55,7 +57,7 @@ from .key_conditions import KEYS, among
 from .queue_order import FIRST_OF_CONTEXT, OFFERED, QUEUED
 from .queue_pause import PAUSED
 from .task_rows import FIRST_UNREAD, HEADER, HELD, IS_DUE, MESSAGE_OF_TASK, header_of
-from .transaction import Done, LockTasks, Rows, Transaction, TryNames, sql
+from .transaction import Done, LockTasks, Rows, Statement, Transaction, TryNames, sql
 
 _RENEWED = 500
 """The most leases in one statement: SQLite takes at least 999 values."""
@@ -179,7 +181,7 @@ class RunRow(NamedTuple):
     """See `Claim.wanted`."""
 
 
-def _take(which: str, follows: str = 'NULL') -> str:
+def _take(which: str, begun_by: str = 'NULL') -> str:
     """Return the statement that claims tasks of a condition. The transaction has locked them."""
     return sql(f"""
         UPDATE task SET
@@ -191,7 +193,7 @@ def _take(which: str, follows: str = 'NULL') -> str:
             holder = ?,
             lease_until = a2a_clock() + ?,
             fence = fence + 1,
-            follows = {follows},
+            begun_by = {begun_by},
             -- The status `working` is the first event of a new task.
             last_event = CASE state WHEN 'submitted' THEN 1 ELSE last_event END,
             -- The first start counts, and each start after a lost holder. A released task has no holder.
@@ -226,17 +228,16 @@ TAKE_NEXT = _take(
             -- Its events, checkpoint and webhooks would take more statements.
             AND logged_after IS NULL AND push = 0
             AND NOT EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)""",
-    follows='?',
+    begun_by='?',
 )
-"""Claim a task (at, holder, lease, ended task, agent, id, holder)."""
-RELEASE_NEXT = sql("""
+"""Claim a task (at, holder, lease, name of the ended claim, agent, id, holder)."""
+_RELEASE_NEXT = sql("""
     UPDATE task SET holder = NULL, lease_until = NULL
-    WHERE agent = ? AND state = 'working' AND queued = 0 AND holder = ? AND follows = ?
+    WHERE agent = ? AND state = 'working' AND queued = 0 AND holder = ? AND begun_by = ?
     RETURNING id
 """)
-"""Release the task that was claimed with an end (agent, holder, ended task)."""
-Claimed: TypeAlias = list[tuple[Claim, list[TaskEvent]]]
-"""Claims, each with the events to publish."""
+Taken: TypeAlias = tuple[Claim, list[TaskEvent]]
+"""A claim with the events to publish."""
 
 
 def claim(
@@ -267,7 +268,7 @@ def claim(
     return _done(agent, claims)
 
 
-def _done(agent: str, taken: Claimed) -> Done[list[Claim]]:
+def _done(agent: str, taken: list[Taken]) -> Done[list[Claim]]:
     claims = [claim for claim, _ in taken]
     events = [(claim.header.id, events) for claim, events in taken]
     return Done(claims, events, begins=claims, undo=partial(unclaim, agent, claims) if claims else None)
@@ -280,7 +281,7 @@ def unclaim(agent: str, claims: Sequence[Claim]) -> Transaction[Done[None]]:
     return Done(None, ready=True)
 
 
-def take(agent: str, slot: Slot, task_ids: Sequence[str], *, at: int, alone: bool = False) -> Transaction[Claimed]:
+def take(agent: str, slot: Slot, task_ids: Sequence[str], *, at: int, alone: bool = False) -> Transaction[list[Taken]]:
     """Claim tasks that this transaction has locked, if they are claimable; `alone`: and no other queued task is.
 
     Return the claims in the order of the ids.
@@ -297,16 +298,27 @@ def take(agent: str, slot: Slot, task_ids: Sequence[str], *, at: int, alone: boo
     return (yield from _claims_of(agent, [rows[task_id] for task_id in task_ids if task_id in rows], at))
 
 
-def take_next(agent: str, slot: Slot, ended: str, *, at: int) -> Transaction[Claimed]:
-    """Claim the next queued task in the transaction that has ended a task, unless a released task goes first."""
+def take_next(agent: str, slot: Slot, ended: Claim, *, at: int) -> Transaction[Taken | None]:
+    """Claim the next queued task in the transaction that ends a run, unless a released task goes first."""
     if (yield FIND_RELEASED, (agent, agent, 1)):
-        return []
-    rows = yield FIND_QUEUED, (agent, agent, 1)
-    taken = (yield TAKE_NEXT, (at, slot.holder, slot.lease, ended, agent, rows[0][0], slot.holder)) if rows else []
-    return [claimed_row(RunRow(*row), at) for row in taken]
+        return None
+    if not (queued := (yield FIND_QUEUED, (agent, agent, 1))):
+        return None
+    rows = yield TAKE_NEXT, (at, slot.holder, slot.lease, name_of(ended), agent, queued[0][0], slot.holder)
+    return taken_row(RunRow(*rows[0]), at) if rows else None
 
 
-def claimed_row(row: RunRow, at: int, checkpoint: Checkpoint | None = None) -> tuple[Claim, list[TaskEvent]]:
+def release_next(agent: str, ended: Claim) -> Statement:
+    """Release the task that the end of a claimed run has claimed, if its worker does not know of that claim."""
+    return _RELEASE_NEXT, (agent, ended.holder, name_of(ended))
+
+
+def name_of(claim: Claim) -> str:
+    """Return the name of a claim in `begun_by`."""
+    return f'{claim.header.id}.{claim.fence}'
+
+
+def taken_row(row: RunRow, at: int, checkpoint: Checkpoint | None = None) -> Taken:
     """Return the claim of a taken task, with the first event of a new task."""
     header = header_of(row)
     # A submitted task was never claimed, and has no event before.
@@ -314,13 +326,13 @@ def claimed_row(row: RunRow, at: int, checkpoint: Checkpoint | None = None) -> t
     return claim_of(header, row, checkpoint), events
 
 
-def _claims_of(agent: str, rows: Sequence[RunRow], at: int) -> Transaction[Claimed]:
+def _claims_of(agent: str, rows: Sequence[RunRow], at: int) -> Transaction[list[Taken]]:
     """Return the claims of taken tasks, and store what begins with a claim."""
-    claims: Claimed = []
+    claims: list[Taken] = []
     logged: list[tuple[Any, ...]] = []
     for row in rows:
         checkpoint = (yield from load_checkpoint(agent, row.id)) if row.checkpointed else None
-        claim, events = claimed_row(row, at, checkpoint)
+        claim, events = taken_row(row, at, checkpoint)
         if row.logged_after is not None:
             logged += add_events(agent, row.id, events)[1]
         if row.push:
@@ -427,5 +439,5 @@ def release(
     if rows and charges:
         yield quotas.charged(agent, claim.header.id, claim.run, rows[0][0], charges)
     if not rows:
-        yield RELEASE_NEXT, (agent, claim.holder, claim.header.id)
+        yield release_next(agent, claim)
     return Done(None, ready=pause is None)

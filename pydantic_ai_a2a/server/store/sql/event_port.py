@@ -18,13 +18,13 @@ class SqlEvents(Port, EventLog):
         return self.database.event_bus.subscribe(task_id, on_drop, live=live)
 
     def expect(self, task_id: str) -> Ending | None:
-        return BusEnding(self.database.event_bus, task_id, partial(self._stopped, task_id))
+        return BusEnding(self.database.event_bus, task_id, partial(self._load_stopped, task_id))
 
     async def wait(self, task_id: str, after: int) -> None:
         on_wait = self.database.wake  # once the waiter is registered: a look before would not tell others of the waiter
         await self.database.event_bus.wait(task_id, after, partial(self._stopped_after, task_id), on_wait)
 
-    _stopped = reading(task_reads.stopped)
+    _load_stopped = reading(task_reads.load_stopped)
     _stopped_after = reading(event_log.stopped_after)
 
     def release(self, held: Callable[[str], bool]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -126,17 +125,16 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[Done[Claim | 
     if push:
         yield from enqueued_deliveries.enqueue_deliveries(agent, header, push, events, end.artifacts)
     next_run = (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None
-    takes = None if goes_on else end.slot
-    taken = [] if takes is None else (yield from claims.take_next(agent, takes, header.id, at=end.status.at))
     done = Done(next_run, [(header.id, events)], ready=following is not None and not goes_on)
-    return and_begins(agent, done, taken) if taken else done
+    slot = None if goes_on else end.slot
+    taken = None if slot is None else (yield from claims.take_next(agent, slot, claimed, at=end.status.at))
+    return done if taken is None else and_begins(agent, done, *taken)
 
 
-def and_begins(agent: str, done: Done[Claim | None], taken: claims.Claimed) -> Done[Claim | None]:
-    """Return the result of the end of a run that has also `taken` the next queued task."""
-    [(claim, begun)] = taken
+def and_begins(agent: str, done: Done[Claim | None], claim: Claim, begun: Sequence[TaskEvent]) -> Done[Claim | None]:
+    """Return the result of an end that has also claimed the next queued task."""
     undo = partial(claims.unclaim, agent, [claim])
-    return replace(done, value=claim, events=[*done.events, (claim.header.id, begun)], begins=[claim], undo=undo)
+    return Done(claim, [*done.events, (claim.header.id, begun)], ready=done.ready, begins=[claim], undo=undo)
 
 
 def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[Done[Claim | None]]:
@@ -156,7 +154,7 @@ def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[Done[Claim
             return Done(claim_of(header_of(task), task), [(task.id, events)])
         standing = task.run, task.state, task.status_at, last_event
         if standing == (claimed.run, end.status.state, end.status.at, end.final.n):
-            yield claims.RELEASE_NEXT, (agent, claimed.holder, task.id)
+            yield claims.release_next(agent, claimed)
             return Done(None, [(task.id, [*end.events, end.final])], ready=True)
     raise LeaseLost
 

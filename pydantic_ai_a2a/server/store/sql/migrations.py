@@ -19,12 +19,12 @@ from textwrap import dedent
 from typing import TypeAlias
 
 from ....errors import BackendUnusable
-from .schema import APPROVALS, ENGINES, KEEPS_UP, KEEPS_UP_INDEXES, NEXT, SCHEMA
+from .schema import APPROVALS, ENGINES, KEEPS_UP, KEEPS_UP_INDEXES, NEXT_TASKS, SCHEMA
 from .transaction import Transaction
 
 Migrations: TypeAlias = Sequence[Sequence[str]]
 """The statements of each step."""
-MIGRATIONS: Migrations = (SCHEMA, KEEPS_UP, KEEPS_UP_INDEXES, ENGINES, APPROVALS, NEXT)
+MIGRATIONS: Migrations = (SCHEMA, KEEPS_UP, KEEPS_UP_INDEXES, ENGINES, APPROVALS, NEXT_TASKS)
 FIRST = 7
 """Number of the first step. Versions from before the first release have taken steps up to 6."""
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'

@@ -13,6 +13,7 @@ class SqlReader(Port, TaskReader):
     """Reads the tasks of a database."""
 
     load = reading(task_reads.load)
+    queued_among = reading(task_reads.queued_among)
 
     async def watch(self, task_id: str, owner: str | None, *, live: bool = True) -> StoredTask | None:
         self.database.wake()

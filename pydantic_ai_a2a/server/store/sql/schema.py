@@ -400,9 +400,9 @@ CREATE TABLE payload (
     PRIMARY KEY (agent, task_id, id)
 ) WITHOUT ROWID
 """
-_NEXT = """
--- Id of the task whose end has claimed this one, if its newest claim was such: see the module `claims`.
-ALTER TABLE task ADD COLUMN follows TEXT
+_NEXT_TASKS = """
+-- The claim whose end has claimed this task: see the module `claims`.
+ALTER TABLE task ADD COLUMN begun_by TEXT
 """
 TENANT = "substr(NEW.owner, 1, instr(NEW.owner, '/') - 1)"
 _PENDING = "replace(replace(CAST(NEW.pending AS TEXT), 'Infinity', '0'), 'NaN', '0')"
@@ -465,8 +465,8 @@ CREATE TABLE hook_call (
 -- Finds the calls of processes that have died.
 CREATE INDEX hook_call_due ON hook_call (agent, due_at)
 """
-SCHEMA, _ADDED, ENGINES, APPROVALS, NEXT = (
-    tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_UP, _ENGINES, _APPROVALS, _NEXT)
+SCHEMA, _ADDED, ENGINES, APPROVALS, NEXT_TASKS = (
+    tuple(text.strip().split('\n\n')) for text in (_SQL, _KEEPS_UP, _ENGINES, _APPROVALS, _NEXT_TASKS)
 )
 INDEX = re.compile(r'CREATE (UNIQUE )?INDEX (\w+) ON ')
 KEEPS_UP = tuple(statement for statement in _ADDED if not INDEX.search(statement))

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ....errors import StoredDamaged
+from ....errors import StoredDamaged, TaskNotFoundError
 from ....task_states import TERMINAL
 from ....types.stored_tasks import StoredTask
 from ....types.task_queries import Page, TaskQuery
@@ -16,7 +16,7 @@ from . import task_ranges
 from .damaged_bodies import check_stored
 from .event_log import log_from_now, updates
 from .joined_items import split_items
-from .key_conditions import where
+from .key_conditions import KEYS, among, where
 from .task_rows import HEADER, TASK, header_of
 from .totals import count_tasks
 from .transaction import LockTasks, Statement, Transaction
@@ -61,12 +61,28 @@ def load(
     return (yield from _with_items(agent, rows[0], history_length, artifacts, live=live))
 
 
-def stopped(agent: str, task_id: str, after: int) -> Transaction[StoredTask | bool]:
-    """Return the task if an event after `after` has stopped it, or if its events are gone. Else tell if it is gone."""
+def queued_among(agent: str, task_ids: Sequence[str]) -> Transaction[set[str]]:
+    """See `TaskReader.queued_among`."""
+    queued: set[str] = set()
+    for start in range(0, len(task_ids), KEYS):
+        condition, values = among('id', [(task_id,) for task_id in task_ids[start : start + KEYS]])
+        rows = yield f'SELECT id FROM task WHERE agent = ? AND queued = 1 AND {condition}', (agent, *values)
+        queued.update(row[0] for row in rows)
+    return queued
+
+
+def load_stopped(agent: str, task_id: str, after: int) -> Transaction[StoredTask | None]:
+    """Return a task that an event after `after` has stopped, or whose events are gone; None for another task.
+
+    Raises:
+        TaskNotFoundError: The task is gone.
+    """
     rows = yield _LOAD_STOPPED, (agent, task_id, after)
     if rows:
         return (yield from _with_items(agent, rows[0], None, artifacts=True))
-    return not (yield f'SELECT 1 FROM task WHERE {TASK}', (agent, task_id))
+    if not (yield f'SELECT 1 FROM task WHERE {TASK}', (agent, task_id)):
+        raise TaskNotFoundError
+    return None
 
 
 def watch(agent: str, task_id: str, owner: str | None, *, live: bool = True) -> Transaction[StoredTask | None]:

@@ -14,7 +14,7 @@ a transaction itself does nothing but its steps.
 | `Done` | after the commit |
 |---|---|
 | `events` | published to the readers of this process, in the order of commits; other processes get a hint (`peers`) |
-| `begins` | `Peers` knows before the commit that the tasks run here, and then who reads them: others get no hint |
+| `begins` | `Peers` notes that the tasks run here, and who reads them elsewhere: without such a reader, no hint |
 | `ready` | hint to idle workers of other processes; `SqlQueue` wakes those of this process |
 | `cancels`, `erases` | hint to all processes: one of them runs the task, or its readers wait for its end |
 | `undo` | a transaction that runs if the caller has gone, or if the answer to COMMIT was lost: it releases the claim |
