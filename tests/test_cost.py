@@ -68,7 +68,7 @@ RESUME_OVER_TOOL = 1.2
 
 An answer reads the pause before and the task after the run. The send has a model response more, and in a file the
 checkpoint of that response."""
-DELTA_CALLS = 52
+DELTA_CALLS = 45
 DELTA_CALLBACKS = 1
 HISTORY_CALLS = 0.5
 """For each message of the conversation that a run continues: none, as exactly as they can be counted."""

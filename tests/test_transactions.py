@@ -32,10 +32,10 @@ from .costs import least as count_per_task
 from .serving import running_app
 from .suites import READER_LAG, values
 
-STATEMENTS = {'plain': 6, 'tool': 15, 'stream': 9}
+STATEMENTS = {'plain': 6, 'structured': 6, 'tool': 15, 'stream': 9}
 """Of a SQLite file, with BEGIN and COMMIT, and without writes of several rows."""
-COMMITS = {'plain': 2, 'tool': 4, 'stream': 3}
-ROUND_TRIPS = {'plain': 2, 'tool': 4, 'stream': 3}
+COMMITS = {'plain': 2, 'structured': 2, 'tool': 4, 'stream': 3}
+ROUND_TRIPS = {'plain': 2, 'structured': 2, 'tool': 4, 'stream': 3}
 QUEUED = {
     'here: commits': 2,  # of the message, and of the read after the end
     'here: round trips': 4,
@@ -53,6 +53,8 @@ COUNTED = (PACKAGE, f'{asyncpg.__path__[0]}{os.sep}')
 
 def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     returned = any(isinstance(part, ToolReturnPart) for message in messages for part in message.parts)
+    if info.output_tools:
+        return ModelResponse(parts=[ToolCallPart('final_result', {'response': 7})])
     called = returned or not info.function_tools
     return ModelResponse(parts=[TextPart('The answer.') if called else ToolCallPart('look')])
 
@@ -61,9 +63,9 @@ async def delta(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[
     yield 'The answer.'
 
 
-def agent_of(task: str) -> Agent[None, str]:
+def agent_of(task: str) -> Agent[None, Any]:
     model = FunctionModel(answer, stream_function=delta) if task == 'stream' else FunctionModel(answer)
-    agent = Agent(model, name='agent')
+    agent: Agent[None, Any] = Agent(model, name='agent', output_type=int if task == 'structured' else str)
 
     def look() -> str:
         return 'found'
@@ -87,7 +89,7 @@ def task_of(task: str, client: Client) -> Work:
     return partial(streamed if task == 'stream' else sent, client)
 
 
-@pytest.mark.parametrize('task', ['plain', 'tool', 'stream'])
+@pytest.mark.parametrize('task', ['plain', 'structured', 'tool', 'stream'])
 async def test_task_takes_few_sqlite_commits(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: Counter[str] = Counter()
 
@@ -137,7 +139,7 @@ class DatabaseCalls:
         return call
 
 
-@pytest.mark.parametrize('task', ['plain', 'tool', 'stream'])
+@pytest.mark.parametrize('task', ['plain', 'structured', 'tool', 'stream'])
 async def test_task_takes_few_postgres_round_trips_and_no_notifications(
     task: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

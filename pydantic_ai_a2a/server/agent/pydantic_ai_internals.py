@@ -38,14 +38,14 @@ def tool_of(run: AgentRun[Any, Any], name: str) -> ToolDefinition | None:
     return run.ctx.deps.tool_manager.get_tool_def(name)
 
 
-async def next_with(run: AgentRun[Any, Any], node: Any, observe: Callable[[Any], Awaitable[None]]) -> Any:
+def next_with(run: AgentRun[Any, Any], node: Any, observe: Callable[[Any], Awaitable[None]]) -> Awaitable[Any]:
     """Run a node inside of its hooks, and observe it there. Replaced by an `event_stream_handler` of `Agent.iter`."""
 
     async def step(node: Any) -> Any:
         await observe(node)
         return await run._stream_and_advance(node)  # pyright: ignore[reportPrivateUsage]
 
-    return await run._run_node_with_hooks(node, step)  # pyright: ignore[reportPrivateUsage]
+    return run._run_node_with_hooks(node, step)  # pyright: ignore[reportPrivateUsage]
 
 
 def queue_of(run: AgentRun[Any, Any]) -> Sequence[Any]:

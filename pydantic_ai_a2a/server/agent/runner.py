@@ -18,8 +18,8 @@ time:
 4. Before a request, look for new messages of the client, which Pydantic AI adds to the request (`Steering`).
 5. After a response, prepare its tools, and show its thoughts and calls if the response was not streamed. The text of a
    response that calls tools becomes a note (`AnswerStream`).
-6. Store the step with its note in one write (`Turn`), or only emit the note if there is nothing to store. A final text
-   is stored with the end of the task (`server.runs.recorder`), unless code of the user gets the text before.
+6. Store the step with its note in one write (`Turn`), or only emit the note if there is nothing to store. A final
+   response is stored with the end of the task (`server.runs.recorder`), unless code of the user gets the output before.
 
 If the process dies, the next attempt resumes after the last stored step, and runs the later nodes again. If another
 worker has taken the task, the next write of the run raises `LeaseLost`.
@@ -60,7 +60,7 @@ from ..conversion.answer_stream import AnswerStream
 from ..conversion.chosen_states import STATES
 from ..conversion.forwarded_questions import question_of
 from ..conversion.output_mapper import OutputMapper
-from ..conversion.output_types import states_of
+from ..conversion.output_types import calls_function, states_of
 from ..conversion.progress_steps import StepsShown
 from .added_messages import AddedMessages
 from .agent_inspection import NO_MODEL, may_change_history, may_have_model, may_prepare_tools
@@ -75,7 +75,15 @@ from .mcp_connections import MCPConnections
 from .option_checks import check_options
 from .output_checks import check_outputs
 from .playground_steps import Trace
-from .pydantic_ai_internals import allow_deferred_calls, model_of, next_with, set_prompt, validates_output, wrap_toolset
+from .pydantic_ai_internals import (
+    allow_deferred_calls,
+    model_of,
+    next_with,
+    set_prompt,
+    tool_of,
+    validates_output,
+    wrap_toolset,
+)
 from .refused_files import check_files
 from .run_arguments import RunArguments
 from .run_options import RunOptions
@@ -122,10 +130,10 @@ class RunNeeds:
     changes_history: bool
     """True if code of the user, such as a history processor, may change messages on their way to the model. Other runs
     save a deep copy of the history, and a list of the messages that they add (`AddedMessages.note`)."""
-    ends_with_text: bool
-    """True if the output is a plain text that no capability of the user gets. Then the end of the task follows a final
-    text at once, and such runs save the write of their last step. Output validators, which an agent may get later, are
-    looked for in each run (`Drive`)."""
+    ends_at_once: bool
+    """True if no output function and no capability of the user gets the output. Then the end of the task follows the
+    final response at once, and such runs save the write of their last step. Output validators, which an agent may get
+    later, are looked for in each run (`Drive`)."""
     prepares_tools: bool
     """True if a tool has a `prepare` function, which may raise `SystemExit`. Other runs save a wrapper of toolsets."""
     observes_tools: bool
@@ -183,7 +191,7 @@ class Runner:
         changes_history = may_change_history(agent, options)
         self.needs = RunNeeds(
             changes_history=changes_history,
-            ends_with_text=self.output_type is str and not changes_history,
+            ends_at_once=not (changes_history or calls_function(self.output_type)),
             prepares_tools=may_prepare_tools(agent, options),
             observes_tools=hooks.of_tools,
             checked_outputs=outputs if outputs is not None and outputs.holds_data else None,
@@ -444,9 +452,10 @@ class Drive:
     async def _store_step(self, turn: Turn, done: _Node, following: _Node, note: Note | None) -> bool:
         """Store a step of the run with its note. Return False if the step was not stored.
 
-        A final text is stored only if code of the user receives the text before the run ends, or if an enqueued message
-        lets the run go on. Otherwise the end of the task follows at once, and stores the text (`Recorder.complete` in
-        `server.runs.recorder`).
+        A final response is stored only if code of the user receives the output before the run ends, or if an enqueued
+        message lets the run go on. Otherwise the end of the task follows at once, and stores the response
+        (`Recorder.complete` in `server.runs.recorder`). If the model is asked again, for an output of another form, the
+        step is stored with the next request.
         """
         run, steering = self.run, self._arguments.steering
         if Agent.is_model_request_node(done) and done.is_resuming_without_prompt:
@@ -456,12 +465,22 @@ class Drive:
         if isinstance(following, End):
             return False
         if type(following) is CallToolsNode:
-            unsent, ends_with_text = None, self._needs.ends_with_text and not enqueued
-            if ends_with_text and not (following.model_response.tool_calls or validates_output(run)):
+            unsent = None
+            if not enqueued and self._ends_at_once(done, following.model_response):
                 return False
         else:
             unsent = following.request if Agent.is_model_request_node(following) else None
         return await turn.step(self.added.of(run), unsent, run.usage, note, enqueued=enqueued)
+
+    def _ends_at_once(self, done: _Node, response: ModelResponse) -> bool:
+        """Return True if the response of a node ends the run, and no code of the user gets it."""
+        needs, calls = self._needs, response.tool_calls
+        if not needs.ends_at_once or validates_output(self.run):
+            return False
+        if calls and (needs.observes_tools or type(done) is not ModelRequestNode):
+            return False  # a hook gets the calls, or the calls of an earlier run have their answers
+        tools = (tool_of(self.run, call.tool_name) for call in calls)
+        return all(tool is not None and tool.kind == 'output' for tool in tools)
 
     def _report(self, node: _Node, error: Exception) -> None:
         """Report a failed node to a developer, and a failed request to the model, also one that fails for a file."""

@@ -64,6 +64,11 @@ def has_output_functions(spec: object) -> bool:
     return _is_function(spec)
 
 
+def calls_function(spec: object) -> bool:
+    """Return True if an output is made by a function of the user, or picks one: see `pydantic_ai.output.Choices`."""
+    return has_output_functions(spec) or any(hasattr(tp, 'keys_type') for tp in declared_types(spec))
+
+
 def _returned(function: Any) -> Any:
     """Return the declared result of an output function; text by default, as in Pydantic AI."""
     if isinstance(function, partial):

@@ -42,6 +42,8 @@ class Flush:
         self._delay = delay
         self._joins = results.interval > 0
         self._waiting: list[TextDelta] = []
+        self._size = 0
+        """Characters of the waiting pieces."""
         self._writing = 0
         """Number of waiting pieces in the current write. No text may be joined to them."""
         self._lock = asyncio.Lock()
@@ -56,6 +58,7 @@ class Flush:
         """
         if self._error is not None:
             raise self._error
+        self._size += len(delta.text)
         if self._joins and not delta.first and len(self._waiting) > self._writing:
             last = self._waiting.pop()
             delta = TextDelta(last.text + delta.text, last.first)
@@ -65,7 +68,7 @@ class Flush:
             # would get the piece after 2.5 ms in place of 0.9 ms (SQLite).
             await self.write()
             self._gathering = asyncio.create_task(self._gather(), context=Context())
-        elif sum(len(piece.text) for piece in self._waiting) >= _SIZE:
+        elif self._size >= _SIZE:
             await self.write()
 
     async def write(
@@ -110,5 +113,6 @@ class Flush:
             try:
                 await self._store(events if event is None else [*events, event], status, checkpoint)
                 del self._waiting[: self._writing]
+                self._size = sum(len(piece.text) for piece in self._waiting)
             finally:
                 self._writing = 0

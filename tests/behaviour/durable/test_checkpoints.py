@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, ModelRetry, RunContext, Tool
+from pydantic_ai import Agent, Choice, Choices, ModelRetry, RunContext, Tool
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -32,11 +32,11 @@ from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.types import TaskEvent
 
-from ...agents import LookupAgent, echo_prompts
+from ...agents import LookupAgent, call_output_tool, echo_prompts, scripted_model
 from ...app_client import Client, Event, message, state_of, texts
 from ...serving import serving, wait_until_ended
 from ..durable_handover import ALL_POINTS, LosesTaskAtFinish, run_until_handover, serving_until_handover, start_task
-from ..steps import KINDS, POINTS, Steps, comparable_messages
+from ..steps import KINDS, POINTS, City, Steps, comparable_messages
 
 STREAMED = Results(stream='mark', interval=0)
 """Each piece of text is sent as the model gives it, and none is sent again."""
@@ -286,8 +286,8 @@ def validated(agent: Agent[Any, Any]) -> Agent[Any, Any]:
 
 @pytest.mark.parametrize(
     'agent',
-    [Steps('structured').agent, Steps('processed').agent, Steps('validated').agent, validated(Steps().agent)],
-    ids=['output tool', 'capability', 'output function', 'output validator'],
+    [Steps('processed').agent, Steps('validated').agent, validated(Steps().agent)],
+    ids=['capability', 'output function', 'output validator'],
 )
 async def test_final_response_for_user_code_is_checkpointed(agent: Agent[Any, Any], file: SqliteFileBackend) -> None:
     saves = file.queue = Saves(file.queue)
@@ -296,17 +296,53 @@ async def test_final_response_for_user_code_is_checkpointed(agent: Agent[Any, An
     assert saves.saved[-1][0][-2:] == [4, 5]
 
 
-async def test_run_lost_before_end_repeats_only_last_request(url: str) -> None:
-    steps, lost = Steps(), SqliteFileBackend(SqliteFile.of(url), 'agent', reader_lag=10**6)
+def tell(city: str) -> str:
+    return city
+
+
+def silent(_: object) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ('output_type', 'hooks', 'saved'),
+    [
+        (City, {}, []),
+        (City, {'on_tool_call': silent}, [([0, 1], 0)]),
+        (tell, {}, [([0, 1], 0)]),
+        (Choices({'rome': Choice(value=lambda: 'Rome')}), {}, [([0, 1], 0)]),
+    ],
+    ids=['model', 'hook', 'function', 'action'],
+)
+async def test_output_tool_checkpoints_only_for_user_code(
+    output_type: Any, hooks: dict[str, Any], saved: list[Any], file: SqliteFileBackend
+) -> None:
+    saves = file.queue = Saves(file.queue)
+    async with serving(Agent(TestModel(), output_type=output_type), backend=file, **hooks) as client:
+        assert state_of(await client.send('one')) == 'COMPLETED'
+    assert saves.saved == saved
+
+
+async def test_refused_output_is_checkpointed_with_next_request(file: SqliteFileBackend) -> None:
+    saves = file.queue = Saves(file.queue)
+    agent = Agent(scripted_model(call_output_tool(name=1), call_output_tool(name='Rome')), output_type=City)
+    async with serving(agent, backend=file) as client:
+        assert state_of(await client.send('one')) == 'COMPLETED'
+    assert saves.saved == [([0, 1, 2], 0)]
+
+
+@pytest.mark.parametrize('kind', ['text', 'structured'])
+async def test_run_lost_before_end_repeats_only_last_request(kind: str, url: str) -> None:
+    steps, lost = Steps(kind), SqliteFileBackend(SqliteFile.of(url), 'agent', reader_lag=10**6)
     loses = lost.queue = LosesTaskAtFinish(lost.queue)
     async with serving_until_handover(steps.agent, backend=lost) as client:
         task_id = await start_task(client, 'one')
         await loses.asked.wait()
     lost.close()
     async with serving_until_handover(steps.agent, backend=url) as client:
-        assert texts(await wait_until_ended(client, task_id)) == ['Read 5 messages.']
+        assert state_of(await wait_until_ended(client, task_id)) == 'COMPLETED'
         messages, used = await conversation(client)
-    assert [kind for kind, *_ in messages] == ['request', 'response'] * 3
+    assert [kind for kind, *_ in messages][:6] == ['request', 'response'] * 3
     assert used == (3, 4)
     assert steps.done == [*ALL_POINTS, 'model 3']
 
@@ -334,10 +370,11 @@ WRITES = re.compile(r'\b(INSERT INTO|UPDATE|DELETE FROM) (task|checkpoint|event|
     ('agent', 'commits'),
     [
         (lambda: Agent(TestModel(call_tools=[]), name='agent'), 2),
+        (lambda: Agent(TestModel(call_tools=[]), name='agent', output_type=City), 2),
         (lambda: Agent(TestModel(), name='agent', tools=[greet]), 4),
         (lambda: Steps().agent, 6),
     ],
-    ids=['no step', 'one', 'two'],
+    ids=['no step', 'output tool', 'one', 'two'],
 )
 async def test_task_takes_documented_number_of_commits(
     agent: Callable[[], Agent[Any, Any]], commits: int, url: str, monkeypatch: pytest.MonkeyPatch

@@ -100,6 +100,7 @@ class SqlQueue(Port, TaskQueue):
         backlog.counted_at = time.monotonic()  # messages at the same time do not count the queue too
         # Half of the time, so that the count is not the one that this process has made the last time.
         backlog.queued = await self.database.write(queue_counts.count_queued, self.agent, age=round(500 * every))
+        backlog.counted_at = time.monotonic()  # a busy store may have stored the count much later
         return backlog.queued
 
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
