@@ -346,6 +346,17 @@ async def test_queue_limit_counts_tasks_of_another_process_after_delay(
                 await send(there, 'refused')
 
 
+async def test_slow_count_of_queue_is_not_read_as_new_count(
+    open_backend: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend, clock = open_backend(), iter([0.0, 0.0, 1.5])  # the count of the first task takes 1.5 seconds
+    monkeypatch.setattr(task_queue, 'time', SimpleNamespace(monotonic=lambda: next(clock, 1.6)))
+    for name in ('a', 'b'):
+        await submit(backend, message(new=name), queue_limit=2)
+    with pytest.raises(OverloadedError):
+        await submit(backend, message(new='refused'), queue_limit=2)
+
+
 async def test_concurrent_messages_do_not_exceed_queue_limit(open_backend: Open) -> None:
     backend = open_backend()
     await submit(backend, message(new='first'), slot=Slot('holder', LEASE))
