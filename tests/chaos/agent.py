@@ -34,7 +34,7 @@ from pydantic_ai_a2a.server.agent.run_info import RunInfo
 from pydantic_ai_a2a.server.store.ports import Accepted, Submission
 
 from ..constants import with_constants
-from .facts import AnswerWord, LedgerRow
+from .facts import AnswerWord, LedgerRow, is_logged
 from .ledger import LedgerWriter
 
 _responses = count(1)
@@ -133,8 +133,9 @@ app = to_a2a(
 
 
 async def submit_with_log(submission: Submission, **options: Any) -> Accepted:
-    """Store a message like the queue of the app, with a log of all events: the judge reads the log of each task."""
-    return await _submit(replace(submission, logged=True), **options)
+    """Store a message like the queue of the app, for every second task with a log of all events for the judge."""
+    logged = submission.logged or is_logged(submission.task_id)
+    return await _submit(replace(submission, logged=logged), **options)
 
 
 _submit = app.backend.queue.submit

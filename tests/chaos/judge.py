@@ -28,6 +28,7 @@ class Violation(NamedTuple):
 
 def judge(facts: Facts) -> list[Violation]:
     """All violations."""
+    logged = [task for task in facts.tasks if task.logged]
     return [
         *(Violation('not done', each) for each in facts.undone),
         *(Violation('refused', *refusal) for refusal in facts.refusals),
@@ -38,10 +39,11 @@ def judge(facts: Facts) -> list[Violation]:
         *_holders(facts),
         *_recoveries(facts),
         *_sightings(facts),
-        *(violation for task in facts.tasks for violation in (*_end(facts, task), *_log(task), *_streamed(task))),
+        *(violation for task in facts.tasks for violation in _end(facts, task)),
+        *(violation for task in logged for violation in (*_log(task), *_streamed(task))),
         *(
             Violation(kind, task.id, f'reader {number}: {details}')
-            for task in facts.tasks
+            for task in logged
             if task.state in ENDED
             for number, readings in enumerate(facts.readers.get(task.id, ()))
             for kind, details in _reader(task, readings)

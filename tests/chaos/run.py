@@ -15,7 +15,7 @@ import httpx
 
 from ..bounds import LIMIT
 from .clients import Client, Conversation, Reader, state_of
-from .facts import ENDED, Facts, FinalTask, ObservedState, ReaderConnection, SentMessage
+from .facts import ENDED, Facts, FinalTask, ObservedState, ReaderConnection, SentMessage, is_logged
 from .faults import Faults
 from .ledger import opened
 from .plan import Plan, Turn
@@ -167,7 +167,7 @@ async def _all_tasks(client: Client) -> list[dict[str, Any]]:
 
 
 async def _facts_of(client: Client, task: dict[str, Any]) -> FinalTask:
-    status = task['status'].get('message', {})
+    status, logged = task['status'].get('message', {}), is_logged(task['id'])
     return FinalTask(
         task['id'],
         task['contextId'],
@@ -176,7 +176,8 @@ async def _facts_of(client: Client, task: dict[str, Any]) -> FinalTask:
         [message['messageId'] for message in task['history'] if message['role'] == 'ROLE_USER'],
         [_text(message) for message in task['history'] if message['role'] == 'ROLE_AGENT'],
         [_text(artifact) for artifact in task.get('artifacts', ())],
-        [event for reading in await _log(client, task) for event in reading.events],
+        [event for reading in await _log(client, task) for event in reading.events] if logged else (),
+        logged,
     )
 
 
