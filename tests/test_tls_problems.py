@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from cryptography import x509
 from pydantic_ai import Agent
@@ -90,6 +91,26 @@ async def test_http_without_tls_reads_no_authorities(tmp_path: Path, monkeypatch
     monkeypatch.setenv('SSL_CERT_FILE', str(tmp_path / 'missing.pem'))
     with serve(Agent('test', name='joker')) as server:
         async with asyncio.timeout(LIMIT), A2AClient(server.url) as client:
+            assert (await client.card())['name'] == 'joker'
+
+
+class OfIssuer(httpx2.Auth):
+    """Asks an issuer for a token before each request."""
+
+    def __init__(self, issuer: str) -> None:
+        self._issuer = issuer
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        response = yield httpx2.Request('GET', self._issuer)
+        assert response.status_code == 200
+        yield request
+
+
+async def test_auth_of_http_agent_calls_https_issuer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(tmp_path, *LOCAL) as (issuer, authority), serve(Agent('test', name='joker')) as server:
+        monkeypatch.setenv('SSL_CERT_FILE', str(authority.file))
+        auth = OfIssuer(f'{issuer.url}.well-known/agent-card.json')
+        async with asyncio.timeout(LIMIT), A2AClient(server.url, auth=auth) as client:
             assert (await client.card())['name'] == 'joker'
 
 

@@ -100,7 +100,9 @@ class HttpConnections:
         if kind not in clients:
             transport = _grpc() if kind == 'grpc' else self._transport
             # Without TLS, the client trusts no certificates: to read them takes a twentieth of the time of a command.
-            verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if kind == 'http:' else True
+            # An `httpx2.Auth` may send requests of its own, such as for a token, to a URL with TLS.
+            without_tls = kind == 'http:' and not isinstance(self._auth, httpx2.Auth)
+            verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if without_tls else True
             clients[kind] = http_client(transport=transport, limits=CONNECTIONS, verify=verify)
         return clients[kind]
 

@@ -102,7 +102,7 @@ def agent_options(command: Command) -> Command:
         debug: bool,
         **options: Any,
     ) -> int:
-        if timeout <= 0:
+        if not timeout > 0:  # also for NaN
             raise UsageError('--timeout takes a number of seconds above zero.')
         if not all(map(origin, trusted_origins)):
             raise UsageError('--trusted-origin takes an origin such as https://api.example.com.')

@@ -407,6 +407,7 @@ def test_replaced_artifact_text_is_printed_anew(capsys: Capture) -> None:
         (('card', 'URL', '--token-env', 'NOT_SET'), 'The environment variable NOT_SET of --token-env is not set.'),
         (('card', 'URL', '--token-env', 'WITH_BEARER'), '`auth` is the token alone: leave out the word Bearer'),
         (('card', 'URL', '--timeout', '0'), '--timeout takes a number of seconds above zero.'),
+        (('send', 'URL', 'hi', '--timeout', 'nan'), '--timeout takes a number of seconds above zero.'),
         (('tasks', 'URL', '--state', 'odd'), "'odd' is not one of"),
     ],
 )

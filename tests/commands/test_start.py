@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
@@ -79,6 +80,15 @@ def test_garbage_collection_leaves_out_modules_of_command() -> None:
     command = [sys.executable, '-c', PRINT_GARBAGE_COLLECTION]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=True)
     assert ran.stdout.splitlines()[-1] == 'True True'
+
+
+def test_command_leaves_garbage_collection_disabled(capsys: pytest.CaptureFixture[str]) -> None:
+    gc.disable()
+    try:
+        assert run_command(capsys, 'hash-key', '--help').code == 0
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 def test_help_lists_first_sentence_of_each_command(capsys: pytest.CaptureFixture[str]) -> None:

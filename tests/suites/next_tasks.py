@@ -12,7 +12,19 @@ from pydantic_ai_a2a.errors import LeaseLost
 from pydantic_ai_a2a.server.store.ports import Backend, Claim, Slot
 
 from .base import MakeBackend, PortSuite
-from .values import EXPIRED, LEASE, OWNER, START, artifact_chunk, claim_all, claim_task, finish_of, message, submit
+from .values import (
+    EXPIRED,
+    LEASE,
+    OWNER,
+    START,
+    artifact_chunk,
+    claim_all,
+    claim_and_finish,
+    claim_task,
+    finish_of,
+    message,
+    submit,
+)
 
 __all__ = ('NextTaskSuite',)
 
@@ -75,7 +87,9 @@ class NextTaskSuite(PortSuite):
         await backend.queue.emit(following, [artifact_chunk(2, 'a')])
         assert await end(backend, replace(following, header=replace(following.header, last_event=2))) is None
 
-    @pytest.mark.parametrize('case', ['events have a reader', 'a released task goes first', 'its context runs'])
+    @pytest.mark.parametrize(
+        'case', ['events have a reader', 'a released task goes first', 'its context runs', 'it goes on after a pause']
+    )
     async def test_end_leaves_task_to_claim(self, backend: Backend, case: str) -> None:
         await queue(backend, 't')
         if case == 'a released task goes first':
@@ -89,6 +103,10 @@ class NextTaskSuite(PortSuite):
             await backend.queue.release(claims[1])
             await queue(backend, 'u')
             expected = ['released', 'u']
+        elif case == 'it goes on after a pause':
+            await queue(backend, 'u')
+            await claim_and_finish(backend, 'u', 'input-required')
+            await submit(backend, replace(message('answer', to='u'), logged=False))
         else:
             await queue(backend, 'u', context='c')
             expected = []

@@ -433,9 +433,14 @@ class Schedule(RuleBasedStateMachine, Model):
                 self.tasks[following.header.id].holder = None
 
     def follow(self, hand: HeldClaim, following: Claim | None, at: int, *, takes: bool) -> None:
-        """Compare the claim of an end with that of a worker: the first queued task, without readers and first steps."""
+        """Compare the claim of an end with that of a worker.
+
+        It takes the first queued task, if that has no readers, no first steps and no pause.
+        """
         free = [] if any(task.holder is None for task in self.claimed()) else self.claimable()
-        expected = free[0] if takes and free and not (free[0].read_events or free[0].come) else None
+        first = free[0] if takes and free else None
+        needs_more = first is not None and (first.read_events or first.come or first.own is not None)
+        expected = None if needs_more else first
         task = None if following is None else self.tasks[following.header.id]
         assert task is expected or (takes and self.skips and (task is None or task in free))
         if task is not None and following is not None:

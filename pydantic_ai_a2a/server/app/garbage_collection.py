@@ -14,13 +14,15 @@ def frozen_imports() -> Generator[None]:
     What imports make stays, so collections would visit all of it several times: a tenth of the time of a command. A
     program that has frozen objects itself decides about the modules.
     """
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if not gc.get_freeze_count():
             gc.freeze()
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 @contextmanager

@@ -225,8 +225,9 @@ _TAKE_ALONE = _take("""id = ?
             )""")
 TAKE_NEXT = _take(
     """id = ?
-            -- Its events, checkpoint and webhooks would take more statements.
-            AND logged_after IS NULL AND push = 0
+            -- Its events, checkpoint and webhooks would take more statements. Damaged messages of a turn must not fail
+            -- the end of another task.
+            AND logged_after IS NULL AND push = 0 AND own_messages IS NULL
             AND NOT EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)""",
     begun_by='?',
 )
