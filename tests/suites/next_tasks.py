@@ -29,6 +29,7 @@ from .values import (
 __all__ = ('NextTaskSuite',)
 
 SLOT = Slot('holder', LEASE)
+_TAKING = pytest.mark.usefixtures('takes_next')
 STEPS = 60
 
 
@@ -62,11 +63,12 @@ async def run_at_random(backend: Backend, seed: int, *, slot: Slot | None) -> li
 class NextTaskSuite(PortSuite):
     """Tests of `TaskQueue.takes_next`."""
 
-    @pytest.fixture(autouse=True)
+    @pytest.fixture
     def takes_next(self, backend: Backend) -> None:
         if not backend.queue.takes_next:
             pytest.skip('The ends of this backend claim no task.')
 
+    @_TAKING
     @pytest.mark.parametrize('seed', range(3))
     async def test_ends_take_tasks_in_order_of_claims(self, make_backend: MakeBackend, seed: int) -> None:
         orders: list[list[str]] = []
@@ -77,6 +79,7 @@ class NextTaskSuite(PortSuite):
         assert orders[0] == orders[1]
         assert len(orders[0]) > STEPS / 4
 
+    @_TAKING
     async def test_end_returns_claim_of_next_task(self, backend: Backend) -> None:
         for task_id in ('t', 'u'):
             await queue(backend, task_id)
@@ -87,6 +90,7 @@ class NextTaskSuite(PortSuite):
         await backend.queue.emit(following, [artifact_chunk(2, 'a')])
         assert await end(backend, replace(following, header=replace(following.header, last_event=2))) is None
 
+    @_TAKING
     @pytest.mark.parametrize(
         'case', ['events have a reader', 'a released task goes first', 'its context runs', 'it goes on after a pause']
     )
@@ -113,6 +117,7 @@ class NextTaskSuite(PortSuite):
         assert await end(backend, claims[0]) is None
         assert [claim.header.id for claim in await claim_all(backend)] == expected
 
+    @_TAKING
     async def test_end_of_task_before_takes_next_task_of_context(self, backend: Backend) -> None:
         for task_id in ('t', 'u'):
             await queue(backend, task_id, context='c')
@@ -120,6 +125,7 @@ class NextTaskSuite(PortSuite):
         assert following is not None
         assert following.header.id == 'u'
 
+    @_TAKING
     async def test_run_that_goes_on_takes_no_task(self, backend: Backend) -> None:
         for task_id in ('t', 'u'):
             await queue(backend, task_id)
@@ -129,6 +135,7 @@ class NextTaskSuite(PortSuite):
         assert following is not None
         assert (following.header.id, following.run) == ('t', 2)
 
+    @_TAKING
     async def test_repeated_end_releases_task_that_first_end_took(self, backend: Backend) -> None:
         for task_id in ('t', 'u', 'v'):
             await queue(backend, task_id)
@@ -141,6 +148,7 @@ class NextTaskSuite(PortSuite):
         with pytest.raises(LeaseLost):
             await end(backend, following)
 
+    @_TAKING
     async def test_release_after_end_without_answer_releases_next_task(self, backend: Backend) -> None:
         for task_id in ('t', 'u'):
             await queue(backend, task_id)
@@ -152,6 +160,7 @@ class NextTaskSuite(PortSuite):
         [again] = await claim_all(backend)
         assert (again.header.id, again.attempt) == ('u', 1)
 
+    @_TAKING
     async def test_repeated_end_leaves_task_with_later_claim(self, backend: Backend) -> None:
         for task_id in ('t', 'u'):
             await queue(backend, task_id)
@@ -164,6 +173,7 @@ class NextTaskSuite(PortSuite):
         assert await end(backend, later) is None
         assert await claim_all(backend) == []
 
+    @_TAKING
     async def test_release_of_earlier_claim_leaves_task_of_later_end(self, backend: Backend) -> None:
         for task_id in ('t', 'u', 'v'):
             await queue(backend, task_id)
@@ -176,6 +186,7 @@ class NextTaskSuite(PortSuite):
         assert following is not None
         assert await end(backend, following) is None
 
+    @_TAKING
     async def test_task_of_lost_process_is_claimed_after_end_took_it(self, backend: Backend) -> None:
         for task_id in ('t', 'u'):
             await queue(backend, task_id)
