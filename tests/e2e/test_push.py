@@ -101,6 +101,12 @@ async def test_authority_of_webhook_comes_from_environment(tmp_path: Path, monke
             await wait_for_all_events(hook)
 
 
+async def test_unreadable_file_of_authorities_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('SSL_CERT_FILE', str(tmp_path / 'missing.pem'))
+    with served(tmp_path) as server:
+        await wait_for(server, 'cannot be started.*Check the variables SSL_CERT_FILE and SSL_CERT_DIR')
+
+
 async def test_notifications_survive_worker_kill_over_postgresql(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

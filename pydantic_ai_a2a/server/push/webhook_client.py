@@ -146,8 +146,16 @@ def _resolve(host: str, port: int) -> Sequence[str]:
 
 @cache
 def _authorities() -> ssl.SSLContext:
-    """Return a TLS context with the system's authorities, or those of `SSL_CERT_FILE`, which take long to read."""
-    return httpx2.create_ssl_context()
+    """Return a TLS context with the system's authorities, or those of `SSL_CERT_FILE`, which take long to read.
+
+    Raises:
+        RuntimeError: The authorities cannot be read.
+    """
+    try:
+        return httpx2.create_ssl_context()
+    except OSError as error:
+        text = 'The certificate authorities cannot be read. Check the variables SSL_CERT_FILE and SSL_CERT_DIR.'
+        raise RuntimeError(text) from error
 
 
 def _credentials(target: PushTarget) -> dict[str, str]:

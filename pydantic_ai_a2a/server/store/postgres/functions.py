@@ -158,7 +158,8 @@ END $$
 # are filed later, and tasks in an unknown state never. The condition repeats that of the index `task_unfiled`.
 #
 # PostgreSQL plans the statements of a new database without statistics, and then keeps plans that read each row of an
-# agent, until autovacuum analyzes the tables in its next round, a minute later. So the first full batch analyzes them.
+# agent, until autovacuum analyzes the tables in its next round, a minute later. So the first full batch
+# analyzes them, if the role owns them.
 _FILE = f"""
 CREATE OR REPLACE FUNCTION a2a_file(
     in_lock_timeout TEXT, in_agent TEXT, in_limit BIGINT, OUT out_done BOOLEAN, OUT out_more INTEGER
@@ -168,7 +169,7 @@ DECLARE
     ids TEXT[];
 BEGIN
     out_done := FALSE;{_BEGIN}
-    IF (SELECT reltuples < 0 FROM pg_class WHERE oid = CAST('task' AS regclass))
+    IF (SELECT reltuples < 0 AND pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = CAST('task' AS regclass))
         AND EXISTS (SELECT 1 FROM task WHERE agent = in_agent AND filed = 0
             AND state NOT IN ('submitted', 'working') OFFSET {EVERY - 1}) THEN
         ANALYZE task, item, event, entry, conversation;
