@@ -7,9 +7,10 @@ from functools import partial
 
 import click
 
+from ..client.client import A2AClient
 from ..wire.protocol.stored_values import json_of
 from .client_thread import ClientThread
-from .inbox_rows import COLUMNS, inbox_client, newest_tasks, row_of
+from .inbox_rows import COLUMNS, newest_tasks, row_of
 from .remote_agent import Remote, agent_options
 from .tables import write_table
 from .terminal import echo_json, say
@@ -39,7 +40,7 @@ def inbox(*, remote: Remote, limit: int, watch: bool, as_json: bool) -> int:
     if watch:
         check_watch(as_json=as_json)
         return _on_screen(remote, limit)
-    with ClientThread(inbox_client(remote)) as thread:
+    with ClientThread(_client(remote)) as thread:
         tasks = thread.run(partial(newest_tasks, thread.client, limit))
     if as_json:
         for task in tasks:
@@ -55,5 +56,15 @@ def _on_screen(remote: Remote, limit: int) -> int:
     from .inbox_screen import InboxScreen  # noqa: PLC0415 - of an extra
     from .terminal_keys import Keys  # noqa: PLC0415 - not on Windows
 
-    with Keys() as keys, ClientThread(inbox_client(remote)) as thread:
+    with Keys() as keys, ClientThread(_client(remote)) as thread:
         return InboxScreen(thread, keys, limit).run()
+
+
+def _client(remote: Remote) -> A2AClient:
+    return A2AClient(
+        remote.url,
+        headers=remote.headers,
+        auth=remote.token,
+        timeout=remote.timeout,
+        trusted_origins=remote.trusted_origins,
+    )

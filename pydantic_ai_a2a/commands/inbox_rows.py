@@ -7,24 +7,12 @@ from contextlib import aclosing
 from ..client.client import A2AClient
 from ..client.results import RemoteResult
 from ..errors import RemoteProtocolError
-from .remote_agent import Remote
 
 COLUMNS = ('task', 'waits for', 'since', 'question')
 _ANSWERS = {'approval': 'approval', 'question': 'answer', 'external': 'result', 'authorization': 'sign-in'}
 """What a task waits for, by the kind of a call."""
 _LONGEST = 60
 """The most characters of a question in a row."""
-
-
-def inbox_client(remote: Remote) -> A2AClient:
-    """Return the client of a remote agent."""
-    return A2AClient(
-        remote.url,
-        headers=remote.headers,
-        auth=remote.token,
-        timeout=remote.timeout,
-        trusted_origins=remote.trusted_origins,
-    )
 
 
 async def newest_tasks(client: A2AClient, limit: int) -> list[RemoteResult]:

@@ -157,9 +157,9 @@ END $$
 # Mirrors `filing.file`: a batch of stopped tasks, and the conversations of these tasks. Locked tasks and conversations
 # are filed later, and tasks in an unknown state never. The condition repeats that of the index `task_unfiled`.
 #
-# PostgreSQL plans the statements of a new database without statistics, and then keeps plans that read each row of an
-# agent, until autovacuum analyzes the tables in its next round, a minute later. So the first full batch
-# analyzes them, if the role owns them.
+# PostgreSQL plans the statements of a new database without statistics, and keeps plans that read each row of an agent
+# until the next round of autovacuum, up to a minute later. So the first full batch analyzes the tables, if the role
+# owns them.
 _FILE = f"""
 CREATE OR REPLACE FUNCTION a2a_file(
     in_lock_timeout TEXT, in_agent TEXT, in_limit BIGINT, OUT out_done BOOLEAN, OUT out_more INTEGER
