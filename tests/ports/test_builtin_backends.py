@@ -20,6 +20,7 @@ from pydantic_ai_a2a.types import TaskQuery
 
 from ..bounds import LIMIT
 from ..suites.base import OpenBackend
+from ..suites.dead_letters import make_dead_letter
 from ..suites.values import (
     EXPIRED,
     LEASE,
@@ -35,6 +36,7 @@ from ..suites.values import (
     finish_of,
     message,
     model_turn,
+    state_of,
     submit,
     sweep,
 )
@@ -177,6 +179,41 @@ async def test_sweep_keeps_task_in_unknown_state(
     assert (await backend.reader.load('dreams', OWNER) is None) is (due is TASKS)
     assert (await conversation_texts(backend, 'context of dreams') == []) is (due is CONTEXTS)
     backend.close()
+
+
+async def damage(backend: Backend, task_id: str, statement: str) -> None:
+    """Write `DAMAGED` into the rows of a task, as another program would."""
+
+    def write() -> Transaction[None]:
+        yield [(statement, [(DAMAGED, task_id)])]
+
+    await cast('DatabaseBackend[Any]', backend).write(write)
+
+
+DAMAGED = b'{"secret'
+EVENT = 'INSERT INTO event (agent, task_id, n, payload) SELECT agent, id, 99, ? FROM task WHERE id = ?'
+
+
+async def test_sweep_ends_waiting_task_with_damaged_events(backend: Backend, caplog: pytest.LogCaptureFixture) -> None:
+    for task_id in ('damaged', 'whole'):
+        await submit(backend, message(new=task_id))
+        await claim_and_finish(backend, task_id, 'input-required')
+    await damage(backend, 'damaged', EVENT)
+    await sweep(backend, replace(KEEP, waiting=SOON), at=LATER)
+    assert (await state_of(backend, 'damaged'), await state_of(backend, 'whole')) == ('failed', 'failed')
+    assert caplog.messages == [
+        'The streamed artifacts of task damaged are damaged in the store, and are left out: ValueError.',
+        'Task damaged failed (expired, correlation id damaged.1).',
+        'Task whole failed (expired, correlation id whole.1).',
+    ]
+
+
+async def test_list_of_dead_letters_has_damaged_failure(backend: Backend) -> None:
+    for task_id in ('damaged', 'whole'):
+        await make_dead_letter(backend, task_id)
+    await damage(backend, 'damaged', 'UPDATE task SET status_message = ? WHERE id = ?')
+    letters = await backend.housekeeping.dead_letters()
+    assert [(letter.task_id, letter.correlation_id) for letter in letters] == [('damaged', None), ('whole', 't.1.3')]
 
 
 FORK = """

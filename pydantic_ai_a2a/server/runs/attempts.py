@@ -25,6 +25,7 @@ from time import perf_counter
 from pydantic_ai.exceptions import RunCancelled
 
 from ...backoff import backoff_after, spread
+from ...errors import StoredDamaged, StoreFailed
 from ...settings.app_settings import Settings
 from ..conversion.failures import EXPIRED_ATTEMPTS, classify, retry_after
 from ..quotas import Metering
@@ -98,6 +99,8 @@ class Attempts:
         try:
             with observed_run(claim, state):
                 try:
+                    if claim.damage is not None:
+                        raise StoreFailed from StoredDamaged(claim.damage)
                     run = await self._job.prepare(claim, recorder, token, run_id(claim))
                     result = await run
                 except RunCancelled as error:  # within the span, for which a cancelled run has not failed

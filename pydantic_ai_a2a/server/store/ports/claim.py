@@ -50,6 +50,8 @@ class Claim:
     """The failed tries of the run; None without a failed try."""
     wanted: int | None = None
     """What the readers in other processes want, if the store knows them."""
+    damage: str | None = None
+    """What the store cannot read of the run, for the log: the run fails. None if the claim is whole."""
 
     @property
     def used(self) -> RunUsage | None:

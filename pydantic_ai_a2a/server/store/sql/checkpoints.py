@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic_ai.usage import RunUsage
 
@@ -11,7 +12,7 @@ from ..model_messages import dump_message, load_message_rows
 from ..ports import Checkpoint, Claim
 from ..run_usage import dump_usage, load_usage
 from .task_rows import HELD, OF_TASK
-from .transaction import Transaction, Write
+from .transaction import Statement, Transaction, Write
 
 _ADD = (
     'INSERT INTO checkpoint (agent, task_id, n, run, message, used, taken)'
@@ -19,9 +20,13 @@ _ADD = (
 )
 
 
-def load_checkpoint(agent: str, task_id: str) -> Transaction[Checkpoint]:
-    """Return the checkpoint of a task."""
-    rows = yield f'SELECT run, message, used, taken FROM checkpoint WHERE {OF_TASK} ORDER BY n', (agent, task_id)
+def checkpoint_of(agent: str, task_id: str) -> Statement:
+    """Return the query of the checkpoint of a task, for `load_checkpoint`."""
+    return f'SELECT run, message, used, taken FROM checkpoint WHERE {OF_TASK} ORDER BY n', (agent, task_id)
+
+
+def load_checkpoint(rows: Sequence[Any]) -> Checkpoint:
+    """Return the checkpoint of the rows of a task."""
     messages = load_message_rows(row[1] for row in rows)
     run, _, used, taken = rows[-1]
     return Checkpoint(run=run, messages=messages, usage=load_usage(used), taken=taken)

@@ -47,11 +47,12 @@ from typing import Any, NamedTuple, TypeAlias
 from ....types.stored_events import TaskEvent
 from ....types.stored_tasks import TaskHeader
 from ..model_messages import dump_tried, load_messages, load_tried
-from ..ports import Charge, Checkpoint, Claim, Marks, Slot, Status
+from ..ports import Charge, Claim, Marks, Slot, Status
 from ..ports.failed_tries import Tried
 from ..status_events import status_event
 from . import conversations, enqueued_deliveries, event_log, quotas
-from .checkpoints import load_checkpoint
+from .checkpoints import checkpoint_of, load_checkpoint
+from .damaged_bodies import check_stored
 from .event_log import add_events
 from .key_conditions import KEYS, among
 from .queue_order import FIRST_OF_CONTEXT, OFFERED, QUEUED
@@ -225,8 +226,7 @@ _TAKE_ALONE = _take("""id = ?
             )""")
 TAKE_NEXT = _take(
     """id = ?
-            -- Its events, checkpoint and webhooks would take more statements. Damaged messages of a turn must not fail
-            -- the end of another task.
+            -- Its events, checkpoint and webhooks would take more statements, and the messages of a turn more time.
             AND logged_after IS NULL AND push = 0 AND own_messages IS NULL
             AND NOT EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)""",
     begun_by='?',
@@ -319,7 +319,7 @@ def name_of(claim: Claim) -> str:
     return f'{claim.header.id}.{claim.fence}'
 
 
-def taken_row(row: RunRow, at: int, checkpoint: Checkpoint | None = None) -> Taken:
+def taken_row(row: RunRow, at: int, checkpoint: Sequence[Any] = ()) -> Taken:
     """Return the claim of a taken task, with the first event of a new task."""
     header = header_of(row)
     # A submitted task was never claimed, and has no event before.
@@ -332,7 +332,7 @@ def _claims_of(agent: str, rows: Sequence[RunRow], at: int) -> Transaction[list[
     claims: list[Taken] = []
     logged: list[tuple[Any, ...]] = []
     for row in rows:
-        checkpoint = (yield from load_checkpoint(agent, row.id)) if row.checkpointed else None
+        checkpoint = (yield checkpoint_of(agent, row.id)) if row.checkpointed else []
         claim, events = taken_row(row, at, checkpoint)
         if row.logged_after is not None:
             logged += add_events(agent, row.id, events)[1]
@@ -380,11 +380,20 @@ def _claimable(agent: str, holder: str, limit: int, *, lost: bool) -> Transactio
     return [*first, *(row for turn in turns for row in turn if row is not None)]
 
 
-def claim_of(header: TaskHeader, row: RunRow, checkpoint: Checkpoint | None = None) -> Claim:
+def claim_of(header: TaskHeader, row: RunRow, checkpoint: Sequence[Any] = ()) -> Claim:
     """Return the claim of a task whose next run begins.
 
-    An interrupted task continues from the context head at its pause.
+    An interrupted task continues from the context head at its pause. Data that cannot be read fails this run alone: an
+    error here would undo the claims of all other tasks too.
     """
+    request, own_messages, tried, progress, damage = row.request or None, None, None, None, None
+    try:
+        check_stored(row.id, request, row.metadata)
+        own_messages = None if row.own_messages is None else load_messages(row.own_messages)
+        tried = None if row.tried is None else load_tried(row.tried)
+        progress = load_checkpoint(checkpoint) if checkpoint else None
+    except Exception as error:  # its text may have the data
+        request, damage = None, f'Task {row.id} has a stored run that cannot be read: {type(error).__name__}.'
     return Claim(
         header=header,
         holder=row.holder,
@@ -395,14 +404,15 @@ def claim_of(header: TaskHeader, row: RunRow, checkpoint: Checkpoint | None = No
         inbox=row.prompt if row.answer is None else row.inbox_read,
         message=row.message,
         head=row.head_now if row.own_messages is None else row.head_at_pause,
-        own_messages=None if row.own_messages is None else load_messages(row.own_messages),
-        request=row.request or None,
+        own_messages=own_messages,
+        request=request,
         traceparent=row.traceparent,
         pending=row.pending,
-        tried=None if row.tried is None else load_tried(row.tried),
-        checkpoint=checkpoint,
+        tried=tried,
+        checkpoint=progress,
         push=bool(row.push),
         wanted=row.wanted,
+        damage=damage,
     )
 
 

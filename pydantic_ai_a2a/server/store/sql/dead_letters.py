@@ -9,6 +9,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from ....errors import UnsupportedOperationError
+from ....json_values import as_object
 from ....types.stored_tasks import TaskHeader
 from ....wire.protocol import new_ids
 from ..ports import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Submission
@@ -157,9 +158,12 @@ def _submission(common: Sequence[Any], task_id: str, message_id: str, body: byte
 
 
 def read_correlation_id(message: bytes | None) -> str | None:
-    """Return the correlation id in the status message of a failed task."""
-    status: dict[str, Any] = {} if message is None else from_json(message)
-    return status.get('metadata', {}).get('correlationId')
+    """Return the correlation id in the status message of a failed task; None if it has none, or is damaged."""
+    try:
+        status = as_object(None if message is None else from_json(message))
+    except ValueError:
+        return None
+    return as_object(status.get('metadata')).get('correlationId')
 
 
 def repeated(body: bytes, dead_id: str) -> tuple[str, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +12,11 @@ from .damaged_bodies import check_stored
 from .task_rows import HEADER, LAST_EVENT, OF_TASK, add_items, header_of
 from .transaction import Statement, Transaction, Write
 
+logger = logging.getLogger('pydantic_ai_a2a')
+
 _LOG_FROM_NOW = f'UPDATE task SET logged_after = {LAST_EVENT} WHERE agent = ? AND id = ? AND logged_after IS NULL'
 ADD_EVENT = 'INSERT INTO event (agent, task_id, n, state, payload) VALUES (?, ?, ?, ?, ?)'
+_ARTIFACTS = f"{OF_TASK} AND kind = 'artifact'"
 _UPDATES = (
     f'SELECT payload FROM event WHERE {OF_TASK} AND (state IS NULL OR substr(payload, 1, {len(stored.NOTE)}) = ?)'
     ' ORDER BY n'
@@ -75,7 +79,12 @@ def keep_streamed(agent: str, task_id: str) -> Transaction[None]:
     rows = yield updates(agent, task_id)
     if not rows:
         return
-    before = yield f"DELETE FROM item WHERE {OF_TASK} AND kind = 'artifact' RETURNING body", (agent, task_id)
-    bodies = stored.assemble((row[0] for row in before), (row[0] for row in rows), partial=False)
-    items = [('artifact', stored_values.load_artifact(body)['artifact_id'], body) for body in bodies]
-    yield [add_items(agent, task_id, items)]
+    before = yield f'SELECT body FROM item WHERE {_ARTIFACTS} ORDER BY seq', (agent, task_id)
+    try:
+        bodies = stored.assemble((row[0] for row in before), (row[0] for row in rows), partial=False)
+        items = [('artifact', stored_values.load_artifact(body)['artifact_id'], body) for body in bodies]
+    except Exception as error:  # its text may have the data; the task has to end all the same
+        text = 'The streamed artifacts of task %s are damaged in the store, and are left out: %s.'
+        logger.error(text, task_id, type(error).__name__)
+        return
+    yield [(f'DELETE FROM item WHERE {_ARTIFACTS}', [(agent, task_id)]), add_items(agent, task_id, items)]

@@ -83,7 +83,8 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[Done[Claim | 
     if not rows:
         return (yield from _finished(agent, claimed, end))
     previous, own_usage, unread, record, checkpointed, push, logged_after, paid, following = rows[0]
-    usage = end.usage if own_usage is None else _of_turn(own_usage, end)
+    # A failure stores no usage, so it ends also a task whose stored usage cannot be read.
+    usage = end.usage if own_usage is None or end.status.state == 'failed' else _of_turn(own_usage, end)
     writes: list[Write] = []
     if end.charges:
         writes += quotas.charged(agent, header.id, claimed.run, paid, end.charges)
