@@ -16,6 +16,7 @@ from typing import Any, Self
 from fasta2a.broker import Broker, TaskOperation
 from fasta2a.schema import TaskSendParams
 
+from ...base_exceptions import ends_task
 from ...clock import STOP_TIME
 from ...errors import A2AError
 from ...wire.protocol import stored_values
@@ -155,7 +156,9 @@ class BrokeredBackend(Backend):
                 async for operation in self._broker.receive_task_operations():
                     self._spawn(self._carry_out(operation))
                 logger.error('The broker stopped delivering operations; the app asks the broker again in a moment.')
-            except Exception:  # a user's broker raises any exception
+            except BaseException as error:  # a user's broker raises any exception
+                if ends_task(error, asyncio.current_task()):
+                    raise
                 logger.exception('The broker failed to deliver operations; the app asks the broker again in a moment.')
             await asyncio.sleep(PAUSE)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextvars import Context
 
 from ...backoff import backoff_after, spread
+from ...base_exceptions import ends_task
 from ...bounded_wait import bounded_wait
 from ...settings.push import Push
 from ...telemetry.metrics import metrics
@@ -113,7 +114,9 @@ class WebhookSender:
             self._wake.clear()
             try:
                 seconds = await self._start_due()
-            except Exception:  # the store may work at the next attempt
+            except BaseException as error:  # a user's store may raise anything, and may work at the next attempt
+                if ends_task(error, self._sending):
+                    raise
                 logger.exception('The outbox of webhooks could not be read; the sender tries again in a moment.')
                 seconds = _POLL
             if self._closing and not self._active and seconds > 0:

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import TypeAlias
 
+from ...base_exceptions import ends_task
 from ...clock import STOP_TIME
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -88,7 +89,9 @@ class Heartbeat:
             if self._answers():
                 for callback in await self._renew():
                     self._loop.call_soon_threadsafe(callback)
-        except Exception:  # the store may work at the next beat
+        except BaseException as error:  # a user's store may raise anything, and may work at the next beat
+            if ends_task(error, asyncio.current_task()):
+                raise
             logger.exception('A heartbeat failed: the leases of the running tasks were not renewed.')
             return False
         finally:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from contextvars import Context
 
+from ...base_exceptions import ends_task
 from ...settings.retention import Retention
 from ...telemetry.metrics import metrics
 from ..store.ports import Backend, OnExpired, Swept
@@ -53,7 +54,9 @@ class Sweeper:
                 if not (swept and swept.full):
                     return
                 await asyncio.sleep(0)
-        except Exception:  # expired tasks are kept a little longer
+        except BaseException as error:  # expired tasks are kept a little longer
+            if ends_task(error, self.sweeping):
+                raise
             logger.exception('A sweep of expired data failed; the worker tries again at the next heartbeat.')
 
     def _report(self, swept: Swept, *, behind: bool) -> None:

@@ -435,7 +435,9 @@ class Worker:
                 self._finds_lost = self._checks_waiting = True
                 self._claim_within(0)
                 await self._look_for_pause()
-            except Exception:  # the store may work at the next beat
+            except BaseException as error:  # a user's store may raise anything, and may work at the next beat
+                if ends_task(error, self._beating):
+                    raise
                 logger.exception('The heartbeat of worker %s failed.', self.holder)
             self._sweeper.sweep_soon()
 

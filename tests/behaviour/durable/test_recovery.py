@@ -30,6 +30,7 @@ from ...suites.values import EXPIRED
 from ..durable_handover import ALL_POINTS, run_until_handover, serving_until_handover
 from ..faulty_queues import StorageError
 from ..pending_calls import ApprovalAgent, answer_message, approve, call_by_prompt
+from ..refusals import BASE_EXCEPTIONS
 from ..steps import Steps
 
 OTHER_RESULT = b'{"artifactId":"a","parts":[{"text":"theirs"}]}'
@@ -153,18 +154,23 @@ class FailsToRenew(WrappedQueue):
 
     times = 2
 
+    def __init__(self, inner: TaskQueue, error: Callable[[], BaseException]) -> None:
+        super().__init__(inner)
+        self._error = error
+
     async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
         if self.times:
             self.times -= 1
-            raise StorageError
+            raise self._error()
         return await super().renew(holder, tasks, lease=lease)
 
 
+@pytest.mark.parametrize('error', [StorageError, *BASE_EXCEPTIONS.values()], ids=['error', *BASE_EXCEPTIONS])
 async def test_heartbeat_continues_after_failed_renewal(
-    backend: MemoryBackend, caplog: pytest.LogCaptureFixture
+    error: Callable[[], BaseException], backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = GatedAgent()
-    backend.queue = FailsToRenew(backend.queue)
+    backend.queue = FailsToRenew(backend.queue, error)
     async with serving(stage.agent, backend=backend, workers=Workers(lease=0.03)) as client:
         await client.send('one', returnImmediately=True)
         await stage.reached('one')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -22,6 +22,7 @@ from pydantic_ai_a2a.server.fasta2a import broker_backend
 from ...agents import GatedAgent, echo_prompts
 from ...app_client import Client, lifespan, message, state_of, texts
 from ...serving import list_tasks, serving, wait_until_ended
+from ..refusals import BASE_EXCEPTIONS
 
 memory = Agent(FunctionModel(echo_prompts))
 
@@ -172,14 +173,17 @@ async def test_refusing_broker_prevents_neither_run_nor_cancel(caplog: pytest.Lo
     assert caplog.text.count('nobody but the log may read this') >= 2
 
 
-async def test_failed_broker_receive_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize('error', [ConnectionError, *BASE_EXCEPTIONS.values()], ids=['error', *BASE_EXCEPTIONS])
+async def test_failed_broker_receive_is_retried(
+    error: Callable[[], BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Failing(InMemoryBroker):
         failures = 0
 
         async def receive_task_operations(self) -> AsyncIterator[TaskOperation]:
             self.failures += 1
             if self.failures == 1:
-                raise ConnectionError('lost')
+                raise error()
             if self.failures > 2:
                 async for operation in super().receive_task_operations():
                     yield operation

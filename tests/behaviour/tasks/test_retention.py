@@ -6,7 +6,7 @@ import asyncio
 import gc
 import time
 from collections import defaultdict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -37,6 +37,7 @@ from ...webhooks import webhook
 from ..faulty_queues import StorageError
 from ..pending_calls import ApprovalAgent
 from ..promised_behaviours import covers
+from ..refusals import BASE_EXCEPTIONS
 
 ROW = '10,000 tasks'
 FEW = 100
@@ -163,20 +164,23 @@ class FailingSweep(SqlHousekeeping):
 
     times = 1
 
-    def __init__(self, backend: MemoryBackend) -> None:
+    def __init__(self, backend: MemoryBackend, error: Callable[[], BaseException]) -> None:
         super().__init__(backend)
-        self.swept = asyncio.Event()
+        self.error, self.swept = error, asyncio.Event()
 
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> Swept:
         if self.times:
             self.times -= 1
-            raise StorageError
+            raise self.error()
         self.swept.set()
         return await super().sweep(retention, at=at, on_expired=on_expired)
 
 
-async def test_failed_sweep_is_logged_and_retried(backend: MemoryBackend, caplog: pytest.LogCaptureFixture) -> None:
-    clogged = backend.housekeeping = FailingSweep(backend)
+@pytest.mark.parametrize('error', [StorageError, *BASE_EXCEPTIONS.values()], ids=['error', *BASE_EXCEPTIONS])
+async def test_failed_sweep_is_logged_and_retried(
+    error: Callable[[], BaseException], backend: MemoryBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    clogged = backend.housekeeping = FailingSweep(backend, error)
     async with serving(Agent(FunctionModel(echo_prompts)), backend=backend, workers=Workers(lease=0.03)):
         await clogged.swept.wait()
     assert caplog.messages == ['A sweep of expired data failed; the worker tries again at the next heartbeat.']

@@ -23,6 +23,7 @@ from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.types import PushTarget
 
 from ...app_client import LIMIT
+from ...behaviour.refusals import BASE_EXCEPTIONS
 from ...cases import each_case
 from ...clocks import HOUR, SetClock
 from ...constants import with_constants
@@ -183,16 +184,17 @@ async def test_hanging_webhooks_leave_room_for_another_owner() -> None:
 
 
 class OutboxFailingOnce(Outbox):
-    """Loses its store for the first call of one method."""
+    """Raises an error in the first call of one method."""
 
-    def __init__(self, outbox: Outbox, method: str) -> None:
+    def __init__(self, outbox: Outbox, method: str, error: Callable[[], BaseException] = StoreUnavailable) -> None:
         self._outbox = outbox
         self._breaks = {method}
+        self._error = error
 
     def _break(self, method: str) -> None:
         if method in self._breaks:
             self._breaks.clear()
-            raise StoreUnavailable
+            raise self._error()
 
     async def lease(self, *, lease: int, limit: int, held: Mapping[str, int]) -> Leased:
         self._break('lease')
@@ -230,6 +232,14 @@ async def test_sender_continues_after_the_store_was_unavailable(method: str, tex
             await canceled_task_with_webhook(backend, hook, 'u')
             assert await notified_states(hook, 2) == ['canceled'] * 2
     assert lost.is_set()
+
+
+@each_case('error', BASE_EXCEPTIONS.values())
+async def test_sender_continues_after_base_exception_of_store(error: Callable[[], BaseException]) -> None:
+    backend = memory()
+    async with webhook() as hook, sending(backend, outbox=OutboxFailingOnce(outbox_of(backend), 'lease', error)):
+        await canceled_task_with_webhook(backend, hook)
+        assert await notified_states(hook, 1) == ['canceled']
 
 
 async def test_undecryptable_webhook_is_dead_and_not_sent() -> None:

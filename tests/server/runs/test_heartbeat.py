@@ -14,6 +14,7 @@ from pydantic_ai_a2a.server.runs import heartbeat as module
 from pydantic_ai_a2a.server.runs.heartbeat import Heartbeat
 
 from ...app_client import LIMIT
+from ...behaviour.refusals import BASE_EXCEPTIONS, SECRET
 from ...logs import log_event
 
 LEASE = 0.03
@@ -26,12 +27,12 @@ class RenewalCounter:
     def __init__(self) -> None:
         self.done: Queue[threading.Thread] = Queue()
         self.callbacks: Sequence[Callable[[], object]] = ()
-        self.error: Exception | None = None
+        self.error: Callable[[], BaseException] | None = None
 
     async def __call__(self) -> Sequence[Callable[[], object]]:
         self.done.put(threading.current_thread())
         if self.error is not None:
-            raise self.error
+            raise self.error()
         return self.callbacks
 
     def wait(self, times: int = 1) -> None:
@@ -72,14 +73,17 @@ async def test_leases_are_renewed_while_event_loop_is_briefly_blocked() -> None:
 
 
 @pytest.mark.usefixtures('frozen_time')
-async def test_failed_renewal_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize('error', [lambda: OSError(SECRET), *BASE_EXCEPTIONS.values()], ids=['error', *BASE_EXCEPTIONS])
+async def test_failed_renewal_is_logged_and_tried_again(
+    error: Callable[[], BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
     renewals = RenewalCounter()
-    renewals.error = OSError('the database is away')
+    renewals.error = error
     heartbeat = Heartbeat(renewals, 20 * LEASE)
     renewals.wait(2)
     heartbeat.stop()
     assert 'A heartbeat failed: the leases of the running tasks were not renewed.' in caplog.messages
-    assert 'the database is away' in caplog.text
+    assert SECRET in caplog.text
 
 
 async def test_renewals_stop_if_event_loop_is_blocked_too_long() -> None:
