@@ -474,5 +474,5 @@ class A2AClient(TextSender):
         resend, message_id = options.get('resend', False), message['message_id']
         follower = Follower.of(card, transport, self._timeout, resend=resend, message_id=message_id)
         adapter = None if output_type is None else TypeAdapter[Any](output_type)
-        params = send_params(message, options, card, output_type)
+        params = send_params(message, options, card, output_type, adapter)
         return _PreparedMessage(follower, params, Sent(self, card, options, output_type, adapter))

@@ -66,16 +66,29 @@ class WaitOptions(SendOptions, total=False):
     """Seconds of the whole call, after which the task is returned as it is. The task goes on. Default: no limit."""
 
 
-def send_params(message: Message, options: SendOptions, card: AgentCard, output_type: type[Any] | None) -> SendParams:
+def send_params(
+    message: Message,
+    options: SendOptions,
+    card: AgentCard,
+    output_type: type[Any] | None,
+    adapter: TypeAdapter[Any] | None,
+) -> SendParams:
     """Return the params that send a message with its options.
+
+    Args:
+        message: The message.
+        options: Its options.
+        card: The card of the agent.
+        output_type: Type of the output that the client wants; None for any output.
+        adapter: The adapter of the type.
 
     Raises:
         UnsupportedOperationError: The agent takes no tools of clients.
     """
     is_file = isinstance(output_type, type) and issubclass(output_type, BinaryContent | FileUrl)
     schema = None
-    if output_type is not None and not is_file and CLIENT_SCHEMA_URI in extensions_of(card):
-        schema = usable_schema(TypeAdapter[Any](output_type).json_schema())
+    if adapter is not None and not is_file and CLIENT_SCHEMA_URI in extensions_of(card):
+        schema = usable_schema(adapter.json_schema())
     if schema is not None:
         message = with_client_schema(message, schema)
     if PENDING_CALLS_URI not in extensions_of(card):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fasta2a.schema import Part
-from pydantic import BaseModel
+from pydantic import BaseModel, GetCoreSchemaHandler
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_ai import (
     Agent,
@@ -33,6 +33,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
+from pydantic_core import CoreSchema
 
 from pydantic_ai_a2a import (
     A2AClient,
@@ -48,6 +49,7 @@ from pydantic_ai_a2a.client.message_content import message_of
 from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.testing import Answers
 from pydantic_ai_a2a.wire.extensions.card_schemas import SCHEMAS_URI
+from pydantic_ai_a2a.wire.extensions.client_schema import CLIENT_SCHEMA_URI
 
 from ..agents import echo_tool_returns, model_that_calls, scripted_model
 from ..bounds import LIMIT
@@ -203,6 +205,26 @@ async def test_result_not_matching_output_type_is_remote_error() -> None:
     prose = await result_with_parts({'text': 'In Paris.'}, output_type=City)
     with pytest.raises(RemoteError, match=r'fit City: Invalid JSON: .* The agent said .In Paris'):
         print(prose.output)
+
+
+class Counted:
+    """A type that counts the schemas that Pydantic builds of it."""
+
+    schemas = 0
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        cls.schemas += 1
+        return handler(int)
+
+
+async def test_send_builds_schema_of_output_type_once() -> None:
+    card = {**CARD, 'capabilities': {'extensions': [{'uri': CLIENT_SCHEMA_URI}]}}
+    task = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': '42'}]}]}
+    canned = CannedAgent(result_response({'task': task}), card=card)
+    async with A2AClient(canned.app) as client:
+        result = await client.send('Hello.', output_type=Counted)
+    assert (result.output, Counted.schemas) == (42, 1)
 
 
 async def test_output_type_without_schema_is_refused_before_sending() -> None:
