@@ -105,7 +105,11 @@ def _write(wanted: Path, content: bytes) -> Path:
             file.write(content)
         numbered = (wanted.with_stem(f'{wanted.stem}-{n}') for n in count(2))
         path = next(path for path in chain([wanted], numbered) if _is_new(path))
-        return partial.replace(path)
+        try:
+            return partial.replace(path)
+        except OSError:
+            path.unlink()  # the empty file of `_is_new`
+            raise
     finally:
         partial.unlink(missing_ok=True)
 

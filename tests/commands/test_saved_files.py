@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import resource
 from base64 import b64encode
 from collections.abc import Generator, Iterable
@@ -198,6 +199,18 @@ def test_file_that_cannot_be_written_leaves_nothing(capsys: Capture, tmp_path: P
         sent = send_and_save(capsys, tmp_path / 'files', answer)
     assert (sent.code, messages(sent)[1]) == (1, 'large.bin cannot be saved: File too large')
     assert tree(tmp_path / 'files') == {'one.txt': b'content', 'two.txt': b'content'}
+
+
+def test_file_that_cannot_be_renamed_leaves_nothing(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, target: Path) -> Path:
+        raise OSError(errno.EIO, 'Input/output error')
+
+    monkeypatch.setattr(Path, 'replace', fail)
+    sent = send_and_save(capsys, tmp_path / 'files', completed(part('one.txt')))
+    assert (sent.code, messages(sent)) == (1, ['one.txt cannot be saved: Input/output error'])
+    assert tree(tmp_path / 'files') == {}
 
 
 def test_file_by_url_is_named_but_not_fetched(capsys: Capture, tmp_path: Path) -> None:
