@@ -181,6 +181,29 @@ async def test_heartbeat_continues_after_failed_renewal(
     assert 'heartbeat' in caplog.text
 
 
+class HangingRenewal(WrappedQueue):
+    """Never renews a lease."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.asked = asyncio.Event()
+
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        self.asked.set()
+        return await asyncio.Future()
+
+
+async def test_server_stops_while_renewal_is_pending(backend: MemoryBackend, caplog: pytest.LogCaptureFixture) -> None:
+    stage = GatedAgent()
+    queue = backend.queue = HangingRenewal(backend.queue)
+    async with serving(stage.agent, backend=backend, workers=Workers(lease=0.03)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await queue.asked.wait()
+        stage.open('hi')
+        assert texts(await wait_until_ended(client, task['id'])) == ['hi']
+    assert caplog.messages == []
+
+
 def test_task_of_closed_event_loop_continues() -> None:
     runs: list[str] = []
     left = asyncio.Event()

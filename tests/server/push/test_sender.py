@@ -242,6 +242,26 @@ async def test_sender_continues_after_base_exception_of_store(error: Callable[[]
         assert await notified_states(hook, 1) == ['canceled']
 
 
+class HangingOutbox(OutboxFailingOnce):
+    """Never says what is due."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        super().__init__(outbox, 'release')
+        self.asked = asyncio.Event()
+
+    async def lease(self, *, lease: int, limit: int, held: Mapping[str, int]) -> Leased:
+        self.asked.set()
+        return await asyncio.Future()
+
+
+async def test_sender_stops_while_outbox_hangs(caplog: pytest.LogCaptureFixture) -> None:
+    backend = memory()
+    outbox = HangingOutbox(outbox_of(backend))
+    async with sending(backend, outbox=outbox):
+        await outbox.asked.wait()
+    assert caplog.messages == []
+
+
 async def test_undecryptable_webhook_is_dead_and_not_sent() -> None:
     backend = memory()
     settings = Push(private_hosts=['127.0.0.1'], tries=1)
