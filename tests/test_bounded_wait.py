@@ -10,8 +10,6 @@ from pydantic_ai_a2a.bounded_wait import bounded_wait
 
 from .app_client import LIMIT
 
-pytestmark = pytest.mark.anyio
-
 
 async def late() -> str:
     raise TimeoutError('late')

@@ -10,8 +10,6 @@ from pydantic_ai_a2a.issuer_requests import connected, fetch, metadata_urls
 from .bounds import LIMIT
 from .webhooks import webhook
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize('slash', ['', '/'])
 def test_metadata_urls_of_issuer(slash: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import httpx2
+import pytest
 from a2a.types import a2a_pb2
 from google.protobuf import any_pb2, json_format
 from google.protobuf.message import Message
@@ -40,6 +41,35 @@ CREDENTIALS: dict[str, Any] = {'timeout': LIMIT, 'headers': {'authorization': 'B
 """Options of clients, whose secret no error may show."""
 
 
+def agent_message(*parts: Any, **fields: Any) -> dict[str, Any]:
+    """A message of the agent; a string is a part with text."""
+    return {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [*map(_part, parts)], **fields}
+
+
+def artifact_update(*parts: Any, artifact_id: str = 'a', **fields: Any) -> dict[str, Any]:
+    """The event of an artifact of `TASK`; a string is a part with text."""
+    artifact = {'artifactId': artifact_id, 'parts': [*map(_part, parts)]}
+    return {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact, **fields}}
+
+
+def status_update(state: str, message: Any = None, **fields: Any) -> dict[str, Any]:
+    """The event of a state of `TASK`, such as `COMPLETED`."""
+    return {'statusUpdate': {'taskId': 't', 'contextId': 'c', 'status': _status(state, message), **fields}}
+
+
+def task_in_state(state: str, message: Any = None, **fields: Any) -> dict[str, Any]:
+    """`TASK` in another state, such as `FAILED`."""
+    return {**TASK, 'status': _status(state, message), **fields}
+
+
+def _part(part: Any) -> Any:
+    return {'text': part} if isinstance(part, str) else part
+
+
+def _status(state: str, message: Any) -> dict[str, Any]:
+    return {'state': f'TASK_STATE_{state}', **({} if message is None else {'message': message})}
+
+
 def card_with_interface(**interface: Any) -> dict[str, Any]:
     """The card with other fields of its interface, such as `url`."""
     return {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], **interface}]}
@@ -48,6 +78,11 @@ def card_with_interface(**interface: Any) -> dict[str, Any]:
 def result_response(value: Any) -> Response:
     """A JSON-RPC response."""
     return Response(json.dumps({'jsonrpc': '2.0', 'id': 1, 'result': value}), media_type='application/json')
+
+
+def list_response(*tasks: Any, token: str = '') -> Response:
+    """A page of tasks, with the token of the next one."""
+    return result_response({'tasks': [*tasks], 'nextPageToken': token})
 
 
 def error_response(
@@ -97,6 +132,16 @@ class CannedAgent:
         """The JSON-RPC methods of the requests."""
         return [body['method'] for _, _, _, body in self.requests if body]
 
+    @property
+    def params(self) -> list[dict[str, Any]]:
+        """The params of the JSON-RPC requests."""
+        return [body['params'] for _, _, _, body in self.requests if body]
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The messages of the JSON-RPC requests."""
+        return [params['message'] for params in self.params if 'message' in params]
+
     async def _serve(self, request: Request) -> Response:
         body = await request.body()
         path = request.url.path
@@ -132,6 +177,14 @@ async def canned_http_client(canned: CannedAgent, **options: Any) -> AsyncGenera
             yield client
 
 
+def let_requests_take_long(canned: CannedAgent, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Let much time pass with each request, and return a `timeout` that is over after a few requests."""
+    loop = asyncio.get_running_loop()
+    time = loop.time
+    monkeypatch.setattr(loop, 'time', lambda: time() + len(canned.requests) * LIMIT / 8)
+    return LIMIT / 3
+
+
 @asynccontextmanager
 async def client_at_url(app: ASGIApp, target: Any, **options: Any) -> AsyncGenerator[A2AClient]:
     """A client that reaches an app in this process at any URL. Everything in the block is bounded."""
@@ -160,6 +213,16 @@ def always_answer(kind: str, value: dict[str, Any]) -> Answers:
 
     async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
         yield encode_message(kind, value)
+
+    return answers
+
+
+def always_refuse(*end: Any) -> Answers:
+    """The end of each call: the arguments of the `abort` of its context, such as those of `grpc_error`."""
+
+    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
+        await context.abort(*end)
+        yield b''
 
     return answers
 

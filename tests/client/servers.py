@@ -20,15 +20,18 @@ from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, 
 from a2a.types.a2a_pb2_grpc import add_A2AServiceServicer_to_server  # pyright: ignore[reportUnknownVariableType]
 from fasta2a.pydantic_ai import agent_to_a2a
 from pydantic_ai import Agent, ModelMessage, ModelResponse, TextPart
+from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pydantic_ai_a2a import A2AClient, serve_grpc, to_a2a
+from pydantic_ai_a2a import A2AClient, Approvals, serve_grpc, to_a2a
 from pydantic_ai_a2a.client import followed_task
 from pydantic_ai_a2a.types import StreamResponse
 
+from ..behaviour.callers import caller_from_header
 from ..bounds import LIMIT
+from ..serving import running_app
 
 WORDS = ['The ', 'answer ', 'is ', '42.']
 ANSWER = ''.join(WORDS)
@@ -176,7 +179,7 @@ def own_server(talker: WaitingAgent) -> Starlette:
 
 
 def own_grpc_server(talker: WaitingAgent) -> Starlette:
-    return to_a2a(talker.agent, lifespan=partial(serve_grpc, port=0))
+    return to_a2a(talker.agent, **options_for_binding('GRPC'))
 
 
 def fasta2a_server(talker: WaitingAgent) -> Starlette:
@@ -211,6 +214,26 @@ async def client_of(peer: ServerKind) -> AsyncGenerator[tuple[A2AClient, Waiting
     talker = WaitingAgent()
     async with asyncio.timeout(LIMIT), A2AClient(peer.app(talker), timeout=LIMIT, **peer.options) as client:
         yield client, talker
+
+
+def options_for_binding(binding: str | None) -> dict[str, Any]:
+    """Options of `to_a2a` for clients of a binding: gRPC has a server of its own."""
+    return {'lifespan': partial(serve_grpc, port=0)} if binding == 'GRPC' else {}
+
+
+@asynccontextmanager
+async def clients_of_approvers(
+    agent: AbstractAgent[Any, Any], *, binding: Any = None, **approvals: Any
+) -> AsyncGenerator[tuple[A2AClient, A2AClient, A2AClient]]:
+    """The clients of ann, who sends tasks, and of bob and eve, who have the scope `approve`."""
+    options = {'auth': caller_from_header, 'approvals': Approvals(**approvals), **options_for_binding(binding)}
+    async with running_app(agent, **options) as app:
+        ann, bob, eve = (
+            A2AClient(app, headers={'X-Caller': name, 'X-Scopes': scopes}, binding=binding)
+            for name, scopes in (('ann', ''), ('bob', 'approve'), ('eve', 'approve'))
+        )
+        async with ann, bob, eve:
+            yield ann, bob, eve
 
 
 def wait_until_named(monkeypatch: pytest.MonkeyPatch) -> float:

@@ -8,7 +8,6 @@ import logging
 import re
 import socket
 from collections.abc import AsyncGenerator, Callable
-from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx2
@@ -58,8 +57,7 @@ async def test_card_url_may_end_with_slash() -> None:
 
 
 async def test_older_card_path_is_tried_after_404() -> None:
-    agents = Agent(TestModel(), name='second')
-    served = to_a2a(agents)
+    served = to_a2a(Agent(TestModel(), name='second'))
 
     async def only_older(scope: Any, receive: Any, send: Any) -> None:
         if scope['path'].endswith('agent-card.json'):
@@ -231,17 +229,31 @@ async def test_malformed_card_fields_are_dropped_with_warning(
     ]
 
 
-async def test_extended_card_is_kept_until_card_version_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+class CardClock:
+    """The clock of cards, which tests set."""
+
     now = 0.0
-    monkeypatch.setattr(cards, 'time', SimpleNamespace(monotonic=lambda: now))
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> CardClock:
+    clock = CardClock()
+    monkeypatch.setattr(cards, 'time', clock)
+    return clock
+
+
+async def test_extended_card_is_kept_until_card_version_changes(clock: CardClock) -> None:
     offered = {**CARD, 'version': '1', 'capabilities': {'extendedAgentCard': True}}
     canned = CannedAgent(result_response({**offered, 'description': 'More.'}), card=offered)
     async with client_at_url(canned.app, 'http://agent.example') as client:
         await client.extended_card()
         assert (await client.card())['description'] == 'More.'
-        now += 301
+        clock.now += 301
         assert (await client.card())['description'] == 'More.'
-        now += 301
+        clock.now += 301
         canned.card = {**offered, 'version': '2'}
         assert (await client.card())['description'] == ''
     async with client_at_url(canned.app, offered) as client:
@@ -290,11 +302,7 @@ async def test_cut_card_request_is_retried_a_few_times(cuts: int, requests: int)
         ('', 300),
     ],
 )
-async def test_card_is_fresh_as_long_as_cache_control_says(
-    control: str, seconds: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 0.0
-    monkeypatch.setattr(cards, 'time', SimpleNamespace(monotonic=lambda: now))
+async def test_card_is_fresh_as_long_as_cache_control_says(control: str, seconds: int, clock: CardClock) -> None:
     headers = {'cache-control': control, 'etag': '"1"'}
     canned = CannedAgent(card=Response('{"name": "one"}', headers=headers))
     async with client_at_url(canned.app, 'http://agent.example') as client:
@@ -302,10 +310,10 @@ async def test_card_is_fresh_as_long_as_cache_control_says(
         canned.card = Response(status_code=304, headers=headers)  # is as fresh as a new card
         for requests in (2, 3):
             if seconds:
-                now += seconds - 1
+                clock.now += seconds - 1
                 await client.card()
                 assert len(canned.requests) == requests - 1
-                now += 2
+                clock.now += 2
             await client.card()
             assert len(canned.requests) == requests
 
@@ -423,9 +431,8 @@ async def test_card_request_answered_with_503_is_remote_unavailable() -> None:
 
 
 @each_case('status', [429, 502, 503, 504])
-async def test_retry_after_of_card_request_is_kept(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    monkeypatch.setattr(cards, 'time', SimpleNamespace(monotonic=lambda: now))
+async def test_retry_after_of_card_request_is_kept(status: int, clock: CardClock) -> None:
+    clock.now = 0.0
     busy = Response(status_code=status, headers={'retry-after': '3600'})
     canned = CannedAgent(result_response(TASK), card=busy)
     async with client_at_url(canned.app, 'http://agent.example') as client:
@@ -435,11 +442,10 @@ async def test_retry_after_of_card_request_is_kept(status: int, monkeypatch: pyt
         canned.card = CARD
         await client.card()
         canned.card = busy
-        for seconds in (301.0, 3900.0):
-            now = seconds
+        for clock.now in (301.0, 3900.0):
             await client.card()
         assert len(canned.requests) == 3
-        now = 3901.0
+        clock.now = 3901.0
         await client.card()
         assert len(canned.requests) == 4
 
@@ -497,21 +503,19 @@ async def test_first_card_request_is_repeated_until_agent_listens() -> None:
     ids=['503', '404', '500', 'html', 'too long'],
 )
 async def test_known_card_outlives_outage_by_a_day(
-    outage: Response, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    outage: Response, clock: CardClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    now = 0.0
-    monkeypatch.setattr(cards, 'time', SimpleNamespace(monotonic=lambda: now))
+    clock.now = 0.0
     caplog.clear()
     canned = CannedAgent(result_response(TASK))
     async with client_at_url(canned.app, 'http://agent.example') as client:
         await client.card()
         canned.card = outage
-        for seconds in (301.0, 302.0, 400.0):
-            now = seconds
+        for clock.now in (301.0, 302.0, 400.0):
             assert (await client.card())['name'] == 'canned'
         assert len(canned.requests) == 3  # not at each call
         assert caplog.text.count('An agent card cannot be fetched again') == 1
-        now = 86_400.0
+        clock.now = 86_400.0
         with pytest.raises((CardRefused, RemoteUnavailable)):
             await client.card()
         canned.card = {**CARD, 'name': 'restarted'}
@@ -519,15 +523,12 @@ async def test_known_card_outlives_outage_by_a_day(
 
 
 @each_case('status', [401, 403])
-async def test_known_card_is_not_used_when_agent_asks_for_credentials(
-    status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 0.0
-    monkeypatch.setattr(cards, 'time', SimpleNamespace(monotonic=lambda: now))
+async def test_known_card_is_not_used_when_agent_asks_for_credentials(status: int, clock: CardClock) -> None:
     canned = CannedAgent(result_response(TASK))
     async with client_at_url(canned.app, 'http://agent.example') as client:
         await client.card()
-        canned.card, now = Response(status_code=status), 301.0
+        canned.card = Response(status_code=status)
+        clock.now += 301.0
         with pytest.raises(CardRefused, match='asks for credentials'):
             await client.card()
 

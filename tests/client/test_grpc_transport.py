@@ -62,6 +62,7 @@ from .canned_agent import (
     TASK,
     WORKING,
     always_answer,
+    always_refuse,
     canned_grpc_agent,
     encode_message,
     error_info,
@@ -69,7 +70,16 @@ from .canned_agent import (
     grpc_error,
 )
 from .cutting_proxy import cutting_proxy
-from .servers import ANSWER, ServerKind, WaitingAgent, client_of, sdk_server, text_of
+from .servers import (
+    ANSWER,
+    ServerKind,
+    WaitingAgent,
+    client_of,
+    options_for_binding,
+    own_grpc_server,
+    sdk_server,
+    text_of,
+)
 from .test_client_credentials import credentials
 from .token_issuer import token_issuer
 
@@ -80,7 +90,7 @@ def guarded(talker: WaitingAgent) -> Any:
     push = Push(private_hosts=['127.0.0.1'])
     access = Access(extended_card={'description': 'More.'})
     auth = BearerAuth({TOKEN: 'ann'})
-    return to_a2a(talker.agent, auth=auth, push=push, access=access, lifespan=partial(serve_grpc, port=0))
+    return to_a2a(talker.agent, auth=auth, push=push, access=access, **options_for_binding('GRPC'))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +117,7 @@ async def test_webhooks_and_extended_card_work_over_grpc(peer: ServerKind) -> No
 
 async def test_grpc_interface_is_found_by_url_and_requires_token() -> None:
     talker = WaitingAgent()
-    app = to_a2a(talker.agent, auth=BearerAuth({TOKEN: 'ann'}), lifespan=partial(serve_grpc, port=0))
+    app = to_a2a(talker.agent, auth=BearerAuth({TOKEN: 'ann'}), **options_for_binding('GRPC'))
     with serve(app) as server:
         async with asyncio.timeout(LIMIT), A2AClient(server.url, auth=TOKEN, binding='GRPC') as client:
             task: Any = (await client.send('hello')).outcome
@@ -195,7 +205,7 @@ async def test_message_reaches_agent_with_tenant_and_extensions() -> None:
 
 
 async def test_cut_stream_resumes_by_event_id() -> None:
-    with serve(to_a2a(WaitingAgent().agent, lifespan=partial(serve_grpc, port=0))) as server:
+    with serve(own_grpc_server(WaitingAgent())) as server:
         async with A2AClient(server.url) as client:
             card: Any = await client.card()
         [interface] = [each for each in card['supported_interfaces'] if each['protocol_binding'] == 'GRPC']
@@ -246,11 +256,8 @@ async def test_event_id_is_removed_from_task_metadata(event_id: Any) -> None:
 async def test_grpc_status_raises_same_error_as_http_bindings(
     code: StatusCode, text: str, details: list[Message], error: type[A2AError]
 ) -> None:
-    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
-        await context.abort(*grpc_error(code, text, *details))
-        yield b''
-
-    async with canned_grpc_agent(answers) as server, A2AClient(server.card) as client:
+    refusing = always_refuse(*grpc_error(code, text, *details))
+    async with canned_grpc_agent(refusing) as server, A2AClient(server.card) as client:
         with pytest.raises(error, match=re.escape(text)) as refused:
             await client.get('t')
     assert refused.type in (error, NotFoundError)
@@ -260,12 +267,9 @@ async def test_refusal_has_field_violations_and_retry_after() -> None:
     violation = error_details_pb2.BadRequest.FieldViolation(field='id', description='Too long.')
     bad = error_details_pb2.BadRequest(field_violations=[violation])
 
-    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
-        code, text, trailing = grpc_error(StatusCode.INVALID_ARGUMENT, 'Bad.', error_info('INVALID_PARAMS'), bad)
-        await context.abort(code, text, (*trailing, ('retry-after', '7'), ('x-correlation-id', 'c-1')))
-        yield b''
-
-    async with canned_grpc_agent(answers) as server, A2AClient(server.card) as client:
+    code, text, trailing = grpc_error(StatusCode.INVALID_ARGUMENT, 'Bad.', error_info('INVALID_PARAMS'), bad)
+    refusing = always_refuse(code, text, (*trailing, ('retry-after', '7'), ('x-correlation-id', 'c-1')))
+    async with canned_grpc_agent(refusing) as server, A2AClient(server.card) as client:
         with pytest.raises(InvalidParamsError) as refused:
             await client.get('t')
     assert [(each.field, each.description) for each in refused.value.violations] == [('id', 'Too long.')]
@@ -274,11 +278,8 @@ async def test_refusal_has_field_violations_and_retry_after() -> None:
 
 @pytest.mark.parametrize('details', [b'\xff', b'\x1a\x0a\x0a\x08a.b/none.'], ids=['broken', 'unknown'])
 async def test_unreadable_status_details_are_ignored(details: bytes) -> None:
-    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
-        await context.abort(StatusCode.PERMISSION_DENIED, 'Not you.', (('grpc-status-details-bin', details),))
-        yield b''
-
-    async with canned_grpc_agent(answers) as server, A2AClient(server.card) as client:
+    refusing = always_refuse(StatusCode.PERMISSION_DENIED, 'Not you.', (('grpc-status-details-bin', details),))
+    async with canned_grpc_agent(refusing) as server, A2AClient(server.card) as client:
         with pytest.raises(A2AError, match=r'Not you\.') as refused:
             await client.get('t')
     assert refused.value.http_status == 403
@@ -329,11 +330,10 @@ async def test_server_silent_during_handshake_is_given_up(monkeypatch: pytest.Mo
     ],
 )
 async def test_lost_call_error_says_task_may_have_started(code: StatusCode, text: str) -> None:
-    async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
-        await context.abort(code, text)
-        yield b''
-
-    async with canned_grpc_agent(answers) as server, A2AClient(server.card, timeout=LIMIT) as client:
+    async with (
+        canned_grpc_agent(always_refuse(code, text)) as server,
+        A2AClient(server.card, timeout=LIMIT) as client,
+    ):
         with pytest.raises(RemoteUnavailable, match=r'has cut the connection.* may have been started'):
             await client.send('hello')
     assert len(server.calls) == 1

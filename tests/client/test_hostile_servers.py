@@ -26,6 +26,7 @@ from .canned_agent import (
     TASK,
     WORKING,
     CannedAgent,
+    artifact_update,
     canned_http_client,
     card_with_interface,
     result_response,
@@ -167,8 +168,7 @@ async def test_too_deeply_nested_answer_is_refused() -> None:
 
 @pytest.mark.parametrize(('events', 'values'), [(1, 1_100_000), (30, 50_000)])
 async def test_streamed_task_with_too_many_json_values_is_refused(events: int, values: int) -> None:
-    artifact = {'artifactId': 'a', 'parts': [{'data': [0] * values}]}
-    chunk = {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact, 'append': True}}
+    chunk = artifact_update({'data': [0] * values}, append=True)
     async with canned_http_client(CannedAgent(stream_response({'task': WORKING}, *[chunk] * events))) as client:
         with pytest.raises(RemoteProtocolError, match='1000000 JSON values'):
             _ = [update async for update in client.stream('hello')]

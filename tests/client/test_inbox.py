@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,17 +11,16 @@ from fasta2a.storage import InMemoryStorage
 from pydantic_ai import Agent
 from pydantic_ai.messages import ToolCallPart
 
-from pydantic_ai_a2a import A2AClient, Approvals, AuthRequired, Caller, RemoteResult, WaitingTask, serve_grpc, to_a2a
+from pydantic_ai_a2a import A2AClient, AuthRequired, Caller, RemoteResult, WaitingTask, to_a2a
 from pydantic_ai_a2a.errors import RemoteProtocolError, TaskNotFoundError, UnsupportedOperationError
 from pydantic_ai_a2a.wire.extensions.pending_calls_extension import PENDING_CALLS
 
 from ..agents import model_that_calls
-from ..behaviour.callers import caller_from_header
 from ..behaviour.pending_calls import ApprovalAgent
 from ..bounds import LIMIT
 from .agents.canned_tasks import DONE, pending_call, task_waiting_with
-from .canned_agent import CARD, CannedAgent, canned_client, error_response, result_response
-from .servers import SERVERS, ServerKind, client_of
+from .canned_agent import CARD, WORKING, CannedAgent, canned_client, error_response, list_response, result_response
+from .servers import SERVERS, ServerKind, client_of, clients_of_approvers
 
 OWN_CARD = {**CARD, 'capabilities': {'extensions': [PENDING_CALLS]}}
 Rule = Callable[[Caller, WaitingTask], bool]
@@ -39,7 +36,7 @@ def listed(*tasks: tuple[str, int], token: str = '', state: str = 'INPUT_REQUIRE
         }
         for name, at in tasks
     ]
-    return result_response({'tasks': page, 'nextPageToken': token})
+    return list_response(*page, token=token)
 
 
 async def inbox_of(client: A2AClient) -> list[RemoteResult]:
@@ -60,8 +57,7 @@ async def test_inbox_merges_pages_of_both_states() -> None:
     )
     async with canned_client(canned) as client:
         assert await ids_of(client) == ['a', 'c', 'b', 'd']
-    params = [body['params'] for _, _, _, body in canned.requests if body]
-    assert [(page['status'], page.get('pageToken')) for page in params] == [
+    assert [(page['status'], page.get('pageToken')) for page in canned.params] == [
         ('TASK_STATE_INPUT_REQUIRED', None),
         ('TASK_STATE_AUTH_REQUIRED', None),
         ('TASK_STATE_AUTH_REQUIRED', 'auth'),
@@ -75,10 +71,9 @@ async def test_inbox_asks_other_servers_for_whole_tasks(card: Any, whole: bool) 
     canned = CannedAgent(listed(), card=card)
     async with canned_client(canned) as client:
         assert await inbox_of(client) == []
-    for _, _, _, body in canned.requests:
-        if body:
-            assert body['params'].get('includeArtifacts', False) is whole
-            assert ('historyLength' in body['params']) is not whole
+    for params in canned.params:
+        assert params.get('includeArtifacts', False) is whole
+        assert ('historyLength' in params) is not whole
 
 
 async def test_inbox_leaves_out_tasks_that_do_not_wait() -> None:
@@ -99,22 +94,20 @@ async def test_inbox_leaves_out_approvals_of_approvers() -> None:
         {**task_waiting_with(pending=[guarded_call(), question]), 'id': 'mixed'},
         {**task_waiting_with(pending=[{**guarded_call(), 'decidedBy': 'caller'}]), 'id': 'approver'},
     ]
-    canned = CannedAgent(
-        result_response({'tasks': page, 'nextPageToken': ''}), listed(), result_response({'task': DONE}), card=OWN_CARD
-    )
+    canned = CannedAgent(list_response(*page), listed(), result_response({'task': DONE}), card=OWN_CARD)
     async with canned_client(canned) as client:
         mixed, own = await inbox_of(client)
         assert (mixed.task_id, mixed.text, [call['id'] for call in mixed.pending]) == ('mixed', 'Which size?', ['q'])
         assert (own.task_id, [call.get('decidedBy') for call in own.pending]) == ('approver', ['caller'])
         await mixed.answer('small')
-    [part] = canned.requests[-1][3]['params']['message']['parts']
+    [part] = canned.messages[-1]['parts']
     assert part['data'] == {'callAnswers': [{'id': 'q', 'decision': 'result', 'result': 'small'}]}
 
 
 async def test_inbox_has_task_with_broken_question() -> None:
     twice = [pending_call('approval', id='x'), pending_call('approval', id='x')]
     broken = {**task_waiting_with(pending=twice), 'id': 'broken'}
-    canned = CannedAgent(result_response({'tasks': [broken], 'nextPageToken': ''}), listed(('a', 1)))
+    canned = CannedAgent(list_response(broken), listed(('a', 1)))
     async with canned_client(canned) as client:
         found = await inbox_of(client)
         assert {result.task_id for result in found} == {'broken', 'a'}
@@ -142,17 +135,6 @@ async def test_inbox_with_storage_of_user_is_refused() -> None:
 # --- at a server of this package ------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def clients_of(agent: Any, rule: str | Rule | None, binding: Any = None) -> AsyncGenerator[list[A2AClient]]:
-    """The clients of ann, who sends tasks, and of bob and eve, who may approve them."""
-    grpc: dict[str, Any] = {'lifespan': partial(serve_grpc, port=0)} if binding == 'GRPC' else {}
-    app = to_a2a(agent, auth=caller_from_header, approvals=Approvals(approvers=rule), **grpc)
-    async with asyncio.timeout(LIMIT), AsyncExitStack() as stack:
-        await stack.enter_async_context(app.router.lifespan_context(app))
-        headers = [{'X-Caller': 'ann'}] + [{'X-Caller': name, 'X-Scopes': 'approve'} for name in ('bob', 'eve')]
-        yield [await stack.enter_async_context(A2AClient(app, headers=each, binding=binding)) for each in headers]
-
-
 def only_bob(caller: Caller, task: WaitingTask) -> bool:
     return caller.id == 'bob' and bool(task.calls)
 
@@ -161,7 +143,7 @@ def only_bob(caller: Caller, task: WaitingTask) -> bool:
 @pytest.mark.parametrize('binding', ['JSONRPC', 'HTTP+JSON', 'GRPC'])
 async def test_approver_decides_tasks_of_others_from_inbox(rule: str | Rule, binding: str) -> None:
     keeper = ApprovalAgent()
-    async with clients_of(keeper.agent, rule, binding) as (ann, bob, _):
+    async with clients_of_approvers(keeper.agent, approvers=rule, binding=binding) as (ann, bob, _):
         tasks = [(await ann.send('delete', context_id=f'secret {n}')).task_id for n in range(2)]
         own = (await bob.send('ask')).task_id
         found = await inbox_of(bob)
@@ -177,7 +159,7 @@ async def test_approver_decides_tasks_of_others_from_inbox(rule: str | Rule, bin
 
 
 async def test_approval_returns_last_state_that_approver_may_see() -> None:
-    async with clients_of(ApprovalAgent().agent, only_bob) as (ann, bob, _):
+    async with clients_of_approvers(ApprovalAgent().agent, approvers=only_bob) as (ann, bob, _):
         task_id = (await ann.send('delete')).task_id
         [result] = await inbox_of(bob)
         decided = await result.approve()
@@ -187,7 +169,7 @@ async def test_approval_returns_last_state_that_approver_may_see() -> None:
 
 
 async def test_second_approver_learns_that_call_was_decided() -> None:
-    async with clients_of(ApprovalAgent().agent, 'approve') as (ann, bob, eve):
+    async with clients_of_approvers(ApprovalAgent().agent, approvers='approve') as (ann, bob, eve):
         await ann.send('delete')
         [first], [second] = await inbox_of(bob), await inbox_of(eve)
         await first.approve()
@@ -196,7 +178,7 @@ async def test_second_approver_learns_that_call_was_decided() -> None:
 
 
 async def test_task_that_waits_again_comes_in_the_next_inbox() -> None:
-    async with clients_of(ApprovalAgent().agent, 'approve') as (ann, bob, _):
+    async with clients_of_approvers(ApprovalAgent().agent, approvers='approve') as (ann, bob, _):
         await ann.send('delete two')
         async for result in bob.inbox():
             again = await result.approve(call_id=result.pending[0]['id'])
@@ -216,22 +198,21 @@ async def test_inbox_has_own_sign_ins_and_external_calls() -> None:
             raise AuthRequired('Please sign in.')
         return 'Lunch?'
 
-    async with clients_of(mailer, None) as (ann, bob, _):
+    async with clients_of_approvers(mailer) as (ann, bob, _):
         await ann.send('Read my mail.')
         assert await inbox_of(bob) == []
         [result] = await inbox_of(ann)
         assert (result.state, result.text) == ('auth-required', 'Please sign in.')
         signed_in.append(True)
         assert (await result.approve()).text == 'Lunch?'
-    async with clients_of(agent, None) as (ann, _, _):
+    async with clients_of_approvers(agent) as (ann, _, _):
         await ann.send('fetch')
         [result] = await inbox_of(ann)
         assert (await result.answer('the page')).text == 'fetch + the page'
 
 
 async def test_erased_task_of_own_is_not_found_while_followed() -> None:
-    working = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}
-    canned = CannedAgent(result_response({'task': working}), error_response(-32001, 'Gone.'))
+    canned = CannedAgent(result_response({'task': WORKING}), error_response(-32001, 'Gone.'))
     async with canned_client(canned) as client:
         with pytest.raises(TaskNotFoundError):
             await client.send('hello')

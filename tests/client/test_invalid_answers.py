@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, Callable
@@ -32,14 +31,17 @@ from .canned_agent import (
     TASK,
     WORKING,
     CannedAgent,
+    agent_message,
+    artifact_update,
     canned_client,
     card_with_interface,
     error_response,
+    let_requests_take_long,
     result_response,
+    status_update,
     stream_response,
+    task_in_state,
 )
-
-STATUS: dict[str, Any] = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}
 
 
 def _event(value: Any) -> str:
@@ -191,7 +193,7 @@ async def test_busy_agent_is_retried_until_task_completes() -> None:
         task: Any = (await client.send('hello')).outcome
         assert task['status']['state'] == 'completed'
     assert canned.methods == ['SendStreamingMessage'] * 3 + ['GetTask'] * 2 + ['SubscribeToTask', 'GetTask']
-    first, second, third, *_ = [body for _, _, _, body in canned.requests if body]
+    first, second, third = canned.messages
     assert first == second == third
 
 
@@ -224,10 +226,8 @@ async def test_long_retry_after_of_gateway_is_kept(status: int, streaming: bool)
 
 
 async def test_always_busy_agent_is_given_up_after_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    canned, loop = CannedAgent(error_response(-32000, 'Busy.', 503)), asyncio.get_running_loop()
-    time = loop.time
-    monkeypatch.setattr(loop, 'time', lambda: time() + len(canned.requests) * LIMIT / 8)  # each request takes long
-    async with canned_client(canned, timeout=LIMIT / 3) as client:
+    canned = CannedAgent(error_response(-32000, 'Busy.', 503))
+    async with canned_client(canned, timeout=let_requests_take_long(canned, monkeypatch)) as client:
         with pytest.raises(OverloadedError):
             await client.send('hello')
 
@@ -250,15 +250,6 @@ async def test_invalid_stream_answer_raises_typed_error(answer: Response, kind: 
                 pass
 
 
-def artifact_update(artifact_id: str, text: str) -> Any:
-    artifact = {'artifactId': artifact_id, 'parts': [{'text': text}]}
-    return {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact, 'append': True}}
-
-
-def metadata_update(key: str, value: str) -> Any:
-    return {'statusUpdate': {**STATUS, 'metadata': {key: value}}}
-
-
 def task_with_artifacts(count: int) -> Any:
     artifacts: list[Any] = [{'artifactId': f'a{n}', 'parts': []} for n in range(count)]
     return {'task': {**WORKING, 'artifacts': artifacts}}
@@ -267,12 +258,12 @@ def task_with_artifacts(count: int) -> Any:
 CHARACTERS = ('MAX_ANSWER', 5_000, 'more than 5000 characters')
 ENTRIES = ('MOST_ENTRIES', 20, 'more than 20 artifacts and keys of metadata')
 GROWING: dict[str, tuple[Callable[[int], Any], tuple[str, int, str]]] = {
-    'text of an artifact': (lambda n: artifact_update('a', 'x' * 50), CHARACTERS),
-    'text of artifacts': (lambda n: artifact_update(f'a{n}', 'x' * 50), CHARACTERS),
-    'text of metadata': (lambda n: metadata_update(f'key {n}', 'x' * 50), CHARACTERS),
-    'artifacts': (lambda n: artifact_update(f'a{n}', ''), ENTRIES),
+    'text of an artifact': (lambda n: artifact_update('x' * 50, append=True), CHARACTERS),
+    'text of artifacts': (lambda n: artifact_update('x' * 50, artifact_id=f'a{n}'), CHARACTERS),
+    'text of metadata': (lambda n: status_update('WORKING', metadata={f'key {n}': 'x' * 50}), CHARACTERS),
+    'artifacts': (lambda n: artifact_update('', artifact_id=f'a{n}'), ENTRIES),
     'artifacts of the task': (task_with_artifacts, ENTRIES),
-    'keys of metadata': (lambda n: metadata_update(f'key {n}', ''), ENTRIES),
+    'keys of metadata': (lambda n: status_update('WORKING', metadata={f'key {n}': ''}), ENTRIES),
 }
 
 
@@ -299,37 +290,16 @@ async def test_endlessly_growing_task_is_refused(
 
 async def test_replaced_content_does_not_count_toward_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followed_task, 'MAX_ANSWER', 5_000)
-    artifact = {'artifactId': 'a', 'parts': [{'text': 'x' * 50}]}
-    replaced = {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact}}
-    status = {'statusUpdate': {**STATUS, 'metadata': {'key': 'x' * 50}}}
-    updates = [replaced, status, {'task': WORKING}] * 100
+    status = status_update('WORKING', metadata={'key': 'x' * 50})
+    updates = [artifact_update('x' * 50), status, {'task': WORKING}] * 100
     async with canned_client(CannedAgent(stream_response({'task': WORKING}, *updates, {'task': TASK}))) as client:
         assert len([update async for update in client.stream('hello')]) == 302
 
 
-async def test_message_answer_without_task_is_returned() -> None:
-    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
-    async with canned_client(
-        CannedAgent(stream_response({'message': message}), stream_response({'message': message}))
-    ) as client:
-        answer = (await client.send('hello')).outcome
-        assert answer == {'message_id': 'm', 'role': 'agent', 'parts': [{'text': 'Hi.'}]}
-        [update] = [update async for update in client.stream('hello')]
-        assert update.task is None
-    async with canned_client(CannedAgent(result_response({'message': message}))) as client:
-        assert (await client.send('hello', return_immediately=True)).outcome == answer
-
-
 async def test_cut_stream_resumes_after_last_event_id() -> None:
-    chunk = {'taskId': 't', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'one '}]}}
-    rest = {**chunk, 'artifact': {'artifactId': 'a', 'parts': [{'text': 'two'}]}, 'append': True}
-    end = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}, 'metadata': {'b': 2}}
-    canned = CannedAgent(
-        stream_response(
-            {'task': {**WORKING, 'metadata': {'a': 1}}}, {'artifactUpdate': chunk}, ': keep-alive\n\n', ids=True
-        ),
-        stream_response({'artifactUpdate': rest}, {'statusUpdate': end}, ids=True),
-    )
+    begin = [{'task': {**WORKING, 'metadata': {'a': 1}}}, artifact_update('one '), ': keep-alive\n\n']
+    rest = [artifact_update('two', append=True), status_update('COMPLETED', metadata={'b': 2})]
+    canned = CannedAgent(stream_response(*begin, ids=True), stream_response(*rest, ids=True))
     async with canned_client(canned) as client:
         updates = [update async for update in client.stream('hello')]
     assert updates[-1].task == {
@@ -344,12 +314,9 @@ async def test_cut_stream_resumes_after_last_event_id() -> None:
 
 
 async def test_subscribe_with_last_event_id_assembles_later_events() -> None:
-    chunk = {'taskId': 't', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'url': 'http://x.example'}]}}
-    more = {**chunk, 'artifact': {'artifactId': 'a', 'parts': [{'text': 'b'}]}, 'append': True}
-    status = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_INPUT_REQUIRED'}}
-    canned = CannedAgent(
-        stream_response({'artifactUpdate': chunk}, {'artifactUpdate': more}, {'statusUpdate': status}, ids=True)
-    )
+    pieces = [artifact_update({'url': 'http://x.example'}), artifact_update('b', append=True)]
+    status = status_update('INPUT_REQUIRED')
+    canned = CannedAgent(stream_response(*pieces, status, ids=True))
     async with canned_client(canned) as client:
         updates = [update async for update in client.subscribe('t', last_event_id=7)]
     assert updates[-1].task == {
@@ -358,7 +325,7 @@ async def test_subscribe_with_last_event_id_assembles_later_events() -> None:
         'status': {'state': 'input-required'},
         'artifacts': [{'artifact_id': 'a', 'parts': [{'url': 'http://x.example'}, {'text': 'b'}]}],
     }
-    async with canned_client(CannedAgent(stream_response({'statusUpdate': status}, ids=True))) as client:
+    async with canned_client(CannedAgent(stream_response(status, ids=True))) as client:
         [update] = [update async for update in client.subscribe('t', last_event_id=9)]
         assert update.task == {'id': 't', 'context_id': 'c', 'status': {'state': 'input-required'}}
 
@@ -369,22 +336,22 @@ def _shown(artifact: Any) -> str:
 
 
 async def test_earlier_updates_do_not_change_with_later_events() -> None:
-    def chunk(artifact_id: str, *parts: Any, **fields: Any) -> Any:
-        artifact = {'artifactId': artifact_id, 'parts': [*parts], **fields}
-        return {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact, 'append': True}}
+    def chunk(artifact_id: str, *parts: Any) -> Any:
+        return artifact_update(*parts, artifact_id=artifact_id, append=True)
 
-    first = {'artifactId': 'a', 'parts': [{'text': '1'}]}
+    named = chunk('a', '3', {'text': '4', 'mediaType': 'text/plain'})
+    named['artifactUpdate']['artifact']['name'] = 'answer'
     events: list[Any] = [
-        {'task': {**WORKING, 'artifacts': [first]}},
-        chunk('a', {'text': '2'}),
-        chunk('b', {'text': 'b'}, {'data': 1}),
-        chunk('a', {'text': '3'}, {'text': '4', 'mediaType': 'text/plain'}, name='answer'),
-        {'statusUpdate': STATUS},
+        {'task': {**WORKING, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': '1'}]}]}},
+        chunk('a', '2'),
+        chunk('b', 'b', {'data': 1}),
+        named,
+        status_update('WORKING'),
         chunk('a', {'text': '5', 'mediaType': 'text/plain'}),
-        {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': first}},
-        chunk('a', {'text': '6'}),
+        artifact_update('1'),
+        chunk('a', '6'),
         chunk('c'),
-        chunk('c', {'text': 'c'}),
+        chunk('c', 'c'),
         {'task': WORKING},
         {'task': {**TASK, 'artifacts': []}},
     ]
@@ -412,7 +379,7 @@ async def test_earlier_updates_do_not_change_with_later_events() -> None:
 
 @pytest.mark.parametrize('state', ['completed', 'failed', 'canceled', 'rejected', 'input-required', 'auth-required'])
 async def test_task_is_followed_until_terminal_or_interrupted_state(state: str) -> None:
-    task = {**TASK, 'status': {'state': f'TASK_STATE_{state.upper().replace("-", "_")}'}}
+    task = task_in_state(state.upper().replace('-', '_'))
     for capabilities, answers in (
         ({'streaming': True}, [stream_response({'task': WORKING}, {'task': task})]),
         ({}, [result_response({'task': WORKING}), result_response(task)]),
@@ -435,7 +402,7 @@ async def test_agent_without_streaming_is_polled() -> None:
         updates = [update async for update in client.stream('hello')]
         assert [list(update.event) for update in updates] == [['task'], ['task']]
     assert canned.methods == ['SendMessage', 'GetTask', 'GetTask', 'GetTask']
-    assert canned.requests[1][3]['params']['configuration'] == {'returnImmediately': True}
+    assert canned.params[0]['configuration'] == {'returnImmediately': True}
     canned = CannedAgent(result_response({'task': WORKING}), result_response(TASK), card=card)
     async with canned_client(canned) as client:
         task: Any = (await client.send('hello')).outcome
@@ -467,7 +434,7 @@ async def test_lost_message_is_resent_only_with_replay_or_option(
         else:
             with pytest.raises(RemoteUnavailable, match=r'started\. `resend=True` sends the message again'):
                 await client.send(content, **options)
-    first, *others = [body for _, _, _, body in canned.requests if body]
+    first, *others = canned.params
     assert others == [first, first] * is_resent
 
 
@@ -519,7 +486,7 @@ async def test_json_message_is_sent_and_unknown_fields_are_refused() -> None:
         for unknown in refused:
             with pytest.raises(ValueError, match=r"A message has no field '(kind|text)': give a Message, or the JSON"):
                 await client.send(unknown)
-    assert canned.requests[-1][-1]['params']['message'] == wire
+    assert canned.messages[-1] == wire
 
 
 async def test_request_has_version_extensions_tenant_and_credentials() -> None:
@@ -588,18 +555,15 @@ async def test_endless_task_list_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     async with canned_client(canned) as client:
         with pytest.raises(RemoteProtocolError, match='more than 3 pages'):
             _ = [task async for task in client.list()]
-    assert [body['params'].get('pageToken') for _, _, _, body in canned.requests if body] == [None, 'again', 'again']
+    assert [params.get('pageToken') for params in canned.params] == [None, 'again', 'again']
 
 
 async def test_event_of_another_task_is_refused() -> None:
-    other = {'taskId': 'other', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}
-    artifact = {'taskId': 'other', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'x'}]}}
-    message: Any = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [], 'taskId': 'other'}
     events: list[Any] = [
-        {'statusUpdate': other},
-        {'artifactUpdate': artifact},
+        status_update('WORKING', taskId='other'),
+        artifact_update('x', taskId='other'),
         {'task': {**WORKING, 'id': 'other'}},
-        {'message': message},
+        {'message': agent_message(taskId='other')},
     ]
     for event in events:
         async with canned_client(CannedAgent(stream_response({'task': WORKING}, event))) as client:

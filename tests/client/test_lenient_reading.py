@@ -14,7 +14,18 @@ from pydantic_ai_a2a.errors import TaskNotFoundError
 from pydantic_ai_a2a.wire.protocol import lenient_reading
 
 from ..cases import each_case
-from .canned_agent import CARD, TASK, WORKING, CannedAgent, canned_client, result_response, stream_response
+from .canned_agent import (
+    CARD,
+    TASK,
+    WORKING,
+    CannedAgent,
+    agent_message,
+    artifact_update,
+    canned_client,
+    result_response,
+    stream_response,
+    task_in_state,
+)
 
 OLDER: dict[str, Any] = {
     'name': 'older',
@@ -124,8 +135,7 @@ async def test_stream_request_answered_with_json_is_followed() -> None:
 
 
 async def test_task_event_without_artifacts_keeps_streamed_artifacts() -> None:
-    ids = {'taskId': 't', 'contextId': 'c'}
-    piece = {'artifactUpdate': {**ids, 'artifact': artifact({'text': 'Hello'})}}
+    piece = artifact_update('Hello')
     task = await send_to(stream_response({'task': WORKING}, piece, {'task': TASK}))
     assert content_of(task) == 'Hello'
     emptied = await send_to(stream_response({'task': WORKING}, piece, {'task': {**TASK, 'artifacts': []}}))
@@ -137,11 +147,10 @@ async def test_conformance_client_parse_answers_are_read() -> None:
     task = await send_to(result_response({'task': {**TASK, 'artifacts': [artifact({'text': 'hello world'})]}}))
     assert (task['id'], task['context_id'], task['status']['state']) == ('t', 'c', 'completed')
     assert len(task['artifacts']) == 1
-    reply: Any = {'messageId': 'msg-001', 'role': 'ROLE_AGENT', 'parts': [{'text': 'I can help with that'}]}
+    reply = agent_message('I can help with that', messageId='msg-001')
     message = await send_to(result_response({'message': reply}))
     assert (message['message_id'], message['role'], len(message['parts'])) == ('msg-001', 'agent', 1)
-    asking = {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': reply}
-    task = await send_to(result_response({'task': {**TASK, 'status': asking}}))
+    task = await send_to(result_response({'task': task_in_state('INPUT_REQUIRED', reply)}))
     assert (task['status']['state'], task['status']['message']['role']) == ('input-required', 'agent')
 
     history = [{'role': role, 'parts': [{'text': 'a message without an id'}]} for role in ('ROLE_USER', 'ROLE_AGENT')]

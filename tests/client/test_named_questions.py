@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a import A2AClient, RemoteResult, serve_grpc, to_a2a
+from pydantic_ai_a2a import A2AClient, RemoteResult
 from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.testing import A2ATestClient, Answers
 from pydantic_ai_a2a.wire.extensions.pending_calls_extension import PENDING_CALLS, PENDING_CALLS_URI
 
 from ..agents import clerk_agent
-from ..bounds import LIMIT
 from ..cases import each_case
+from ..serving import running_app
 from .agents.canned_tasks import DONE, task_waiting_with
-from .canned_agent import CARD, TASK, CannedAgent, canned_client, error_response, result_response
+from .canned_agent import CARD, WORKING, CannedAgent, canned_client, error_response, result_response
+from .servers import options_for_binding
 
 REFUSED = 'no longer asks the question'
 OWN_CARD = {**CARD, 'capabilities': {'extensions': [PENDING_CALLS]}}
 
 
 @asynccontextmanager
-async def clients(binding: Any = None, **options: Any) -> AsyncGenerator[list[A2AClient]]:
+async def clients(binding: Any = None, **options: Any) -> AsyncGenerator[tuple[A2AClient, A2AClient]]:
     """Two clients of an agent that asks twice, for one caller."""
-    grpc: dict[str, Any] = {'lifespan': partial(serve_grpc, port=0)} if binding == 'GRPC' else {}
-    app = to_a2a(clerk_agent(), **grpc)
-    async with asyncio.timeout(LIMIT), AsyncExitStack() as stack:
-        await stack.enter_async_context(app.router.lifespan_context(app))
-        made = (A2AClient(app, binding=binding, **options) for _ in range(2))
-        yield [await stack.enter_async_context(client) for client in made]
+    async with running_app(clerk_agent(), **options_for_binding(binding)) as app:
+        client, other = (A2AClient(app, binding=binding, **options) for _ in range(2))
+        async with client, other:
+            yield client, other
 
 
 @pytest.mark.parametrize('binding', ['JSONRPC', 'HTTP+JSON', 'GRPC'])
@@ -84,8 +81,7 @@ async def test_conversation_answers_the_question_that_it_has_read() -> None:
 
 
 async def test_late_answer_of_conversation_becomes_no_new_task() -> None:
-    working = {**TASK, 'status': {'state': 'TASK_STATE_WORKING'}}
-    answers = [result_response({'task': task_waiting_with()}), error_response(-32004), result_response(working)]
+    answers = [result_response({'task': task_waiting_with()}), error_response(-32004), result_response(WORKING)]
     async with canned_client(canned := CannedAgent(*answers, card=OWN_CARD)) as client:
         chat = client.conversation()
         await chat.send('hello')
@@ -107,7 +103,7 @@ async def test_only_agents_with_pending_calls_get_name_of_question(card: Any, me
     canned = CannedAgent(*(result_response({'task': task}) for task in (task_waiting_with(), DONE)), card=card)
     async with canned_client(canned) as client:
         await (await client.send('Go.')).answer('this')
-    assert sent(canned)[1].get('metadata') == metadata
+    assert canned.messages[1].get('metadata') == metadata
 
 
 async def test_other_metadata_of_message_reaches_other_agents() -> None:
@@ -115,7 +111,7 @@ async def test_other_metadata_of_message_reaches_other_agents() -> None:
     metadata: dict[str, Any] = {PENDING_CALLS_URI: {'question': 'm'}, 'colour': 'red'}
     async with canned_client(canned) as client:
         await client.send({'parts': [{'text': 'this'}], 'metadata': metadata}, task_id='t')
-    assert sent(canned)[0]['metadata'] == {'colour': 'red'}
+    assert canned.messages[0]['metadata'] == {'colour': 'red'}
 
 
 @each_case('message', [None, {'messageId': '', 'role': 'ROLE_AGENT', 'parts': []}])
@@ -129,9 +125,4 @@ async def test_question_without_id_is_answered(message: Any) -> None:
     async with canned_client(canned) as client:
         result: RemoteResult = await client.send('Go.')
         assert (await result.answer('this')).state == 'completed'
-    assert 'metadata' not in sent(canned)[1]
-
-
-def sent(canned: CannedAgent) -> list[dict[str, Any]]:
-    """The messages that a remote agent has got."""
-    return [body['params']['message'] for _, _, _, body in canned.requests if body]
+    assert 'metadata' not in canned.messages[1]

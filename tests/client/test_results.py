@@ -51,10 +51,20 @@ from pydantic_ai_a2a.testing import Answers
 from pydantic_ai_a2a.wire.extensions.card_schemas import SCHEMAS_URI
 from pydantic_ai_a2a.wire.extensions.client_schema import CLIENT_SCHEMA_URI
 
-from ..agents import echo_tool_returns, model_that_calls, scripted_model
+from ..agents import echo_tool_returns, scripted_model
 from ..bounds import LIMIT
-from .agents.sample_agents import asking_agent
-from .canned_agent import CARD, TASK, CannedAgent, result_response, stream_response
+from .agents.sample_agents import agent_calling_tools, asking_agent
+from .canned_agent import (
+    CARD,
+    TASK,
+    CannedAgent,
+    agent_message,
+    artifact_update,
+    result_response,
+    status_update,
+    stream_response,
+    task_in_state,
+)
 
 
 class City(BaseModel):
@@ -258,9 +268,7 @@ async def test_output_not_matching_schema_of_card_is_remote_error() -> None:
     ],
 )
 async def test_output_of_uncompleted_task_is_remote_error(state: str, says: str) -> None:
-    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'No.'}]}
-    status = {'status': {'state': f'TASK_STATE_{state}', 'message': message}}
-    canned = CannedAgent(result_response({'task': {**TASK, **status}}))
+    canned = CannedAgent(result_response({'task': task_in_state(state, agent_message('No.'))}))
     async with A2AClient(canned.app) as client:
         answer = await client.send('Hello.', return_immediately=True)
         assert answer.text == 'No.'
@@ -298,8 +306,7 @@ async def test_task_returned_immediately_streams_text_to_later_subscriber(versio
 
 
 async def test_message_answer_has_text_but_no_task() -> None:
-    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
-    async with A2AClient(CannedAgent(result_response({'message': message})).app) as client:
+    async with A2AClient(CannedAgent(result_response({'message': agent_message('Hi.')})).app) as client:
         answer = await client.send('Hello.', resend=True)
         assert (answer.text, answer.output, answer.data, answer.files) == ('Hi.', 'Hi.', None, [])
         assert (answer.task, answer.state, answer.context_id, answer.pending) == (None, None, None, [])
@@ -329,26 +336,26 @@ async def test_streamed_text_chunks_add_up_to_full_text() -> None:
     assert updates[-1].result.text == 'One two three'
 
 
-def artifact(text: str, **fields: Any) -> dict[str, Any]:
-    chunk = {'artifactId': 'a', 'parts': [{'text': text}]}
-    return {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': chunk, **fields}}
-
-
-DONE: dict[str, Any] = {'statusUpdate': {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}}}
-SAID = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
-STATUS = {'statusUpdate': {**DONE['statusUpdate'], 'status': {'state': 'TASK_STATE_COMPLETED', 'message': SAID}}}
+DONE = status_update('COMPLETED')
+DONE_WITH_TEXT = status_update('COMPLETED', agent_message('Hi.'))
 
 
 @pytest.mark.parametrize(
     ('events', 'pieces'),
     [
         (
-            [artifact('Dra'), artifact('ft', append=True), artifact(''), artifact('Text'), DONE],
+            [
+                artifact_update('Dra'),
+                artifact_update('ft', append=True),
+                artifact_update(''),
+                artifact_update('Text'),
+                DONE,
+            ],
             ['Dra', 'ft', '\n\nText'],
         ),
-        ([STATUS], ['Hi.']),
-        ([{'message': SAID}], ['Hi.']),
-        ([artifact('Text'), STATUS], ['Text']),
+        ([DONE_WITH_TEXT], ['Hi.']),
+        ([{'message': agent_message('Hi.')}], ['Hi.']),
+        ([artifact_update('Text'), DONE_WITH_TEXT], ['Text']),
     ],
     ids=['replaced', 'in the status', 'without a task', 'beside a status'],
 )
@@ -360,22 +367,6 @@ async def test_streamed_text_is_read_from_artifact_status_or_message(
 
 
 # --- questions --------------------------------------------------------------------------------------------------------
-
-
-def agent_calling_tools(*calls: tuple[str, dict[str, Any]]) -> Agent:
-    """An agent that calls the tools at once, and answers with their results."""
-    parts = [ToolCallPart(*call, f'call-{n}') for n, call in enumerate(calls)]
-    agent = Agent(model_that_calls(parts), name='clerk')
-
-    @agent.tool_plain(requires_approval=True)
-    def delete_file(path: str) -> str:
-        return f'{path} is deleted'
-
-    @agent.tool_plain
-    def ask(what: str) -> str:
-        raise InputRequired(f'Which {what}?', {'type': 'string'})
-
-    return agent
 
 
 A, B = ('delete_file', {'path': 'a'}), ('delete_file', {'path': 'b'})
@@ -414,16 +405,13 @@ async def test_approval_does_not_repeat_reference_task_ids() -> None:
 
 
 async def test_options_of_answer_replace_those_of_message() -> None:
-    waits = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED'}}
-    canned = CannedAgent(
-        result_response({'task': waits}), result_response({'task': TASK}), card={**CARD, 'capabilities': {}}
-    )
+    answers = (result_response({'task': task}) for task in (task_in_state('INPUT_REQUIRED'), TASK))
+    canned = CannedAgent(*answers, card={**CARD, 'capabilities': {}})
     async with A2AClient(canned.app) as client:
         asked = await client.send('Hello.', metadata={'n': 1}, accepted_output_modes=['text/plain'])
         await asked.answer('Yes.', metadata={'n': 2})
-    sent = [body['params'] for _, _, _, body in canned.requests if body]
-    assert [params['metadata'] for params in sent] == [{'n': 1}, {'n': 2}]
-    assert [params['configuration']['acceptedOutputModes'] for params in sent] == [['text/plain']] * 2
+    assert [params['metadata'] for params in canned.params] == [{'n': 1}, {'n': 2}]
+    assert [params['configuration']['acceptedOutputModes'] for params in canned.params] == [['text/plain']] * 2
 
 
 async def test_answers_with_an_unknown_call_are_refused() -> None:
@@ -598,22 +586,21 @@ async def test_conversation_keeps_waiting_task_until_answered_or_erased() -> Non
 
 
 async def test_conversation_keeps_context_over_message_without_context() -> None:
-    said = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hello.'}]}
-    canned = CannedAgent(result_response({'message': {**said, 'contextId': 'c'}}), result_response({'message': said}))
+    answers = (result_response({'message': agent_message('Hello.', **ids)}) for ids in ({'contextId': 'c'}, {}))
+    canned = CannedAgent(*answers)
     async with A2AClient(canned.app) as client:
         chat = client.conversation()
         for _ in range(3):
             await chat.send('Hello.')
         assert chat.context_id == 'c'
-    sent = [body['params']['message'].get('contextId') for _, _, _, body in canned.requests if body]
-    assert sent == [None, 'c', 'c']
+    assert [message.get('contextId') for message in canned.messages] == [None, 'c', 'c']
 
 
 async def test_list_since_a_time_keeps_its_milliseconds() -> None:
     canned = CannedAgent(result_response({'tasks': []}))
     async with A2AClient(canned.app) as client:
         assert [task async for task in client.list(since=datetime(2026, 11, 28, 12, 0, 0, 123_000, UTC))] == []
-    [params] = [body['params'] for _, _, _, body in canned.requests if body]
+    [params] = canned.params
     assert params['statusTimestampAfter'] == '2026-11-28T12:00:00.123Z'
 
 

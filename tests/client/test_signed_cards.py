@@ -441,15 +441,20 @@ async def test_useless_key_sets_are_evicted_before_useful_key_sets(monkeypatch: 
         assert served.asked.count('/keys') == 1
 
 
-async def test_unchanged_card_is_verified_after_each_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = to_a2a(Agent('test', name='joker'), url='http://agent.example/', access=Access(signing=[private_pem()]))
+@pytest.fixture
+def stale_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a card be fetched again whenever it is used."""
 
     def at_once(_: object) -> float:
         return 0.0
 
     monkeypatch.setattr('pydantic_ai_a2a.client.cards.fresh_until', at_once)
-    checks: list[object] = []
 
+
+@pytest.mark.usefixtures('stale_cards')
+async def test_unchanged_card_is_verified_after_each_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = to_a2a(Agent('test', name='joker'), url='http://agent.example/', access=Access(signing=[private_pem()]))
+    checks: list[object] = []
     content = CardVerifier.content
 
     async def check(self: CardVerifier, wire: object, place: str) -> Any:
@@ -462,11 +467,8 @@ async def test_unchanged_card_is_verified_after_each_fetch(monkeypatch: pytest.M
     assert len(checks) == 2
 
 
+@pytest.mark.usefixtures('stale_cards')
 async def test_known_card_is_verified_with_keys_of_now_in_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    def at_once(_: object) -> float:
-        return 0.0
-
-    monkeypatch.setattr('pydantic_ai_a2a.client.cards.fresh_until', at_once)
     app = to_a2a(Agent('test', name='joker'), url='http://agent.example/', access=Access(signing=[private_pem()]))
     valid, down = CardVerifier.content, False
 
@@ -513,12 +515,13 @@ async def test_extended_card_needs_trusted_signature() -> None:
 
 
 async def test_remote_agent_and_toolset_refuse_unsigned_card() -> None:
-    for capability in (
+    unreachable: list[dict[str, Any]] = [
         {'toolsets': [A2AToolset('http://127.0.0.1:1', card_keys=TRUSTED, http_client=None, timeout=0.2)]},
         {'capabilities': [A2A('http://127.0.0.1:1', card_keys=TRUSTED, timeout=0.2)]},
-    ):
+    ]
+    for capability in unreachable:
         with pytest.raises(RemoteUnavailable):
-            await Agent('test', **_options(capability)).run('Hello.')
+            await Agent('test', **capability).run('Hello.')
     unsigned = to_a2a(Agent('test'))
     with pytest.raises(CardUnverified):
         await Agent('test', toolsets=[A2AToolset(unsigned, card_keys=TRUSTED)]).run('Hello.')
@@ -526,10 +529,6 @@ async def test_remote_agent_and_toolset_refuse_unsigned_card() -> None:
         await Agent('test', capabilities=[A2A(unsigned, card_keys=TRUSTED)]).run('Hello.')
     with pytest.raises(Exception, match='a card without signatures'):
         await RemoteAgent(unsigned, card_keys=TRUSTED).run('Hello.')
-
-
-def _options(options: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(options)
 
 
 def test_unusable_trusted_keys_are_refused() -> None:

@@ -17,39 +17,28 @@ from pydantic_ai_a2a import A2AClient, RemoteAgent
 from pydantic_ai_a2a.testing import A2ATestClient
 
 from ..bounds import LIMIT
-from .canned_agent import TASK, WORKING, CannedAgent, stream_response
+from .canned_agent import WORKING, CannedAgent, agent_message, artifact_update, status_update, stream_response
 
-PIECES, SIZE = 400, 8_000
+PIECES, SIZE = 200, 8_000
 COPIES = 6
 """Bytes that a reader takes for each byte of an answer: 2 to 4, or more than 10 if each step copies the text before."""
 TEXTS = [f'{n:05}' * (SIZE // 5) for n in range(PIECES)]
 WHOLE = ''.join(TEXTS)
-IDS: dict[str, Any] = {'taskId': 't', 'contextId': 'c'}
-DONE: dict[str, Any] = {'statusUpdate': {**IDS, 'status': TASK['status']}}
-
-
-def artifact(text: str, artifact_id: str = 'a', **fields: Any) -> dict[str, Any]:
-    return {'artifactUpdate': {**IDS, 'artifact': {'artifactId': artifact_id, 'parts': [{'text': text}]}, **fields}}
-
-
-def message(text: str, message_id: str = 'm', **fields: Any) -> dict[str, Any]:
-    return {'message': {'messageId': message_id, 'role': 'ROLE_AGENT', 'parts': [{'text': text}], **fields}}
-
-
-LARGE = [{'task': WORKING}, *(artifact(text, append=True) for text in TEXTS)]
+DONE = status_update('COMPLETED')
+LARGE = [{'task': WORKING}, *(artifact_update(text, append=True) for text in TEXTS)]
 STREAMS: dict[str, tuple[list[Any], str]] = {
     'one artifact': ([*LARGE, DONE], WHOLE),
     'two artifacts by turns': (
-        [*(artifact(text, str(n % 2), append=True) for n, text in enumerate(TEXTS)), DONE],
+        [*(artifact_update(text, artifact_id=str(n % 2), append=True) for n, text in enumerate(TEXTS)), DONE],
         TEXTS[0] + ''.join(f'\n{b}\n\n{a}' for b, a in zip(TEXTS[1::2], TEXTS[2::2], strict=False)) + f'\n{TEXTS[-1]}',
     ),
     'a small artifact that is replaced': (
-        [*LARGE, *(artifact(str(n), 'b') for n in range(PIECES)), DONE],
+        [*LARGE, *(artifact_update(str(n), artifact_id='b') for n in range(PIECES)), DONE],
         f'{WHOLE}\n0' + ''.join(f'\n\n{n}' for n in range(1, PIECES)),
     ),
-    'statuses': ([*LARGE, *[{'statusUpdate': {**IDS, 'status': WORKING['status']}}] * PIECES, DONE], WHOLE),
+    'statuses': ([*LARGE, *[status_update('WORKING')] * PIECES, DONE], WHOLE),
     'tasks': ([*LARGE, *({'task': {**WORKING, 'metadata': {'n': n}}} for n in range(PIECES)), DONE], WHOLE),
-    'messages': ([message(text) for text in TEXTS], WHOLE),
+    'messages': ([{'message': agent_message(text)} for text in TEXTS], WHOLE),
 }
 
 

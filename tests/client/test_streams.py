@@ -1,18 +1,14 @@
-"""Streams that a client reads: messages between their events, events in pieces, and what an event costs."""
+"""Streams that a client reads: messages between their events, events in pieces, and what the client keeps of them."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import tracemalloc
 from collections.abc import Callable, Sequence
-from cProfile import Profile
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
-import httpx2
 import pytest
-from fasta2a.schema import AgentCard
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai import Agent
@@ -39,25 +35,26 @@ from pydantic_ai_a2a.client.updates import START
 
 from ..bounds import LIMIT
 from ..cases import each_case
-from .canned_agent import TASK, WORKING, CannedAgent, canned_client, result_response, stream_response
+from .canned_agent import (
+    TASK,
+    WORKING,
+    CannedAgent,
+    agent_message,
+    canned_client,
+    result_response,
+    status_update,
+    stream_response,
+)
 
 # --- messages, as Agno and .NET send them: they belong to the task, and pieces are joined
 
-IDS: dict[str, Any] = {'taskId': 't', 'contextId': 'c'}
+IDS = {'taskId': 't', 'contextId': 'c'}
 AGNO: dict[str, Any] = {
     'name': 'agno',
     'protocolVersion': '0.3.0',
     'url': 'http://agent.example/rpc',
     'capabilities': {'streaming': True},
 }
-
-
-def message(text: str, message_id: str = 'm', **fields: Any) -> dict[str, Any]:
-    return {'messageId': message_id, 'role': 'ROLE_AGENT', 'parts': [{'text': text}], **fields}
-
-
-def status(state: str, said: Any = None) -> dict[str, Any]:
-    return {'statusUpdate': {**IDS, 'status': {'state': state, **({} if said is None else {'message': said})}}}
 
 
 def agno_events(*texts: str, last: bool) -> list[Any]:
@@ -110,13 +107,19 @@ async def test_message_pieces_of_agno_are_joined_into_answer(last: bool) -> None
 
 
 HISTORIES: dict[str, tuple[list[Any], list[str]]] = {
-    'pieces with one id': ([{'message': message(text, **IDS)} for text in ('ha', 'ha', '!')], ['haha!']),
-    'pieces with new ids': ([{'message': message(text, text)} for text in 'abc'], ['abc']),
-    'pieces without ids': ([{'message': message(text, '')} for text in 'abc'], ['abc']),
-    'status messages': ([status('TASK_STATE_WORKING', message(text, text)) for text in 'abc'], ['a', 'b', 'c']),
-    'a status message in pieces': ([status('TASK_STATE_WORKING', message(text)) for text in ('ab', 'c')], ['abc']),
+    'pieces with one id': ([{'message': agent_message(text, **IDS)} for text in ('ha', 'ha', '!')], ['haha!']),
+    'pieces with new ids': ([{'message': agent_message(text, messageId=text)} for text in 'abc'], ['abc']),
+    'pieces without ids': ([{'message': agent_message(text, messageId='')} for text in 'abc'], ['abc']),
+    'status messages': (
+        [status_update('WORKING', agent_message(text, messageId=text)) for text in 'abc'],
+        ['a', 'b', 'c'],
+    ),
+    'a status message in pieces': (
+        [status_update('WORKING', agent_message(text)) for text in ('ab', 'c')],
+        ['abc'],
+    ),
     'a status message that grows': (
-        [status('TASK_STATE_WORKING', message(text)) for text in ('It', 'It is', 'It is 21.')],
+        [status_update('WORKING', agent_message(text)) for text in ('It', 'It is', 'It is 21.')],
         ['It is 21.'],
     ),
 }
@@ -125,7 +128,7 @@ HISTORIES: dict[str, tuple[list[Any], list[str]]] = {
 @each_case('name', HISTORIES)
 async def test_streamed_messages_are_added_to_task_history(name: str) -> None:
     events, texts = HISTORIES[name]
-    user = {**message('Hi', 'u'), 'role': 'ROLE_USER'}
+    user = agent_message('Hi', messageId='u', role='ROLE_USER')
     first = {'task': {**WORKING, 'history': [user]}}
     async with canned_client(CannedAgent(stream_response(first, *events, {'task': TASK}))) as client:
         task: Any = (await client.send('hello')).outcome
@@ -137,8 +140,8 @@ async def test_status_message_enters_history_with_the_next_status() -> None:
     """As in the tasks that GetTask of the official SDK returns: a question is only in the status."""
     events = [
         {'task': WORKING},
-        *(status('TASK_STATE_WORKING', message(text, text)) for text in ('one', 'two')),
-        status('TASK_STATE_INPUT_REQUIRED', message('Which city?', 'question')),
+        *(status_update('WORKING', agent_message(text, messageId=text)) for text in ('one', 'two')),
+        status_update('INPUT_REQUIRED', agent_message('Which city?', messageId='question')),
     ]
     async with canned_client(CannedAgent(stream_response(*events))) as client:
         tasks: list[Any] = [update.task async for update in client.stream('hello')]
@@ -191,14 +194,15 @@ async def test_streamed_task_is_the_task_of_get_task(name: str, version: Any) ->
 
 async def test_streamed_messages_without_task_are_joined() -> None:
     for ids in ('aaa', 'abc'):
-        events = [{'message': message(text, n)} for text, n in zip(('It ', 'is ', '21.'), ids, strict=True)]
+        pieces = zip(('It ', 'is ', '21.'), ids, strict=True)
+        events = [{'message': agent_message(text, messageId=message_id)} for text, message_id in pieces]
         async with canned_client(CannedAgent(stream_response(*events))) as client:
             answer: Any = (await client.send('hello')).outcome
-        assert answer['parts'] == [{'text': 'It is 21.'}]
+        assert answer == {'message_id': ids[-1], 'role': 'agent', 'parts': [{'text': 'It is 21.'}]}
 
 
 async def test_message_before_task_event_is_added_to_task_history() -> None:
-    events = [{'message': message('Done.', **IDS)}, status('TASK_STATE_WORKING'), status('TASK_STATE_COMPLETED')]
+    events = [{'message': agent_message('Done.', **IDS)}, status_update('WORKING'), status_update('COMPLETED')]
     async with canned_client(CannedAgent(stream_response(*events))) as client:
         task: Any = (await client.send('hello')).outcome
     assert (task['id'], task['history'][0]['parts']) == ('t', [{'text': 'Done.'}])
@@ -206,7 +210,8 @@ async def test_message_before_task_event_is_added_to_task_history() -> None:
 
 async def test_streamed_messages_over_size_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followed_task, 'MAX_ANSWER', 3_000)
-    events = [event for n in range(9) for event in ({'message': message('x' * 300, str(n))}, {'task': WORKING})]
+    messages = [agent_message('x' * 300, messageId=str(n)) for n in range(9)]
+    events = [event for message in messages for event in ({'message': message}, {'task': WORKING})]
     async with canned_client(CannedAgent(stream_response(*events), result_response(TASK))) as client:
         with pytest.raises(RemoteProtocolError, match='the events of the task hold more than 3000 characters'):
             await client.send('hello')
@@ -249,46 +254,7 @@ def test_oversized_sse_event_is_refused_before_its_end(pieces: list[bytes]) -> N
         read(pieces, 15)
 
 
-# --- the work of a client for an event, in calls of Python and C functions, and in memory
-
-CARD = cast(
-    'AgentCard',
-    {
-        'name': 'canned',
-        'capabilities': {'streaming': True},
-        'supported_interfaces': [
-            {'protocol_binding': 'JSONRPC', 'url': 'http://agent.example/rpc', 'protocol_version': '1.0'}
-        ],
-    },
-)
-MOST_CALLS = 50
-"""Most calls for an event that adds a piece of text."""
-
-
-def event(number: int, value: Any) -> bytes:
-    return f'id: {number}\ndata: {json.dumps({"jsonrpc": "2.0", "id": 1, "result": value})}\n\n'.encode()
-
-
-async def calls(deltas: int) -> int:
-    """Count the calls of a streamed answer."""
-    chunk = {'taskId': 't', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'x'}]}, 'append': True}
-    pieces = [event(n, {'artifactUpdate': chunk}) for n in range(2, deltas + 2)]
-    body = b''.join([event(1, {'task': WORKING}), *pieces, event(deltas + 2, {'task': TASK})])
-    response = httpx2.Response(200, headers={'content-type': 'text/event-stream'}, content=body)
-    async with httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: response)) as http:
-        client = A2AClient(CARD, http_client=http)
-        profile = Profile()
-        events = 0
-        with profile:
-            async for _ in client.stream('hello'):
-                events += 1
-    assert events == deltas + 2
-    return sum(entry.callcount for entry in profile.getstats())
-
-
-async def test_streamed_text_chunk_costs_few_function_calls() -> None:
-    await calls(1)
-    assert (await calls(300) - await calls(100)) / 200 <= MOST_CALLS
+# --- what a client keeps of a stream
 
 
 async def test_earlier_updates_keep_their_text_without_copying_artifacts() -> None:
@@ -312,10 +278,7 @@ async def test_earlier_updates_keep_their_text_without_copying_artifacts() -> No
 
 async def test_status_update_replaces_task_metadata() -> None:
     begun = {**WORKING, 'metadata': {'tokens': 1, 'model': 'a'}}
-    updates = [
-        {'statusUpdate': {**status(f'TASK_STATE_{state}')['statusUpdate'], 'metadata': {'tokens': tokens}}}
-        for state, tokens in (('WORKING', 2), ('COMPLETED', 3))
-    ]
+    updates = [status_update(state, metadata={'tokens': n}) for state, n in (('WORKING', 2), ('COMPLETED', 3))]
     async with A2AClient(CannedAgent(stream_response({'task': begun}, *updates)).app) as client:
         tasks = [update.task async for update in client.stream('Hello.')]
     assert [task and task.get('metadata') for task in tasks] == [{'tokens': n, 'model': 'a'} for n in (1, 2, 3)]

@@ -12,9 +12,9 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 from pydantic_ai.usage import RunUsage
@@ -184,6 +184,33 @@ def in_terminal(monkeypatch: pytest.MonkeyPatch, typed: str = '') -> Generator[T
             stdout.flush()
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+Step: TypeAlias = tuple[str, str | Callable[[], object]]
+"""A text to wait for, and what is typed or done then."""
+
+
+def run_at_terminal(
+    monkeypatch: pytest.MonkeyPatch, *arguments: str, typed: str = '', steps: Sequence[Step] = ()
+) -> tuple[object, Terminal]:
+    """The exit code of a command, and its terminal, where somebody has typed a text and does the steps."""
+
+    def do_steps() -> None:
+        for text, act in steps:
+            terminal.until_new(text)
+            if callable(act):
+                act()
+            elif act:
+                terminal.type(act)
+
+    with in_terminal(monkeypatch, typed) as terminal:
+        person = threading.Thread(target=do_steps, daemon=True)
+        person.start()
+        with pytest.raises(SystemExit) as exit_:
+            main(arguments)
+        person.join(LIMIT)
+    terminal.close()
+    return exit_.value.code, terminal
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from pydantic_ai_a2a.server.store.sql.housekeeping import SqlHousekeeping
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.types import TaskState
 
+from ..logs import audit_records
 from ..suites.values import (
     OWNER,
     WAIT_LIMIT,
@@ -71,10 +72,11 @@ def test_erase_deletes_data_of_given_owner_only(capsys: Capture) -> None:
     assert (count_exported_lines(capsys, '--caller', 'ann'), count_exported_lines(capsys, '--owner', '/')) == (0, 2)
 
 
-def audit_records(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
+def audit_facts(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
     """The audit log, without times and ids."""
-    found = [vars(each)['audit'] for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
-    return [{name: value for name, value in each.items() if name not in ('time', 'correlation_id')} for each in found]
+    return [
+        {name: value for name, value in record.items() if name != 'correlation_id'} for record in audit_records(caplog)
+    ]
 
 
 def unknown_user() -> str:
@@ -93,7 +95,7 @@ def test_erase_writes_audit_record_with_user(
     assert run_command(capsys, 'erase', 'joker:app', '--caller', 'ann', '--yes').code == 1
     counts = {'tasks': '1', 'items': '2', 'events': '2', 'conversations': '1', 'entries': '2'}
     known = {'event': 'erased', 'via': 'command', 'owner': '/ann', 'counts': counts}
-    assert audit_records(caplog) == [known | {'user': 'operator', 'context': 'c'}, known | {'user': str(os.getuid())}]
+    assert audit_facts(caplog) == [known | {'user': 'operator', 'context': 'c'}, known | {'user': str(os.getuid())}]
 
 
 def test_erase_audits_tasks_canceled_by_command(
@@ -109,7 +111,7 @@ def test_erase_audits_tasks_canceled_by_command(
     monkeypatch.setenv('LOGNAME', 'operator')
     options = ('--yes', '--cancel', '--grace', '0.01')
     assert run_command(capsys, 'erase', 'joker:app', '--caller', 'ann', *options).code == 0
-    *canceled, erased = audit_records(caplog)
+    *canceled, erased = audit_facts(caplog)
     who = {'via': 'command', 'user': 'operator', 'owner': '/ann'}
     assert sorted(canceled, key=lambda each: str(each['task'])) == [
         {'event': 'task-canceled', 'task': task, 'context': 'c', **who} for task in ('queued', 'running')
@@ -126,7 +128,7 @@ def test_erase_of_context_cancels_only_its_tasks(capsys: Capture, caplog: pytest
     caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
     options = ('--context', 'c', '--yes', '--cancel', '--grace', '0.01')
     assert run_command(capsys, 'erase', 'joker:app', '--caller', 'ann', *options).code == 0
-    assert [(record['event'], record.get('task')) for record in audit_records(caplog)] == [
+    assert [(record['event'], record.get('task')) for record in audit_facts(caplog)] == [
         ('task-canceled', 'queued in c'),
         ('erased', None),
     ]
@@ -149,7 +151,7 @@ def test_cancel_is_audited_only_if_task_ends_canceled(state: TaskState, caplog: 
     caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
     with_store(stop)
     canceled = ['task-canceled'] if state == 'canceled' else []
-    assert [record['event'] for record in audit_records(caplog)] == [*canceled, 'erased']
+    assert [record['event'] for record in audit_facts(caplog)] == [*canceled, 'erased']
 
 
 class FailingHousekeeping(SqlHousekeeping):
@@ -181,7 +183,7 @@ def test_incomplete_erasure_is_audited_with_counts(
 
     with_store(add_data_of_two_owners)
     with_store(erase)
-    [record] = audit_records(caplog)
+    [record] = audit_facts(caplog)
     counts = {'tasks': '2', 'items': '4', 'events': '4', 'conversations': '0', 'entries': '0'}
     assert (record['event'], record['ended'], record['counts']) == ('erased', ended, counts)
 

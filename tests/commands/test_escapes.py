@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from threading import Thread
 from typing import Any
 
 import pytest
 from starlette.responses import Response
 
-from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.wire.extensions.pending_calls_extension import MEDIA_TYPE
 
 from ..client.canned_agent import (
@@ -19,11 +17,12 @@ from ..client.canned_agent import (
     TASK,
     CannedAgent,
     error_response,
+    list_response,
     result_response,
     serve_canned,
     stream_response,
 )
-from .command import add_completed_task, in_terminal, run_command, with_store
+from .command import add_completed_task, run_at_terminal, run_command, with_store
 
 CONTROL_TEXT = '\x1b]0;x\x07\x1b[2J\x9b2J\x7f\u061c\u200e\u202e\u2066\u206a'
 UNESCAPED = re.compile('\x1b]0|\x1b\\[2J|[\x07\x7f\x9b\u061c\u200e\u202e\u2066\u206a]')
@@ -85,11 +84,11 @@ def task_list_response() -> Response:
         'contextId': CONTROL_TEXT,
         'status': {**TASK['status'], 'timestamp': '2026-01-01T00:00:00Z'},
     }
-    return result_response({'tasks': [task], 'nextPageToken': ''})
+    return list_response(task)
 
 
 def inbox_response() -> Response:
-    return result_response({'tasks': [waiting_task()], 'nextPageToken': ''})
+    return list_response(waiting_task())
 
 
 def html_response(status: int = 200) -> Response:
@@ -114,14 +113,6 @@ CARDS: dict[str, Any] = {
 }
 
 
-def terminal_output(monkeypatch: pytest.MonkeyPatch, url: str, typed: str, name: str, *arguments: str) -> str:
-    """What a command writes to a terminal."""
-    with in_terminal(monkeypatch, typed) as terminal, pytest.raises(SystemExit):
-        main((name, url, *arguments))
-    terminal.close()
-    return terminal.raw
-
-
 @pytest.mark.parametrize('arguments', [('card',), ('doctor',), ('send', 'hello', '--debug')])
 @pytest.mark.parametrize('name', CARDS)
 def test_hostile_card_writes_no_control_characters(
@@ -130,7 +121,8 @@ def test_hostile_card_writes_no_control_characters(
     canned = CannedAgent(answer_response())
     with serve_canned(canned) as server:
         canned.card = {**canned.card, **CARDS[name]}
-        assert not UNESCAPED.search(terminal_output(monkeypatch, server.url, '', *arguments))
+        _, terminal = run_at_terminal(monkeypatch, arguments[0], server.url, *arguments[1:])
+    assert not UNESCAPED.search(terminal.raw)
 
 
 @pytest.mark.parametrize(
@@ -169,9 +161,9 @@ def test_hostile_answer_writes_no_control_characters(
     answer: Callable[[], Response], arguments: tuple[str, ...], typed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serve_canned(CannedAgent(answer())) as server:
-        text = terminal_output(monkeypatch, server.url, typed, *arguments)
-    assert not UNESCAPED.search(text)
-    assert ']0;x' in text or answer is html_response
+        _, terminal = run_at_terminal(monkeypatch, arguments[0], server.url, *arguments[1:], typed=typed)
+    assert not UNESCAPED.search(terminal.raw)
+    assert ']0;x' in terminal.raw or answer is html_response
 
 
 def test_control_characters_in_log_messages_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,17 +186,8 @@ def test_hostile_inbox_on_screen_writes_no_control_characters(monkeypatch: pytes
     monkeypatch.setenv('TERM', 'xterm')
     task = waiting_task(kind='approval', description=CONTROL_TEXT)
     task['status']['timestamp'] = CONTROL_TEXT
-    canned = CannedAgent(result_response({'tasks': [task], 'nextPageToken': ''}))
-
-    def decide() -> None:
-        for text, typed in (('1 in the inbox', '\r'), ('Approve?', '\x04'), ('1 in the inbox', 'q')):
-            terminal.until_new(text)
-            terminal.type(typed)
-
-    with serve_canned(canned) as server, in_terminal(monkeypatch) as terminal:
-        Thread(target=decide, daemon=True).start()
-        with pytest.raises(SystemExit):
-            main(('inbox', server.url, '--watch'))
-    terminal.close()
+    steps = [('1 in the inbox', '\r'), ('Approve?', '\x04'), ('1 in the inbox', 'q')]
+    with serve_canned(CannedAgent(list_response(task))) as server:
+        _, terminal = run_at_terminal(monkeypatch, 'inbox', server.url, '--watch', steps=steps)
     assert not UNESCAPED.search(terminal.raw)
     assert terminal.text.count(']0;x') > 2

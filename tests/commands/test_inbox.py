@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
-from threading import Thread
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
 from pydantic_ai import Agent
@@ -15,7 +14,6 @@ from starlette.responses import Response
 
 from pydantic_ai_a2a import A2AClient, Approvals, RemoteResult, serve, to_a2a
 from pydantic_ai_a2a.commands import inbox_screen
-from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.commands.inbox_screen import Choice
 
 from ..agents import clerk_agent
@@ -26,17 +24,15 @@ from ..client.canned_agent import (
     CARD,
     CannedAgent,
     error_response,
-    result_response,
+    list_response,
     serve_canned,
 )
 from .agents import shop_app
-from .command import Terminal, in_terminal, process_in_terminal, run_command
+from .command import Step, Terminal, process_in_terminal, run_at_terminal, run_command
 
 Capture = pytest.CaptureFixture[str]
-Step: TypeAlias = tuple[str, str | Callable[[], object]]
-"""A text to wait for, and what is typed or done then."""
-UP, DOWN, ENTER = '\x1b[A', '\x1b[B', '\r'
-EMPTY = result_response({'tasks': [], 'nextPageToken': ''})
+DOWN, ENTER = '\x1b[B', '\r'
+EMPTY = list_response()
 
 
 @pytest.fixture
@@ -60,22 +56,12 @@ def send(url: str, *texts: str) -> list[RemoteResult]:
     return asyncio.run(do())
 
 
-def approve(url: str, task_id: str) -> None:
-    """Approve the calls of a task, as somebody else."""
+def decide(url: str, task_id: str, act: Callable[[RemoteResult], Awaitable[object]]) -> None:
+    """Approve or answer a task, as somebody else."""
 
     async def do() -> None:
         async with A2AClient(url, timeout=LIMIT) as client:
-            await (await client.get(task_id)).approve()
-
-    asyncio.run(do())
-
-
-def answer(url: str, task_id: str) -> None:
-    """Answer the question of a task, as somebody else."""
-
-    async def do() -> None:
-        async with A2AClient(url, timeout=LIMIT) as client:
-            await (await client.get(task_id)).answer('Rome')
+            await act(await client.get(task_id))
 
     asyncio.run(do())
 
@@ -90,22 +76,7 @@ def state_of(url: str, task_id: str) -> str | None:
 
 def watch(monkeypatch: pytest.MonkeyPatch, url: str, *steps: Step) -> tuple[object, Terminal]:
     """The exit code of `inbox --watch`, and its terminal, where somebody does the steps."""
-
-    def do_steps() -> None:
-        for text, act in steps:
-            terminal.until_new(text)
-            if callable(act):
-                act()
-            elif act:
-                terminal.type(act)
-
-    person = Thread(target=do_steps, daemon=True)
-    with in_terminal(monkeypatch) as terminal:
-        person.start()
-        with pytest.raises(SystemExit) as exit_:
-            main(('inbox', url, '--watch'))
-    terminal.close()
-    return exit_.value.code, terminal
+    return run_at_terminal(monkeypatch, 'inbox', url, '--watch', steps=steps)
 
 
 def test_inbox_is_listed_as_table_and_json(url: str, capsys: Capture) -> None:
@@ -126,7 +97,7 @@ def test_inbox_is_listed_as_table_and_json(url: str, capsys: Capture) -> None:
 
 def test_long_question_is_shortened_in_list(capsys: Capture) -> None:
     call = pending_call('approval', text='Really?\n' * 20)
-    page = result_response({'tasks': [task_waiting_with(pending=[call])], 'nextPageToken': ''})
+    page = list_response(task_waiting_with(pending=[call]))
     with serve_canned(CannedAgent(page, EMPTY)) as server:
         [_, row] = run_command(capsys, 'inbox', server.url).out.splitlines()
     assert row == f't     approval   -      {"Really? " * 7}R...'
@@ -233,7 +204,7 @@ def test_call_decided_by_another_person_is_reported(monkeypatch: pytest.MonkeyPa
             monkeypatch,
             server.url,
             ('1 in the inbox', ENTER),
-            ('Approve?', lambda: approve(server.url, task.task_id)),
+            ('Approve?', lambda: decide(server.url, task.task_id, RemoteResult.approve)),
             ('', 'y\n'),
             ('somebody else has decided', ''),
             ('is completed and accepts no more messages', ''),
@@ -246,6 +217,7 @@ def test_call_decided_by_another_person_is_reported(monkeypatch: pytest.MonkeyPa
 
 @each_case('prompt, typed', [('hello', 'Paris\n'), ('sign in', 'n\n')])
 def test_answer_to_an_earlier_question_is_not_sent(prompt: str, typed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = 'Answer' if prompt == 'hello' else 'Have you signed in?'
     with serve(to_a2a(clerk_agent())) as server:
         [task] = send(server.url, prompt)
         code, terminal = watch(
@@ -253,7 +225,7 @@ def test_answer_to_an_earlier_question_is_not_sent(prompt: str, typed: str, monk
             server.url,
             ('1 in the inbox', ENTER),
             ('Which city?', ''),
-            ('Answer' if prompt == 'hello' else 'Have you signed in?', lambda: answer(server.url, task.task_id)),
+            (asks, lambda: decide(server.url, task.task_id, lambda result: result.answer('Rome'))),
             ('', typed),
             ('has gone on without the answer, which is not sent', ''),
             ('1 in the inbox', 'q'),
@@ -311,7 +283,7 @@ def test_question_and_sign_in_are_answered_on_screen(url: str, monkeypatch: pyte
 def test_whole_call_is_shown_before_approval(monkeypatch: pytest.MonkeyPatch) -> None:
     args = {'account': 738529527931269425, 'to': 'ann\u200b@bank.example', 'memo': 'rent ' * 20, 'more': {'ÄÖ': [1.5]}}
     call = pending_call('approval', tool='pay', text='May I pay?', args=args, description='Pay money.')
-    page = result_response({'tasks': [task_waiting_with(pending=[call])], 'nextPageToken': ''})
+    page = list_response(task_waiting_with(pending=[call]))
     with serve_canned(CannedAgent(page, EMPTY)) as server:
         _, terminal = watch(
             monkeypatch, server.url, ('1 in the inbox', ENTER), ('Approve?', '\x04'), ('1 in the inbox', 'q')
@@ -331,7 +303,7 @@ def test_hidden_arguments_are_said_to_be_hidden(monkeypatch: pytest.MonkeyPatch)
     assert 'May I call delete?\nThe agent hides the arguments of delete.' in terminal.text
 
 
-PAGE = result_response({'tasks': [task_waiting_with(pending=[pending_call('approval')])], 'nextPageToken': ''})
+PAGE = list_response(task_waiting_with(pending=[pending_call('approval')]))
 
 
 def test_list_goes_on_after_unavailable_store(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,7 +356,7 @@ def test_lost_answer_of_inbox_is_reported(answer: Response, told: str, monkeypat
 
 def test_broken_question_cannot_be_opened(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     twice = [pending_call('approval', id='x'), pending_call('approval', id='x')]
-    page = result_response({'tasks': [task_waiting_with(pending=twice)], 'nextPageToken': ''})
+    page = list_response(task_waiting_with(pending=twice))
     fault = 'The remote task t waits with two calls of the same id.'
     with serve_canned(CannedAgent(page, EMPTY)) as server:
         monkeypatch.setattr(inbox_screen, 'PERIOD', LIMIT)
@@ -396,10 +368,9 @@ def test_broken_question_cannot_be_opened(monkeypatch: pytest.MonkeyPatch, capsy
 
 def test_watch_of_inbox_needs_suitable_terminal(url: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     def refusal(*options: str) -> str:
-        with in_terminal(monkeypatch) as terminal, pytest.raises(SystemExit) as exit_:
-            main(('inbox', url, '--watch', *options))
-        assert exit_.value.code == 2
-        return ' '.join(terminal.close().split())
+        code, terminal = run_at_terminal(monkeypatch, 'inbox', url, '--watch', *options)
+        assert code == 2
+        return ' '.join(terminal.text.split())
 
     without = run_command(capsys, 'inbox', url, '--watch')
     assert (without.code, '--watch needs a UTF-8 terminal' in without.err) == (2, True)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import signal
-from threading import Thread
 from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.commands import queue as queue_command
-from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.errors import StoreUnavailable, TaskNotCancelableError
 from pydantic_ai_a2a.server.store.ports import Backend
 from pydantic_ai_a2a.server.store.sql.housekeeping import SqlHousekeeping
 from pydantic_ai_a2a.server.store.sql.task_queue import SqlQueue
 
+from ..logs import audit_records
 from ..suites.values import START, claim_and_finish, claim_task, message, state_of, submit
-from .command import STORE_OPTIONS, add_completed_task, add_dead_letter, in_terminal, run_command, with_store
+from .command import (
+    STORE_OPTIONS,
+    Step,
+    add_completed_task,
+    add_dead_letter,
+    run_at_terminal,
+    run_command,
+    with_store,
+)
 
 Capture = pytest.CaptureFixture[str]
 
@@ -112,11 +119,7 @@ def test_operator_can_cancel_task_of_every_owner(capsys: Capture, caplog: pytest
         for task in ('queued 0', 'running 1', 'asks')
     ]
     assert outcomes == [(0, '')] * 3
-    assert [vars(record)['audit']['task'] for record in caplog.records if hasattr(record, 'audit')] == [
-        'queued 0',
-        'running 1',
-        'asks',
-    ]
+    assert [record['task'] for record in audit_records(caplog)] == ['queued 0', 'running 1', 'asks']
     assert [run_command(capsys, 'queue', 'cancel', task, 'joker:app').why for task in ('no', 'done')] == snapshot(
         [(1, 'Task not found.'), (1, 'Task cannot be canceled: it has already ended.')]
     )
@@ -169,23 +172,18 @@ def test_queue_numbers_change_on_screen(monkeypatch: pytest.MonkeyPatch) -> None
     async def unavailable(*_: object, **__: object) -> None:
         raise StoreUnavailable('the disk is away')
 
-    def change() -> None:
-        terminal.until_new('joker      2')
+    def add_task() -> None:
         with_store(lambda backend: submit(backend, message(new='one more', owner='/ann')))
-        terminal.until_new('joker      3')
-        monkeypatch.setattr(SqlHousekeeping, 'queues', unavailable)
-        terminal.until_new('(the disk is away)')
-        terminal.until_new('joker      3')
-        monkeypatch.setattr(SqlHousekeeping, 'queues', queues)
-        terminal.until_new('Ctrl-C ends.')
-        signal.raise_signal(signal.SIGINT)
 
-    with in_terminal(monkeypatch) as terminal:
-        Thread(target=change, daemon=True).start()
-        with pytest.raises(SystemExit) as exit_:
-            main(('queue', *STORE_OPTIONS, '--watch'))
-    assert exit_.value.code == 130
-    assert 'interrupted' in terminal.close()
+    steps: list[Step] = [
+        ('joker      2', add_task),
+        ('joker      3', lambda: monkeypatch.setattr(SqlHousekeeping, 'queues', unavailable)),
+        ('(the disk is away)', ''),
+        ('joker      3', lambda: monkeypatch.setattr(SqlHousekeeping, 'queues', queues)),
+        ('Ctrl-C ends.', lambda: signal.raise_signal(signal.SIGINT)),
+    ]
+    code, terminal = run_at_terminal(monkeypatch, 'queue', *STORE_OPTIONS, '--watch', steps=steps)
+    assert (code, 'interrupted' in terminal.text) == (130, True)
 
 
 def test_queue_on_screen_cannot_write_json(capsys: Capture) -> None:

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from threading import Event, Thread, current_thread
+from threading import Event, current_thread
 from typing import Any
 
 import pytest
@@ -24,28 +24,38 @@ from pydantic_ai_a2a import Access, Approvals, BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.client.agents import remote_tasks
 from pydantic_ai_a2a.client.updates import Update
 from pydantic_ai_a2a.commands import client_thread, remote_conversation
-from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.commands.plain_screen import Screen
-from pydantic_ai_a2a.wire.extensions.pending_calls_extension import MEDIA_TYPE
 
 from ..bounds import LIMIT
 from ..cases import each_case
-from ..client.agents.canned_tasks import CONFIRMATION_TEXT, adk_confirmation, adk_response, task_with_confirmations
+from ..client.agents.canned_tasks import (
+    CONFIRMATION_TEXT,
+    adk_confirmation,
+    adk_response,
+    pending_call,
+    task_waiting_with,
+    task_with,
+    task_with_confirmations,
+)
 from ..client.agents.test_answers_of_other_servers import QUESTIONS
 from ..client.canned_agent import (
     CARD,
     TASK,
     WORKING,
     CannedAgent,
+    agent_message,
+    artifact_update,
     card_with_interface,
     error_response,
     result_response,
     serve_canned,
+    status_update,
     stream_response,
+    task_in_state,
 )
 from ..wire.signing.signing_keys import private_pem
 from .agents import PNG, shop_app
-from .command import Outcome, Terminal, in_terminal, process_in_terminal, run_command
+from .command import Outcome, Terminal, process_in_terminal, run_at_terminal, run_command
 
 Capture = pytest.CaptureFixture[str]
 IDS = re.compile(r'\b[0-9a-f]{32}\b')
@@ -166,24 +176,14 @@ def test_approval_is_answered_by_command_options(
 
 
 def test_approve_option_answers_all_pending_approvals(capsys: Capture) -> None:
-    def waits(*parts: Any) -> Response:
-        question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': parts}
-        return result_response({**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}})
-
-    calls = [
-        {'id': kind, 'kind': kind[:-1], 'tool': 'x', 'text': '?'} for kind in ('approval1', 'approval2', 'question3')
-    ]
-    several = {'data': {'pending': calls}, 'mediaType': MEDIA_TYPE}
-    canned = CannedAgent(
-        waits(several),
-        stream_response({'task': TASK}),
-        waits(several),
-        result_response(task_with_confirmations(adk_confirmation())),
-    )
+    calls = [pending_call(kind[:-1], id=kind) for kind in ('approval1', 'approval2', 'question3')]
+    waits = result_response(task_waiting_with(pending=calls))
+    confirmation = result_response(task_with_confirmations(adk_confirmation()))
+    canned = CannedAgent(waits, stream_response({'task': TASK}), waits, confirmation)
     with serve_canned(canned) as server:
         arguments = ('send', server.url, '--task', 't', '--approve')
         assert run_command(capsys, *arguments).code == 0
-        sent = canned.requests[-1][3]['params']['message']
+        sent = canned.messages[-1]
         two, adk = (run_command(capsys, *arguments, '--data', '{}').why for _ in range(2))
     assert (sent['taskId'], sent['contextId']) == ('t', 'c')
     [part] = sent['parts']
@@ -242,34 +242,26 @@ def test_tasks_are_listed_watched_and_canceled(url: str, capsys: Capture) -> Non
 
 
 def test_message_reply_is_printed_without_task(capsys: Capture) -> None:
-    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}, {'data': 1}]}
-    canned = CannedAgent(
-        stream_response({'message': message}),
-        stream_response({'message': message}),
-        stream_response({'message': message}),
-    )
-    with serve_canned(canned) as server:
+    message = agent_message('Hi.', {'data': 1})
+    with serve_canned(CannedAgent(*(stream_response({'message': message}) for _ in range(3)))) as server:
         assert run_command(capsys, 'send', server.url, 'hello') == (0, 'Hi.\n1\n', '')
         assert run_command(capsys, 'send', server.url, 'hello', '--json').lines == [message]
         assert run_command(capsys, 'send', server.url, 'hello', '--jsonl').lines == [{'message': message}]
 
 
 def test_task_without_timestamp_is_accepted(capsys: Capture) -> None:
-    task = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}}
-    with serve_canned(CannedAgent(stream_response({'task': task}))) as server:
-        assert run_command(capsys, 'send', server.url, 'hello', '--json').lines == [task]
+    with serve_canned(CannedAgent(stream_response({'task': TASK}))) as server:
+        assert run_command(capsys, 'send', server.url, 'hello', '--json').lines == [TASK]
 
 
 def test_answer_in_history_is_printed_beside_files(capsys: Capture) -> None:
-    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
-    files = [{'artifactId': name, 'parts': [{'url': f'http://x/{name}'}, {'text': name}]} for name in 'ab']
-    completed = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}, 'history': [message]}
-    answered = {**completed, 'status': {'state': 'TASK_STATE_COMPLETED', 'message': message}}
-    canned = CannedAgent(
-        stream_response({'task': {**completed, 'artifacts': [{'artifactId': 'a', 'parts': [{'url': 'http://x/a'}]}]}}),
-        stream_response({'task': answered}),
-        stream_response({'task': {**answered, 'artifacts': files}}),
-    )
+    message = agent_message('Hi.')
+    tasks = [
+        task_with([{'url': 'http://x/a'}], history=[message]),
+        task_with(status=message, history=[message]),
+        task_with(*([{'url': f'http://x/{name}'}, {'text': name}] for name in 'ab'), status=message, history=[message]),
+    ]
+    canned = CannedAgent(*(stream_response({'task': task}) for task in tasks))
     shown = [f'[a file: unknown type, http://x/{name}]\n' for name in 'ab']
     with serve_canned(canned) as server:
         assert run_command(capsys, 'send', server.url, 'hello').out == f'Hi.\n{shown[0]}'
@@ -350,8 +342,7 @@ def test_task_waiting_in_queue_is_reported(capsys: Capture, monkeypatch: pytest.
 
     def events(*states: str) -> Iterator[str]:
         for state in states:
-            task = {**TASK, 'status': {'state': f'TASK_STATE_{state}'}}
-            yield f'data: {json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"task": task}})}\n\n'
+            yield f'data: {json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"task": task_in_state(state)}})}\n\n'
             assert (reported if state == 'SUBMITTED' else shown).wait(LIMIT)
 
     def sent(*states: str) -> Outcome:
@@ -369,23 +360,21 @@ def test_task_waiting_in_queue_is_reported(capsys: Capture, monkeypatch: pytest.
 
 
 def test_replaced_artifact_text_is_printed_anew(capsys: Capture) -> None:
-    def chunk(text: str, **fields: Any) -> dict[str, Any]:
-        artifact = {'artifactId': 'a', 'parts': [{'text': text}, {'url': 'http://x/y', 'mediaType': 'text/html'}]}
-        return {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact, **fields}}
-
-    task = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}
-    thought = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hm.\nWell.'}]}
-    data = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'data': 1}]}
-    working = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING', 'message': thought}}
-    end = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED', 'message': data}}
-    events = [{'task': task}, {'statusUpdate': working}, chunk('One.'), chunk('Two.\n'), {'statusUpdate': end}]
+    page = {'url': 'http://x/y', 'mediaType': 'text/html'}
+    events = [
+        {'task': WORKING},
+        status_update('WORKING', agent_message('Hm.\nWell.')),
+        artifact_update('One.', page),
+        artifact_update('Two.\n', page),
+        status_update('COMPLETED', agent_message({'data': 1})),
+    ]
     with serve_canned(CannedAgent(stream_response(*events))) as server:
         sent = run_command(capsys, 'send', server.url, 'hello')
     assert sent.out == 'One.\nTwo.\n[a file: text/html, http://x/y]\n'
     assert sent.err.startswith('  Hm.\n  Well.\n')
 
 
-@pytest.mark.parametrize(
+@each_case(
     ('arguments', 'text'),
     [
         (('send', 'URL'), 'There is nothing to send: give TEXT, --file or --data.'),
@@ -405,6 +394,7 @@ def test_replaced_artifact_text_is_printed_anew(capsys: Capture) -> None:
         (('send', 'URL', 'x', '--header', 'x: \x00'), 'has characters that HTTP does not allow'),
         (('doctor', 'URL', '--header', 'x: \x00'), 'has characters that HTTP does not allow'),
         (('card', 'URL', '--token-env', 'NOT_SET'), 'The environment variable NOT_SET of --token-env is not set.'),
+        (('card', 'URL', '--token-env', 'EMPTY'), 'The environment variable EMPTY of --token-env is not set.'),
         (('card', 'URL', '--token-env', 'WITH_BEARER'), '`auth` is the token alone: leave out the word Bearer'),
         (('card', 'URL', '--timeout', '0'), '--timeout takes a number of seconds above zero.'),
         (('send', 'URL', 'hi', '--timeout', 'nan'), '--timeout takes a number of seconds above zero.'),
@@ -414,6 +404,7 @@ def test_replaced_artifact_text_is_printed_anew(capsys: Capture) -> None:
 def test_invalid_options_exit_with_code_2(
     url: str, arguments: tuple[str, ...], text: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv('EMPTY', '')
     monkeypatch.setenv('WITH_BEARER', 'Bearer secret')
     refused = run_command(capsys, *(url if part == 'URL' else part for part in arguments))
     assert refused.code == 2
@@ -474,25 +465,11 @@ def test_credentials_come_from_header_or_environment(capsys: Capture, monkeypatc
         assert run_command(capsys, 'send', server.url, 'hello', '--header', header).code == 0
 
 
-def test_empty_token_of_the_environment_is_refused(url: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv('SHOP_TOKEN', '')
-    refused = run_command(capsys, 'send', url, 'hello', '--token-env', 'SHOP_TOKEN')
-    assert refused.code == 2
-    assert 'The environment variable SHOP_TOKEN of --token-env is not set.' in refused.err
-
-
 def shop_agent() -> Any:
     return Agent('test', name='shop')
 
 
 # --- at a terminal --------------------------------------------------------------------------------------------------
-
-
-def run_at_terminal(monkeypatch: pytest.MonkeyPatch, typed: str, *arguments: str) -> tuple[object, str]:
-    """The exit code and the output of a command at a terminal where somebody types."""
-    with in_terminal(monkeypatch, typed) as terminal, pytest.raises(SystemExit) as exit_:
-        main(arguments)
-    return exit_.value.code, terminal.close()
 
 
 @pytest.mark.parametrize(
@@ -512,10 +489,10 @@ def run_at_terminal(monkeypatch: pytest.MonkeyPatch, typed: str, *arguments: str
 def test_pending_calls_are_answered_at_prompt(
     url: str, prompt: str, typed: str, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, text = run_at_terminal(monkeypatch, typed, 'send', url, prompt)
-    assert code == 0, text
-    assert answer in text
-    assert 'messageSchema' not in text
+    code, terminal = run_at_terminal(monkeypatch, 'send', url, prompt, typed=typed)
+    assert code == 0, terminal.text
+    assert answer in terminal.text
+    assert 'messageSchema' not in terminal.text
 
 
 def test_hidden_arguments_cannot_be_edited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -523,10 +500,10 @@ def test_hidden_arguments_cannot_be_edited(monkeypatch: pytest.MonkeyPatch) -> N
     agent.tool_plain(name='delete', requires_approval=True)(lambda: 'deleted')
     hidden = Approvals(hide_arguments=['delete'], change_arguments=['delete'])
     with serve(to_a2a(agent, approvals=hidden)) as server:
-        code, text = run_at_terminal(monkeypatch, 'y\n', 'send', server.url, 'Go.')
-    assert (code, 'deleted' in text) == (0, True)
-    assert 'Approve? [y]es, [n]o' in text
-    assert '[e]dit' not in text
+        code, terminal = run_at_terminal(monkeypatch, 'send', server.url, 'Go.', typed='y\n')
+    assert (code, 'deleted' in terminal.text) == (0, True)
+    assert 'Approve? [y]es, [n]o' in terminal.text
+    assert '[e]dit' not in terminal.text
 
 
 @each_case(('name', 'words', 'typed'), [('send', ['hello'], '{}'), ('chat', [], 'hello\n{}/exit\n')])
@@ -538,12 +515,12 @@ def test_adk_confirmation_is_answered_at_prompt(
         stream_response({'task': task_with_confirmations(adk_confirmation())}), stream_response({'task': TASK})
     )
     with serve_canned(canned) as server:
-        code, text = run_at_terminal(monkeypatch, typed.format('n\nNever.\n'), name, server.url, *words)
-    assert code == 0, text
-    assert f'{CONFIRMATION_TEXT}\ndelete_file {{\n  "path": "a.txt"\n}}\nApprove? [y]es, [n]o' in text
-    assert '[e]dit' not in text
+        code, terminal = run_at_terminal(monkeypatch, name, server.url, *words, typed=typed.format('n\nNever.\n'))
+    assert code == 0, terminal.text
+    assert f'{CONFIRMATION_TEXT}\ndelete_file {{\n  "path": "a.txt"\n}}\nApprove? [y]es, [n]o' in terminal.text
+    assert '[e]dit' not in terminal.text
     answer = adk_response(confirmed=False, payload={'rejection_reason': 'Never.'})
-    assert canned.requests[-1][3]['params']['message']['parts'] == [answer]
+    assert canned.messages[-1]['parts'] == [answer]
 
 
 def test_text_before_tool_calls_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -559,21 +536,22 @@ def test_text_before_tool_calls_is_printed_once(monkeypatch: pytest.MonkeyPatch)
     for module in ('rich.console', 'pydantic_ai_a2a.commands.rich_screen'):
         monkeypatch.setitem(sys.modules, module, None)
     with serve(agent) as server:
-        code, text = run_at_terminal(monkeypatch, 'y\n', 'send', server.url, 'go')
-    assert (code, [text.count(words) for words in ('Looking it up.', 'Deleting it.', 'All done.')]) == (0, [1, 1, 1])
+        code, terminal = run_at_terminal(monkeypatch, 'send', server.url, 'go', typed='y\n')
+    assert code == 0, terminal.text
+    assert [terminal.text.count(words) for words in ('Looking it up.', 'Deleting it.', 'All done.')] == [1, 1, 1]
 
 
 def test_denied_sign_in_cancels_task(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, text = run_at_terminal(monkeypatch, 'n\n', 'send', url, 'pay')
+    code, terminal = run_at_terminal(monkeypatch, 'send', url, 'pay', typed='n\n')
     assert code == 1
-    assert 'Sign in at https://bank.example/sign-in' in text
-    assert 'is canceled' in text
+    assert 'Sign in at https://bank.example/sign-in' in terminal.text
+    assert 'is canceled' in terminal.text
 
 
 def test_end_of_input_at_prompt_cancels_task(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, text = run_at_terminal(monkeypatch, '\x04', 'send', url, 'delete')
+    code, terminal = run_at_terminal(monkeypatch, 'send', url, 'delete', typed='\x04')
     assert code == 130
-    assert 'is canceled' in text
+    assert 'is canceled' in terminal.text
 
 
 @pytest.mark.parametrize(
@@ -583,15 +561,12 @@ def test_end_of_input_at_prompt_cancels_task(url: str, monkeypatch: pytest.Monke
 def test_question_with_invalid_schema_can_be_answered(
     schema: Any, kind: str, typed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call = {'id': 'q', 'kind': kind, 'tool': 'ask', 'text': 'Which one?', 'answerSchema': schema}
-    pending = {'data': {'pending': [call]}, 'mediaType': MEDIA_TYPE}
-    question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [pending]}
-    waits = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}}
+    waits = task_waiting_with(pending=[pending_call(kind, answerSchema=schema)])
     canned = CannedAgent(stream_response({'task': waits}), stream_response({'task': TASK}))
     with serve_canned(canned) as server:
-        code, text = run_at_terminal(monkeypatch, f'{typed}\n', 'send', server.url, 'hello')
-    assert code == 0, text
-    [answer] = canned.requests[-1][3]['params']['message']['parts'][0]['data']['callAnswers']
+        code, terminal = run_at_terminal(monkeypatch, 'send', server.url, 'hello', typed=f'{typed}\n')
+    assert code == 0, terminal.text
+    [answer] = canned.messages[-1]['parts'][0]['data']['callAnswers']
     assert answer in (
         {'id': 'q', 'decision': 'result', 'result': 'red'},
         {'id': 'q', 'decision': 'approve'},
@@ -628,28 +603,28 @@ class InterruptingServer:
 
 
 def test_ctrl_c_ends_watch_but_not_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    canned = CannedAgent(result_response({'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}))
+    canned = CannedAgent(result_response(WORKING))
     with serve_canned(canned, InterruptingServer(canned, messages=1)) as server:
-        code, text = run_at_terminal(monkeypatch, '', 'watch', server.url, 't')
-    assert (code, 'the task t goes on' in text) == (130, True)
+        code, terminal = run_at_terminal(monkeypatch, 'watch', server.url, 't')
+    assert (code, 'the task t goes on' in terminal.text) == (130, True)
 
 
 def test_ctrl_c_before_first_answer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_tasks, 'FIRST_LIMIT', 0.0)
     canned = CannedAgent()
     with serve_canned(canned, InterruptingServer(canned, messages=0)) as server:
-        code, text = run_at_terminal(monkeypatch, '', 'send', server.url, 'hello')
-    assert (code, 'interrupted before the agent has named its task' in text) == (130, True)
+        code, terminal = run_at_terminal(monkeypatch, 'send', server.url, 'hello')
+    assert (code, 'interrupted before the agent has named its task' in terminal.text) == (130, True)
 
 
 def test_failed_cancel_at_end_of_input_names_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    waiting = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_INPUT_REQUIRED'}}
+    waiting = task_in_state('INPUT_REQUIRED')
     canned = CannedAgent(
         stream_response({'task': waiting}), result_response(waiting), error_response(-32002, 'Too late.')
     )
     with serve_canned(canned) as server:
-        code, text = run_at_terminal(monkeypatch, '\x04', 'send', server.url, 'hello')
-    assert (code, 'the task t could not be canceled: Too late.' in text) == (130, True)
+        code, terminal = run_at_terminal(monkeypatch, 'send', server.url, 'hello', typed='\x04')
+    assert (code, 'the task t could not be canceled: Too late.' in terminal.text) == (130, True)
 
 
 PLAIN = ('rich.console', 'pydantic_ai_a2a.commands.rich_screen', 'prompt_toolkit')
@@ -660,16 +635,10 @@ def test_chat_without_cli_extra_prints_plain_text(url: str, monkeypatch: pytest.
     for module in PLAIN:
         monkeypatch.setitem(sys.modules, module, None)
 
-    def leave() -> None:
-        terminal.until('> ', times=2)
-        terminal.type('\x04')
-
-    with in_terminal(monkeypatch, 'hello\n') as terminal:
-        Thread(target=leave, daemon=True).start()
-        with pytest.raises(SystemExit) as exit_:
-            main(('chat', url))
-    assert exit_.value.code == 0
-    assert 'You said **hello** with 0 files.' in terminal.close()
+    steps = [('> ', ''), ('> ', '\x04')]
+    code, terminal = run_at_terminal(monkeypatch, 'chat', url, typed='hello\n', steps=steps)
+    assert code == 0
+    assert 'You said **hello** with 0 files.' in terminal.text
 
 
 def test_ctrl_c_at_plain_prompt_ends_chat(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -681,12 +650,10 @@ def test_ctrl_c_at_plain_prompt_ends_chat(url: str, monkeypatch: pytest.MonkeyPa
         raise KeyboardInterrupt
 
     monkeypatch.setattr('builtins.input', interrupted)
-    with in_terminal(monkeypatch) as terminal, pytest.raises(SystemExit) as exit_:
-        main(('chat', url))
-    assert exit_.value.code == 130
-    shown = terminal.close()
-    assert '/exit ends' in shown
-    assert shown.rstrip().endswith('interrupted')
+    code, terminal = run_at_terminal(monkeypatch, 'chat', url)
+    assert code == 130
+    assert '/exit ends' in terminal.text
+    assert terminal.text.rstrip().endswith('interrupted')
 
 
 def test_chat_in_terminal_answers_approves_and_cancels(url: str) -> None:

@@ -20,7 +20,17 @@ from pydantic_ai_a2a.types.a2a_objects import Part
 
 from ..bounds import LIMIT
 from ..cases import each_case
-from ..client.canned_agent import TASK, CannedAgent, serve_canned, stream_response
+from ..client.agents.canned_tasks import task_with
+from ..client.canned_agent import (
+    WORKING,
+    CannedAgent,
+    agent_message,
+    artifact_update,
+    serve_canned,
+    status_update,
+    stream_response,
+    task_in_state,
+)
 from .agents import PNG, shop_app
 from .command import Outcome, run_command
 
@@ -33,21 +43,9 @@ def part(name: str | None = None, content: bytes = b'content', media_type: str =
     return {'raw': b64encode(content).decode(), 'mediaType': media_type, **named}
 
 
-def artifact_event(*parts: dict[str, Any], append: bool = False) -> dict[str, Any]:
-    """The event of an artifact's parts."""
-    return {
-        'artifactUpdate': {
-            'taskId': 't',
-            'contextId': 'c',
-            'append': append,
-            'artifact': {'artifactId': 'a', 'parts': [*parts]},
-        }
-    }
-
-
 def completed(*parts: dict[str, Any]) -> dict[str, Any]:
     """The event of a completed task with an artifact."""
-    return {'task': {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [*parts]}]}}
+    return {'task': task_with(parts)}
 
 
 def send_and_save(capsys: Capture, directory: Path, *events: dict[str, Any]) -> Outcome:
@@ -166,18 +164,18 @@ def test_simultaneous_saves_of_one_name_lose_no_file(tmp_path: Path) -> None:
 
 def test_last_version_of_streamed_artifact_is_saved(capsys: Capture, tmp_path: Path) -> None:
     events = [
-        {'task': {**TASK, 'status': {'state': 'TASK_STATE_WORKING'}}},
-        artifact_event(part('draft.txt', b'draft')),
-        artifact_event(part('book.txt', b'one')),
-        artifact_event(part('book.txt', b'two'), append=True),
-        {'statusUpdate': {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}}},
+        {'task': WORKING},
+        artifact_update(part('draft.txt', b'draft')),
+        artifact_update(part('book.txt', b'one')),
+        artifact_update(part('book.txt', b'two'), append=True),
+        status_update('COMPLETED'),
     ]
     assert send_and_save(capsys, tmp_path / 'files', *events).code == 0
     assert tree(tmp_path / 'files') == {'book.txt': b'one', 'book-2.txt': b'two'}
 
 
 def test_cut_stream_saves_no_file(capsys: Capture, tmp_path: Path) -> None:
-    events = [artifact_event(part('draft.txt')), {'task': {'id': 'broken'}}]
+    events = [artifact_update(part('draft.txt')), {'task': {'id': 'broken'}}]
     assert send_and_save(capsys, tmp_path / 'files', *events).code == 1
     assert tree(tmp_path / 'files') == {}
 
@@ -241,12 +239,10 @@ def test_damaged_base64_is_not_saved(capsys: Capture, tmp_path: Path) -> None:
 
 def outcomes() -> Iterable[tuple[dict[str, Any], int]]:
     """Ends of an answer with a file, and their exit codes."""
-    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [part('a.png')]}
-    yield {'message': message}, 0
+    yield {'message': agent_message(part('a.png'))}, 0
     for state, code in (('COMPLETED', 0), ('FAILED', 1), ('INPUT_REQUIRED', 3)):
-        yield {'task': {**completed(part('a.png'))['task'], 'status': {'state': f'TASK_STATE_{state}'}}}, code
-    asked = {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': {**message, 'parts': [{'text': 'This?'}, part('a.png')]}}
-    yield {'task': {**TASK, 'status': asked}}, 3
+        yield {'task': task_in_state(state, artifacts=[{'artifactId': 'a', 'parts': [part('a.png')]}])}, code
+    yield {'task': task_in_state('INPUT_REQUIRED', agent_message('This?', part('a.png')))}, 3
 
 
 @each_case(('event', 'code'), outcomes())

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from threading import Thread
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from pydantic_ai_a2a import A2AClient, Approvals, BearerAuth, Caller, WaitingTask, serve, to_a2a
 from pydantic_ai_a2a.commands import remote_conversation
-from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.types.a2a_objects import TaskState
 
 from ..agents import clerk_agent
 from ..behaviour.pending_calls import ApprovalAgent
 from ..bounds import LIMIT
 from ..cases import each_case
-from .command import Terminal, in_terminal, process_in_terminal, run_command
+from .command import Step, process_in_terminal, run_at_terminal, run_command
 
 TOKENS = {name: f'a-long-secret-token-of-{name}' for name in ('ann', 'bob')}
 
@@ -47,64 +45,48 @@ def act_on_task(url: str, act: Callable[[Any], Any], name: str | None = None) ->
     return asyncio.run(do())
 
 
-def send_at_terminal(
-    monkeypatch: pytest.MonkeyPatch, *arguments: str, steps: Callable[[Terminal], object]
-) -> tuple[object, str]:
-    """The exit code of `send`, and its terminal, where somebody acts meanwhile."""
-    with in_terminal(monkeypatch) as terminal:
-        person = Thread(target=steps, args=(terminal,), daemon=True)
-        person.start()
-        with pytest.raises(SystemExit) as exit_:
-            main(('send', *arguments))
-        person.join(LIMIT)
-    return exit_.value.code, terminal.close()
+def send(monkeypatch: pytest.MonkeyPatch, *arguments: str, steps: Sequence[Step]) -> tuple[object, str]:
+    """The exit code of `send`, and the text of its terminal, where somebody does the steps."""
+    code, terminal = run_at_terminal(monkeypatch, 'send', *arguments, steps=steps)
+    return code, terminal.text
 
 
 @each_case('prompt, typed', [('hello', 'Paris\n'), ('sign in', 'y\n')])
 def test_answer_of_send_to_earlier_question_is_refused(
     prompt: str, typed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asks = 'Answer' if prompt == 'hello' else 'Have you signed in?'
     with serve(to_a2a(clerk_agent())) as server:
-
-        def steps(terminal: Terminal) -> None:
-            asks = 'Answer' if prompt == 'hello' else 'Have you signed in?'
-            terminal.until_new('Which city?')
-            terminal.until_new(asks)
-            act_on_task(server.url, lambda task: task.answer('Rome'))
-            terminal.type(typed)
-            terminal.until_new('the agent refuses the answer: The task is')
-            terminal.until_new('Which account shall I delete?')
-            terminal.until_new(asks)
-            terminal.type(typed)
-
-        code, text = send_at_terminal(monkeypatch, server.url, prompt, steps=steps)
+        steps: list[Step] = [
+            ('Which city?', ''),
+            (asks, lambda: act_on_task(server.url, lambda task: task.answer('Rome'))),
+            ('', typed),
+            ('the agent refuses the answer: The task is', ''),
+            ('Which account shall I delete?', ''),
+            (asks, typed),
+        ]
+        code, text = send(monkeypatch, server.url, prompt, steps=steps)
     assert (code, f'{prompt} + Rome' in text) == (0, True)
 
 
 def test_send_follows_task_that_has_gone_on_with_other_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     with serve(to_a2a(clerk_agent())) as server:
 
-        def steps(terminal: Terminal) -> None:
-            terminal.until_new('Which city?')
+        def answer_elsewhere() -> None:
             for text in ('Rome', 'No. 7'):
                 act_on_task(server.url, lambda task, text=text: task.answer(text))
-            terminal.type('Paris\n')
 
-        code, text = send_at_terminal(monkeypatch, server.url, 'hello', steps=steps)
+        steps: list[Step] = [('Which city?', answer_elsewhere), ('', 'Paris\n')]
+        code, text = send(monkeypatch, server.url, 'hello', steps=steps)
     assert code == 0
     assert 'The task is completed, and no longer asks' in text
     assert 'hello + Rome + No. 7' in text
 
 
 def test_enter_is_no_answer_to_sign_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = [('Have you signed in? [y/n]', typed) for typed in ('\n', 'n\n')]
     with serve(to_a2a(clerk_agent())) as server:
-
-        def steps(terminal: Terminal) -> None:
-            for typed in ('\n', 'n\n'):
-                terminal.until_new('Have you signed in? [y/n]')
-                terminal.type(typed)
-
-        code, text = send_at_terminal(monkeypatch, server.url, 'sign in', steps=steps)
+        code, text = send(monkeypatch, server.url, 'sign in', steps=steps)
     assert (code, 'Which account' in text) == (1, False)
 
 
@@ -113,29 +95,28 @@ def test_send_waits_for_approver(rule: Any, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv('ANN', TOKENS['ann'])
     monkeypatch.setattr(remote_conversation, 'PAUSES', (0.01, 0.05))
     with serve(guarded_app(rule)) as server:
-
-        def steps(terminal: Terminal) -> None:
-            terminal.until_new('May I call delete {"path":"a"}?')
-            terminal.until_new('waits for an approver; Ctrl-C cancels the task')
-            act_on_task(server.url, lambda task: task.approve(), 'bob')
-
-        code, text = send_at_terminal(monkeypatch, server.url, 'delete', '--token-env', 'ANN', steps=steps)
+        steps: list[Step] = [
+            ('May I call delete {"path":"a"}?', ''),
+            (
+                'waits for an approver; Ctrl-C cancels the task',
+                lambda: act_on_task(server.url, lambda task: task.approve(), 'bob'),
+            ),
+        ]
+        code, text = send(monkeypatch, server.url, 'delete', '--token-env', 'ANN', steps=steps)
     assert (code, 'Approve?' in text, 'deleted a' in text) == (0, False, True)
 
 
 def test_send_asks_owner_and_waits_for_approver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('ANN', TOKENS['ann'])
     with serve(guarded_app('approve')) as server:
-
-        def steps(terminal: Terminal) -> None:
-            for asked, typed in (('Waiting for the result of fetch', '"page"\n'), ('Please answer ask', '"small"\n')):
-                terminal.until_new(asked)
-                terminal.until_new('Answer')
-                terminal.type(typed)
-            terminal.until_new('waits for an approver')
-            act_on_task(server.url, lambda task: task.deny(), 'bob')
-
-        code, text = send_at_terminal(monkeypatch, server.url, 'mixed', '--token-env', 'ANN', steps=steps)
+        steps: list[Step] = [
+            ('Waiting for the result of fetch', ''),
+            ('Answer', '"page"\n'),
+            ('Please answer ask', ''),
+            ('Answer', '"small"\n'),
+            ('waits for an approver', lambda: act_on_task(server.url, lambda task: task.deny(), 'bob')),
+        ]
+        code, text = send(monkeypatch, server.url, 'mixed', '--token-env', 'ANN', steps=steps)
     assert (code, 'Approve?' in text, 'page + The tool call was denied. + small' in text) == (0, False, True)
 
 
@@ -143,12 +124,7 @@ def test_send_asks_owner_and_waits_for_approver(monkeypatch: pytest.MonkeyPatch)
 def test_send_asks_owner_who_may_approve(rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('BOB', TOKENS['bob'])
     with serve(guarded_app(rule)) as server:
-
-        def steps(terminal: Terminal) -> None:
-            terminal.until_new('Approve?')
-            terminal.type('y\n')
-
-        code, text = send_at_terminal(monkeypatch, server.url, 'delete', '--token-env', 'BOB', steps=steps)
+        code, text = send(monkeypatch, server.url, 'delete', '--token-env', 'BOB', steps=[('Approve?', 'y\n')])
     assert (code, 'deleted a' in text) == (0, True)
 
 

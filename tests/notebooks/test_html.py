@@ -14,7 +14,7 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import A2AClient, BearerAuth, serve, to_a2a
 
-from ..client.canned_agent import CARD, TASK, CannedAgent, result_response
+from ..client.canned_agent import CARD, TASK, CannedAgent, agent_message, result_response
 
 HOSTILE = '<script>alert("1")</script><img src=x onerror=\'alert(2)\'>&lt;'
 ELEMENTS = {'a', 'code', 'h4', 'p', 'pre', 'strong', 'table', 'tbody', 'td', 'th', 'thead', 'tr'}
@@ -82,8 +82,7 @@ async def test_task_html_shows_state_and_text_from_each_method() -> None:
 
 
 async def test_message_reply_html_shows_text() -> None:
-    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': HOSTILE}]}
-    async with A2AClient(CannedAgent(result_response({'message': message})).app) as client:
+    async with A2AClient(CannedAgent(result_response({'message': agent_message(HOSTILE)})).app) as client:
         assert html_texts(await client.send('Hello.', resend=True)) == [HOSTILE]
 
 
@@ -95,7 +94,7 @@ async def test_task_with_html_stays_dictionary() -> None:
 
 
 async def test_waiting_task_html_shows_question_without_data() -> None:
-    message: Any = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': HOSTILE}, {'data': {'pending': 1}}]}
+    message = agent_message(HOSTILE, {'data': {'pending': 1}})
     task = await canned_task(state='TASK_STATE_INPUT_REQUIRED', message=message)
     assert html_texts(task) == ['Task ', 't', ': ', 'input-required', HOSTILE]
 

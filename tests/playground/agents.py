@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
-from pydantic_ai import Agent
+from pydantic_ai import Agent, Tool
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -129,6 +129,31 @@ def file_keeper(more: Script | None = None) -> Agent[None, Any]:
 
     _ = (delete_file, order, newest_mail, ask_name, look_up)
     return agent
+
+
+def agent_with_question(schema: Any, after: str = '') -> Agent[None, Any]:
+    """An agent that answers `Ask.` with a question. The schema is the one of its answer."""
+    agent = scripted({'Ask.': [tool_call('ask')]}, after)
+
+    @agent.tool_plain
+    def ask() -> str:
+        raise InputRequired('Which one?', schema=schema)
+
+    _ = ask
+    return agent
+
+
+def return_arguments(**args: Any) -> str:
+    return repr(args)
+
+
+def agent_with_approval(
+    args: str, schema: Mapping[str, Any] | None = None, keep: Callable[..., object] = return_arguments
+) -> Agent[None, Any]:
+    """An agent that answers `Keep.` with a call that must be approved. The schema is the one of the arguments."""
+    tool = Tool[None].from_schema(keep, 'keep', 'Keep it.', {'type': 'object', **(schema or {})})
+    tool.requires_approval = True
+    return scripted({'Keep.': [tool_call('keep', args)]}, tools=[tool])
 
 
 PIZZA = {

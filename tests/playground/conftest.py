@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright, expect
+from playwright.async_api import Browser, ConsoleMessage, Page, Request, Route, async_playwright, expect
 
 from pydantic_ai_a2a import serve
 
@@ -92,3 +92,21 @@ async def send_message(page: Page, text: str) -> None:
     """Send a message by the message field."""
     await page.get_by_role('textbox', name='Message', exact=True).fill(text)
     await page.keyboard.press('Enter')
+
+
+async def sign_in(page: Page, token: str) -> None:
+    """Send a token by the form for credentials."""
+    await page.get_by_role('form', name='Credentials').get_by_label('Bearer token').fill(token)
+    await page.keyboard.press('Enter')
+
+
+async def lose_answer(route: Route) -> None:
+    """Let a request reach the server, and lose its answer."""
+    await route.fetch(timeout=LIMIT * 1000)
+    await route.abort()
+
+
+async def leave_out_replay(route: Route) -> None:
+    """Let an agent card reach the page without the extension for replay."""
+    answer = await route.fetch(timeout=LIMIT * 1000)
+    await route.fulfill(response=answer, json={**await answer.json(), 'capabilities': {'streaming': True}})

@@ -39,7 +39,7 @@ from pydantic_ai_a2a.types import TaskQuery
 from ..bounds import LIMIT
 from ..reserved_ports import port_of, reserved_port
 from .agents import file_keeper, scripted
-from .conftest import Visit, send_message
+from .conftest import Visit, leave_out_replay, lose_answer, send_message
 
 TOKEN = 'a-long-secret-token-of-ada'
 
@@ -212,13 +212,8 @@ async def test_tool_finished_during_lost_connection_is_shown_done(open_playgroun
 
 async def test_message_resent_after_lost_answer_runs_once(open_playground: Visit) -> None:
     app = to_a2a(file_keeper())
-
-    async def lose(route: Route) -> None:
-        await route.fetch(timeout=LIMIT * 1000)
-        await route.abort()
-
     page = await open_playground(app)
-    await page.route('**/message:stream', lose, times=1)
+    await page.route('**/message:stream', lose_answer, times=1)
     await send_message(page, 'Think.')
     await expect(page.get_by_text('It is sunny.')).to_have_count(1)
     assert len(await app.list_tasks()) == 1
@@ -227,17 +222,12 @@ async def test_message_resent_after_lost_answer_runs_once(open_playground: Visit
 async def test_message_without_replay_is_sent_once(open_playground: Visit) -> None:
     sent: list[str] = []
 
-    async def without_replay(route: Route) -> None:
-        answer = await route.fetch(timeout=LIMIT * 1000)
-        card = await answer.json()
-        await route.fulfill(response=answer, json={**card, 'capabilities': {'streaming': True}})
-
     async def lose(route: Route) -> None:
         sent.append(route.request.url)
         await route.abort()
 
     page = await open_playground(to_a2a(file_keeper()))
-    await page.route('**/agent-card.json', without_replay)
+    await page.route('**/agent-card.json', leave_out_replay)
     await page.route('**/message:stream', lose)
     await page.reload()
     await send_message(page, 'Think.')

@@ -12,10 +12,10 @@ from pydantic_ai import Agent, BinaryContent, Tool
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, FunctionModel
 
-from pydantic_ai_a2a import InputRequired, to_a2a
+from pydantic_ai_a2a import to_a2a
 
 from ..cases import each_case
-from .agents import prompt, scripted, tool_call
+from .agents import agent_with_question, prompt, scripted, tool_call
 from .conftest import Visit, send_message
 
 END = '\n\nThe end.'
@@ -116,14 +116,7 @@ SCHEMAS: Mapping[str, Any] = {
 
 @each_case('name', [*SCHEMAS])
 async def test_recursive_schema_has_form(open_playground: Visit, name: str) -> None:
-    agent = scripted({'Ask.': [tool_call('ask')]}, 'The end.')
-
-    @agent.tool_plain
-    def ask() -> str:
-        raise InputRequired('Which?', schema=SCHEMAS[name])
-
-    assert ask
-    page = await open_playground(to_a2a(agent))
+    page = await open_playground(to_a2a(agent_with_question(SCHEMAS[name], 'The end.')))
     await send_message(page, 'Ask.')
     form = page.get_by_role('form', name='Question: ask')
     await expect(form.locator('textarea, button.add').first).to_be_attached()

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from playwright.async_api import Locator, Page, Route, expect
-from pydantic_ai import Tool
 
 from pydantic_ai_a2a import (
     A2AClient,
@@ -32,8 +31,8 @@ from ..bounds import LIMIT
 from ..cases import each_case
 from ..postgres import postgres_server
 from ..reserved_ports import port_of, reserved_port
-from .agents import file_keeper, scripted, tool_call
-from .conftest import Visit, send_message
+from .agents import agent_with_approval, file_keeper, scripted, tool_call
+from .conftest import Visit, leave_out_replay, lose_answer, send_message, sign_in
 
 ANN, BOSS, CHIEF, EVE = (f'a-long-secret-token-of-{name}' for name in ('ann', 'boss', 'chief', 'eve'))
 MANAGERS = {
@@ -64,9 +63,10 @@ async def ask(url: str, text: str, token: str | None = None) -> str:
         return (await client.send(text)).task_id or ''
 
 
-async def sign_in(page: Page, token: str) -> None:
-    await page.get_by_role('form', name='Credentials').get_by_label('Bearer token').fill(token)
-    await page.keyboard.press('Enter')
+async def state_of_task(url: str, task_id: str) -> Any:
+    """The state of a task of ann."""
+    async with client_of(url, ANN) as client:
+        return (await client.get(task_id)).state
 
 
 def inbox(page: Page) -> Locator:
@@ -83,6 +83,36 @@ def told(page: Page) -> Locator:
 
 async def open_inbox(page: Page) -> None:
     await page.get_by_role('button', name='Inbox').click()
+
+
+async def inbox_of(visit_url: Visit, url: str, token: str, **options: Any) -> Page:
+    """The inbox of a caller who signs in."""
+    page = await visit_url(f'{url}docs?inbox', **options)
+    await sign_in(page, token)
+    return page
+
+
+async def inbox_with_set_clock(visit_url: Visit, url: str, **options: Any) -> Page:
+    """An inbox whose clock the test sets forward."""
+    page = await visit_url(f'{url}docs', **options)
+    await page.clock.install()
+    await page.goto(f'{url}docs?inbox')
+    return page
+
+
+def requests_for_lists(page: Page) -> list[str]:
+    """The URLs of all lists that the page asks for from now on."""
+    urls: list[str] = []
+    page.on('request', lambda request: urls.append(request.url) if LISTS.search(request.url) else None)
+    return urls
+
+
+async def press_tab_until_focused(page: Page, element: Locator) -> None:
+    for _ in range(100):
+        if await element.evaluate('(element) => element === document.activeElement'):
+            return
+        await page.keyboard.press('Tab')
+    raise AssertionError('the key Tab does not reach the element')
 
 
 async def test_own_tasks_are_counted_and_answered(open_playground: Visit) -> None:
@@ -140,12 +170,11 @@ async def test_link_opens_one_decision_after_sign_in(visit_url: Visit, place: st
         await expect(inbox(page).get_by_text('Asked by ann')).to_have_count(2)
         await expect(inbox(page).get_by_role('link', name='Conversation')).to_have_count(0)
         await expect(form(page).first.get_by_role('cell')).to_have_text(['old.txt', 'false'])
-        async with client_of(server.url, ANN) as client:
-            assert (await client.get(task_id)).state == 'input-required'
-            await form(page).first.get_by_label('Reason').fill('It is needed.')
-            await form(page).first.get_by_role('button', name='Deny').click()
-            await expect(told(page)).to_have_text('Denied: delete_file. A task waits for you.')
-            assert (await client.get(task_id)).state != 'input-required'
+        assert await state_of_task(server.url, task_id) == 'input-required'
+        await form(page).first.get_by_label('Reason').fill('It is needed.')
+        await form(page).first.get_by_role('button', name='Deny').click()
+        await expect(told(page)).to_have_text('Denied: delete_file. A task waits for you.')
+        assert await state_of_task(server.url, task_id) != 'input-required'
 
 
 async def test_links_work_in_mounts_and_tenants(visit_url: Visit) -> None:
@@ -186,9 +215,9 @@ async def test_decision_of_second_browser_ends_form(visit_url: Visit) -> None:
     with serve(guarded_app()) as server:
         for text in ('Tidy up.', 'Tidy all.'):
             await ask(server.url, text, ANN)
-        first, second = [await visit_url(f'{server.url}docs?inbox', failures=failures) for failures in (0, 1)]
-        for page, token in ((first, BOSS), (second, CHIEF)):
-            await sign_in(page, token)
+        first = await inbox_of(visit_url, server.url, BOSS)
+        second = await inbox_of(visit_url, server.url, CHIEF, failures=1)
+        for page in (first, second):
             await expect(form(page)).to_have_count(3)
         await form(first).first.get_by_role('button', name='Approve').click()
         await expect(told(first)).to_have_text('Approved: delete_file. A task waits for you.')
@@ -211,9 +240,8 @@ async def test_keys_decide_nothing_after_another_decision(visit_url: Visit) -> N
     with serve(guarded_app()) as server:
         for _ in range(2):
             await ask(server.url, 'Tidy up.', ANN)
-        first, second = [await visit_url(f'{server.url}docs?inbox') for _ in range(2)]
-        for page, token in ((first, BOSS), (second, CHIEF)):
-            await sign_in(page, token)
+        first, second = [await inbox_of(visit_url, server.url, token) for token in (BOSS, CHIEF)]
+        for page in (first, second):
             await expect(form(page)).to_have_count(2)
         await form(second).first.get_by_label('Reason').fill('It is')
         await form(first).first.get_by_role('button', name='Approve').click()
@@ -226,19 +254,11 @@ async def test_keys_decide_nothing_after_another_decision(visit_url: Visit) -> N
 
 
 async def test_unconfirmed_decision_names_no_other_caller(visit_url: Visit) -> None:
-    async def without_replay(route: Route) -> None:
-        answer = await route.fetch(timeout=LIMIT * 1000)
-        await route.fulfill(response=answer, json={**await answer.json(), 'capabilities': {'streaming': True}})
-
-    async def lose(route: Route) -> None:
-        await route.fetch(timeout=LIMIT * 1000)
-        await route.abort()
-
     with serve(to_a2a(file_keeper())) as server:
         await ask(server.url, 'Tidy up.')
         page = await visit_url(f'{server.url}docs')
-        await page.route('**/agent-card.json', without_replay)
-        await page.route('**/message:send', lose, times=1)
+        await page.route('**/agent-card.json', leave_out_replay)
+        await page.route('**/message:send', lose_answer, times=1)
         await page.goto(f'{server.url}docs?inbox')
         await form(page).get_by_role('button', name='Approve').click()
         await expect(told(page)).to_contain_text('You or somebody else has decided: the task is completed')
@@ -252,8 +272,7 @@ async def test_inbox_continues_after_server_restart(visit_url: Visit, tmp_path: 
         port = port_of(reserved)
         with serve(app(), port=port) as server:
             task_id = await ask(server.url, 'Tidy up.', ANN)
-            page = await visit_url(f'{server.url}docs?inbox', failures=None)
-            await sign_in(page, BOSS)
+            page = await inbox_of(visit_url, server.url, BOSS, failures=None)
             await expect(form(page)).to_have_count(1)
         await form(page).get_by_label('Reason').fill('It is needed.')
         await expect(told(page)).to_have_text('The server cannot be reached. The inbox asks again by itself.')
@@ -264,8 +283,7 @@ async def test_inbox_continues_after_server_restart(visit_url: Visit, tmp_path: 
             await expect(form(page).first.get_by_label('Reason')).to_have_value('It is needed.')
             await form(page).first.get_by_role('button', name='Deny').click()
             await expect(told(page)).to_have_text('Denied: delete_file. A task waits for you.')
-            async with client_of(server.url, ANN) as client:
-                assert (await client.get(task_id)).state != 'input-required'
+            assert await state_of_task(server.url, task_id) != 'input-required'
 
 
 async def test_inbox_continues_after_store_outage(visit_url: Visit) -> None:
@@ -273,8 +291,7 @@ async def test_inbox_continues_after_store_outage(visit_url: Visit) -> None:
         backend = Postgres(store.url(), acquire_timeout=2)
         with serve(guarded_app(backend=backend)) as server:
             task_id = await ask(server.url, 'Tidy up.', ANN)
-            page = await visit_url(f'{server.url}docs?inbox', failures=None)
-            await sign_in(page, BOSS)
+            page = await inbox_of(visit_url, server.url, BOSS, failures=None)
             await form(page).get_by_label('Reason').fill('It is needed.')
             await asyncio.to_thread(store.stop)
             await expect(told(page)).to_contain_text('The inbox asks again by itself.')
@@ -283,8 +300,7 @@ async def test_inbox_continues_after_store_outage(visit_url: Visit) -> None:
             assert (await answer.value).status == 503
             await asyncio.to_thread(store.start)
             await expect(told(page)).to_have_text('Denied: delete_file. Nothing waits for you.')
-            async with client_of(server.url, ANN) as client:
-                assert (await client.get(task_id)).state != 'input-required'
+            assert await state_of_task(server.url, task_id) != 'input-required'
 
 
 async def test_task_forgotten_by_restarted_server_is_gone(visit_url: Visit) -> None:
@@ -292,8 +308,7 @@ async def test_task_forgotten_by_restarted_server_is_gone(visit_url: Visit) -> N
         port = port_of(reserved)
         with serve(guarded_app(), port=port) as server:
             await ask(server.url, 'Tidy up.', ANN)
-            page = await visit_url(f'{server.url}docs?inbox', failures=None)
-            await sign_in(page, BOSS)
+            page = await inbox_of(visit_url, server.url, BOSS, failures=None)
             await expect(form(page)).to_have_count(1)
         with serve(guarded_app(), port=port):
             await expect(told(page)).to_have_text('This task is gone: delete_file. Nothing waits for you.')
@@ -306,36 +321,22 @@ async def test_keyboard_alone_decides_task_after_task(visit_url: Visit) -> None:
             await ask(server.url, 'Tidy up.', ANN)
         page = await visit_url(f'{server.url}docs')
         field = page.get_by_role('form', name='Credentials').get_by_label('Bearer token')
-        for _ in range(100):
-            if await field.evaluate('(field) => field === document.activeElement'):
-                break
-            await page.keyboard.press('Tab')
+        await press_tab_until_focused(page, field)
         await page.keyboard.type(BOSS)
         await page.keyboard.press('Enter')
         await expect(page).to_have_title('(3) keeper · Playground')
-        button = page.get_by_role('button', name='Inbox')
-        for _ in range(100):
-            if await button.evaluate('(button) => button === document.activeElement'):
-                break
-            await page.keyboard.press('Tab')
+        await press_tab_until_focused(page, page.get_by_role('button', name='Inbox'))
         await page.keyboard.press('Enter')
         await expect(form(page).first).to_be_focused()
         await page.keyboard.press('Enter')  # a form is no button
-        await page.keyboard.press('Tab')  # the arguments, which scroll
-        while (
-            not await form(page)
-            .first.get_by_role('button', name='Approve')
-            .evaluate('(button) => button === document.activeElement')
-        ):
-            await page.keyboard.press('Tab')
+        await press_tab_until_focused(page, form(page).first.get_by_role('button', name='Approve'))
         for _ in range(3):
             await page.keyboard.down('Enter')
         await page.keyboard.up('Enter')
         await expect(told(page)).to_have_text('Approved: delete_file. 2 tasks wait for you.')
         await expect(form(page).first).to_be_focused()
         await expect(form(page)).to_have_count(2)
-        while not await form(page).first.get_by_label('Reason').evaluate('(field) => field === document.activeElement'):
-            await page.keyboard.press('Tab')
+        await press_tab_until_focused(page, form(page).first.get_by_label('Reason'))
         await page.keyboard.type('It is needed.')
         await page.keyboard.press('Enter')
         await expect(told(page)).to_have_text('Denied: delete_file. A task waits for you.')
@@ -393,13 +394,10 @@ async def test_title_says_that_more_wait(visit_url: Visit) -> None:
 
 async def test_hidden_tab_does_not_look(visit_url: Visit) -> None:
     with serve(to_a2a(file_keeper())) as server:
-        page = await visit_url(f'{server.url}docs')
-        await page.clock.install()
-        await page.goto(f'{server.url}docs?inbox')
+        page = await inbox_with_set_clock(visit_url, server.url)
         await expect(told(page)).to_have_text('Nothing waits for you.')
         await page.evaluate(HIDE_TAB, True)
-        looks: list[str] = []
-        page.on('request', lambda request: looks.append(request.url) if LISTS.search(request.url) else None)
+        looks = requests_for_lists(page)
         await ask(server.url, 'Tidy up.')
         await page.clock.fast_forward(86_400_000)
         assert looks == []
@@ -414,15 +412,12 @@ async def test_inbox_waits_for_retry_after(visit_url: Visit) -> None:
 
     with serve(to_a2a(file_keeper())) as server:
         await ask(server.url, 'Tidy up.')
-        page = await visit_url(f'{server.url}docs', failures=1)
-        await page.clock.install()
-        await page.goto(f'{server.url}docs?inbox')
+        page = await inbox_with_set_clock(visit_url, server.url, failures=1)
         await expect(form(page)).to_have_count(1)
         await page.route(LISTS, busy, times=1)
         await page.clock.fast_forward(30_000)
         await expect(told(page)).to_have_text('The store is unavailable. The inbox asks again by itself.')
-        looks: list[str] = []
-        page.on('request', lambda request: looks.append(request.url) if LISTS.search(request.url) else None)
+        looks = requests_for_lists(page)
         await page.clock.fast_forward(3_000_000)
         for _ in range(2):
             await open_inbox(page)
@@ -442,16 +437,13 @@ async def test_slow_get_task_lengthens_the_pause(visit_url: Visit) -> None:
 
     with serve(to_a2a(file_keeper())) as server:
         task_id = await ask(server.url, 'Tidy up.')
-        page = await visit_url(f'{server.url}docs', failures=1)
-        await page.clock.install()
-        await page.goto(f'{server.url}docs?inbox')
+        page = await inbox_with_set_clock(visit_url, server.url, failures=1)
         await expect(form(page)).to_have_count(1)
         await page.route(LISTS, list_nothing)
         await page.route(f'**/tasks/{task_id}', take_a_minute)
         await page.clock.fast_forward(30_000)
         await expect(told(page)).to_have_text('This task is gone: delete_file. Nothing waits for you.')
-        looks: list[str] = []
-        page.on('request', lambda request: looks.append(request.url) if LISTS.search(request.url) else None)
+        looks = requests_for_lists(page)
         await page.clock.fast_forward(590_000)
         assert looks == []
         async with page.expect_response(LISTS):
@@ -465,9 +457,7 @@ async def test_inbox_waits_for_retry_after_of_get_task(visit_url: Visit) -> None
 
     with serve(to_a2a(file_keeper())) as server:
         task_id = await ask(server.url, 'Tidy up.')
-        page = await visit_url(f'{server.url}docs', failures=1)
-        await page.clock.install()
-        await page.goto(f'{server.url}docs?inbox')
+        page = await inbox_with_set_clock(visit_url, server.url, failures=1)
         await expect(form(page)).to_have_count(1)
         await page.route(LISTS, list_nothing)
         await page.route(f'**/tasks/{task_id}', busy, times=1)
@@ -487,9 +477,8 @@ async def test_expired_credentials_take_no_keys(visit_url: Visit) -> None:
 
     with serve(guarded_app()) as server:
         await ask(server.url, 'Tidy up.', ANN)
-        page = await visit_url(f'{server.url}docs', failures=1, viewport={'width': 390, 'height': 780})
-        await page.clock.install()
-        await page.goto(f'{server.url}docs?inbox')
+        viewport = {'width': 390, 'height': 780}
+        page = await inbox_with_set_clock(visit_url, server.url, failures=1, viewport=viewport)
         await sign_in(page, BOSS)
         await form(page).get_by_label('Reason').fill('It is')
         await page.route(LISTS, refuse)
@@ -512,32 +501,20 @@ async def test_answer_of_proxy_is_no_list(visit_url: Visit) -> None:
 
 
 async def test_inbox_shows_arguments_exactly(visit_url: Visit) -> None:
-    def keep(**args: Any) -> str:
-        return repr(args)
-
     args = r'{"id": 738529527931269425, "ratio": 1.0, "hidden": "a\u202eb", "no": null}'
-    tool = Tool[None].from_schema(keep, 'keep', 'Keep it.', {'type': 'object'})
-    tool.requires_approval = True
-    agent = scripted({'Keep.': [tool_call('keep', args)]}, tools=[tool])
-    app = to_a2a(agent, auth=BearerAuth({ANN: 'ann', **MANAGERS}), approvals=Approvals(approvers='files:approve'))
-    with serve(app) as server:
+    auth, approvals = BearerAuth({ANN: 'ann', **MANAGERS}), Approvals(approvers='files:approve')
+    with serve(to_a2a(agent_with_approval(args), auth=auth, approvals=approvals)) as server:
         await ask(server.url, 'Keep.', ANN)
-        page = await visit_url(f'{server.url}docs?inbox')
-        await sign_in(page, BOSS)
+        page = await inbox_of(visit_url, server.url, BOSS)
         cells = form(page, 'Approval: keep').get_by_role('cell')
         await expect(cells).to_have_text(['738529527931269425', '1.0', r'"a\u202eb"', 'null'])
 
 
 async def test_lost_answer_to_decision_is_sent_again(visit_url: Visit) -> None:
-    async def lose(route: Route) -> None:
-        await route.fetch(timeout=LIMIT * 1000)
-        await route.abort()
-
     with serve(guarded_app()) as server:
         await ask(server.url, 'Tidy up.', ANN)
-        page = await visit_url(f'{server.url}docs?inbox')
-        await sign_in(page, BOSS)
-        await page.route('**/message:send', lose, times=1)
+        page = await inbox_of(visit_url, server.url, BOSS)
+        await page.route('**/message:send', lose_answer, times=1)
         await form(page).get_by_role('button', name='Approve').click()
         await expect(told(page)).to_have_text('Approved: delete_file. Nothing waits for you.')
 
@@ -553,8 +530,7 @@ async def test_decision_in_flight_is_the_callers_own(visit_url: Visit) -> None:
 
     with serve(guarded_app()) as server:
         await ask(server.url, 'Tidy up.', ANN)
-        page = await visit_url(f'{server.url}docs?inbox')
-        await sign_in(page, BOSS)
+        page = await inbox_of(visit_url, server.url, BOSS)
         await page.route('**/message:send', hold)
         await form(page).get_by_role('button', name='Approve').click()
         await asyncio.wait_for(decided.wait(), LIMIT)
@@ -625,8 +601,7 @@ async def test_hidden_arguments_are_said_to_be_hidden(visit_url: Visit) -> None:
     approvals = Approvals(approvers='files:approve', hide_arguments=['delete_file'])
     with serve(guarded_app(approvals=approvals)) as server:
         await ask(server.url, 'Tidy up.', ANN)
-        page = await visit_url(f'{server.url}docs?inbox')
-        await sign_in(page, BOSS)
+        page = await inbox_of(visit_url, server.url, BOSS)
         said = 'The operator of the server, or a remote agent, hides the arguments.'
         await expect(form(page).get_by_text(said)).to_have_count(1)
         await expect(inbox(page).get_by_text('old.txt')).to_have_count(0)
@@ -642,9 +617,7 @@ async def test_approver_by_function_decides_on_the_page(visit_url: Visit, monkey
         task_id = await ask(server.url, 'Tidy all.', ANN)
         for _ in range(5):
             await ask(server.url, 'Tidy up.', EVE)
-        boss, chief = [await visit_url(f'{server.url}docs?inbox') for _ in range(2)]
-        for page, token in ((boss, BOSS), (chief, CHIEF)):
-            await sign_in(page, token)
+        boss, chief = [await inbox_of(visit_url, server.url, token) for token in (BOSS, CHIEF)]
         await expect(told(boss)).to_have_text('A task waits for you.')
         await expect(told(chief)).to_have_text('Nothing waits for you.')
         await expect(form(boss).first.get_by_role('cell')).to_have_text('old.txt')
@@ -653,8 +626,7 @@ async def test_approver_by_function_decides_on_the_page(visit_url: Visit, monkey
         await form(boss).get_by_label('Reason').fill('It is needed.')
         await form(boss).get_by_role('button', name='Deny').click()
         await expect(told(boss)).to_have_text('Denied: delete_file. Nothing waits for you.')
-        async with client_of(server.url, ANN) as client:
-            assert (await client.get(task_id)).state != 'input-required'
+        assert await state_of_task(server.url, task_id) != 'input-required'
 
 
 async def test_other_credentials_begin_another_inbox(visit_url: Visit) -> None:

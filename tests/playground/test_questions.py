@@ -29,8 +29,8 @@ from ..agents import clerk_agent, scripted_model
 from ..cases import each_case
 from ..client.agents.canned_tasks import DONE, adk_confirmation, task_with_confirmations
 from ..client.canned_agent import CannedAgent, stream_response
-from .agents import file_keeper, scripted, tool_call
-from .conftest import Visit, send_message
+from .agents import agent_with_question, file_keeper, scripted, tool_call
+from .conftest import Visit, send_message, sign_in
 
 
 class Trip(BaseModel):
@@ -197,15 +197,8 @@ async def test_dates_lists_and_choices_have_matching_inputs(open_playground: Vis
             'flexible': {'anyOf': [{'type': 'boolean'}, {'type': 'null'}]},
         },
     }
-    agent = scripted({'Book.': [tool_call('ask')]})
-
-    @agent.tool_plain
-    def ask() -> str:
-        raise InputRequired('When?', schema=trip)
-
-    assert ask
-    page = await open_playground(to_a2a(agent))
-    await send_message(page, 'Book.')
+    page = await open_playground(to_a2a(agent_with_question(trip)))
+    await send_message(page, 'Ask.')
     form = page.get_by_role('form', name='Question: ask')
     names = ('start', 'wake', 'at', 'mail')
     types = [await form.get_by_label(name, exact=False).first.get_attribute('type') for name in names]
@@ -228,16 +221,10 @@ async def test_dates_lists_and_choices_have_matching_inputs(open_playground: Vis
 
 
 async def test_error_of_list_item_is_shown_at_list_field(open_playground: Visit) -> None:
-    agent = scripted({'Book.': [tool_call('ask')]})
     pair = {'type': 'array', 'prefixItems': [{'type': 'integer'}, {'type': 'string'}]}
-
-    @agent.tool_plain
-    def ask() -> str:
-        raise InputRequired('Which?', schema={'type': 'object', 'properties': {'pair': pair}, 'required': ['pair']})
-
-    assert ask
+    agent = agent_with_question({'type': 'object', 'properties': {'pair': pair}, 'required': ['pair']})
     page = await open_playground(to_a2a(agent), failures=1)
-    await send_message(page, 'Book.')
+    await send_message(page, 'Ask.')
     form = page.get_by_role('form', name='Question: ask')
     await form.get_by_label('pair').fill('["one", "a"]')
     await form.get_by_role('button', name='Answer').click()
@@ -260,15 +247,9 @@ async def test_message_field_does_not_answer_sign_in(open_playground: Visit) -> 
 
 async def test_invalid_date_default_is_shown_as_text(open_playground: Visit) -> None:
     day = {'type': 'string', 'format': 'date', 'default': 'not a date'}
-    agent = scripted({'Book.': [tool_call('ask')]})
-
-    @agent.tool_plain
-    def ask() -> str:
-        raise InputRequired('When?', schema={'type': 'object', 'required': ['day'], 'properties': {'day': day}})
-
-    assert ask
+    agent = agent_with_question({'type': 'object', 'required': ['day'], 'properties': {'day': day}})
     page = await open_playground(to_a2a(agent))
-    await send_message(page, 'Book.')
+    await send_message(page, 'Ask.')
     form = page.get_by_role('form', name='Question: ask')
     await expect(form.get_by_label('day')).to_have_value('not a date')
     await form.get_by_role('button', name='Answer').click()
@@ -393,15 +374,13 @@ async def test_conversation_waits_for_approver(visit_url: Visit, rule: Any) -> N
     auth = BearerAuth({TOKEN: 'ada', TOKEN.replace('ada', 'chief'): chief})
     with serve(to_a2a(file_keeper(), auth=auth, approvals=Approvals(approvers=rule))) as server:
         page = await visit_url(f'{server.url}docs', failures=None)
-        await page.get_by_role('form', name='Credentials').get_by_label('Bearer token').fill(TOKEN)
-        await page.keyboard.press('Enter')
+        await sign_in(page, TOKEN)
         await send_message(page, 'Tidy up.')
         waits = page.get_by_role('group', name='Waits for an approver: delete_file')
         await expect(waits.get_by_text('"old.txt"')).to_have_count(1)
         await expect(page.get_by_role('button', name='Approve')).to_have_count(0)
         await page.reload()
-        await page.get_by_role('form', name='Credentials').get_by_label('Bearer token').fill(TOKEN)
-        await page.keyboard.press('Enter')
+        await sign_in(page, TOKEN)
         await expect(waits).to_have_count(1)
         await expect(page.get_by_role('button', name='Approve')).to_have_count(0)
         async with A2AClient(server.url, auth=TOKEN.replace('ada', 'chief')) as client:

@@ -58,6 +58,20 @@ if __name__ == '__main__':
 LOCAL = {'Host': '127.0.0.1:8000', 'Origin': 'http://127.0.0.1:8000'}
 
 
+def local_client(app: A2AApp) -> TestClient:
+    """A client as the page of the same machine."""
+    return TestClient(app, client=('127.0.0.1', 50_000), headers={**LOCAL, 'A2A-Version': '1.0'})
+
+
+def task_of_message(client: TestClient, sent: Any, tenant: str = '') -> Any:
+    return client.post(f'{tenant}/message:send', json={'message': sent}).json()['task']
+
+
+def steps_of(client: TestClient, *task_ids: str, tenant: str = '') -> Any:
+    """The steps of tasks. A server keeps the steps of the runs that follow the first request."""
+    return client.post(f'{tenant}/docs/steps', params={'task': task_ids}).json()
+
+
 def step_block(page: Page, text: str) -> Locator:
     return page.get_by_role('log').get_by_role('group').filter(has_text=text)
 
@@ -213,17 +227,16 @@ def fail() -> str:
     ids=['tool', 'model'],
 )
 def test_exception_text_reaches_developer_only(model: Any, error: dict[str, str]) -> None:
-    with TestClient(to_a2a(Agent(scripted_model(model), tools=[fail])), client=('127.0.0.1', 50_000)) as client:
-        client.post('/docs/steps', headers=LOCAL)
-        sending, version = {'message': message('Fail.')}, {'A2A-Version': '1.0'}
-        events = client.post('/message:stream', json=sending, headers=version).text
+    with local_client(to_a2a(Agent(scripted_model(model), tools=[fail]))) as client:
+        steps_of(client)
+        events = client.post('/message:stream', json={'message': message('Fail.')}).text
         task_id = from_json(events.partition('data: ')[2].partition('\n')[0])['task']['id']
         others = [
-            client.post(f'/docs/steps?task={task_id}', headers={**LOCAL, **headers}).text
+            client.post(f'/docs/steps?task={task_id}', headers=headers).text
             for headers in ({'Origin': 'https://evil.example'}, {'X-Forwarded-For': '203.0.113.7'})
         ]
-        texts = [events, *others, client.get(f'/tasks/{task_id}', headers=version).text]
-        *_, step = client.post(f'/docs/steps?task={task_id}', headers=LOCAL).json()[task_id]
+        texts = [events, *others, client.get(f'/tasks/{task_id}').text]
+        *_, step = steps_of(client, task_id)[task_id]
     assert 'TASK_STATE_FAILED' in events
     assert [SECRET in text for text in texts] == [False] * 4
     assert (step.pop('result', None) or step.pop('text')) == f'RuntimeError: {SECRET}'
@@ -235,10 +248,10 @@ def test_error_of_exceeded_retries_is_at_its_tool() -> None:
         raise ModelRetry('Again.')
 
     calls = [ToolCallPart('retry', {}, f'c{n}') for n in (1, 2)]
-    with TestClient(to_a2a(Agent(scripted_model(*calls), tools=[retry])), client=('127.0.0.1', 50_000)) as client:
-        client.post('/docs/steps', headers=LOCAL)
-        sent = client.post('/message:send', json={'message': message()}, headers={'A2A-Version': '1.0'}).json()['task']
-        steps = client.post(f'/docs/steps?task={sent["id"]}', headers=LOCAL).json()[sent['id']]
+    with local_client(to_a2a(Agent(scripted_model(*calls), tools=[retry]))) as client:
+        steps_of(client)
+        task = task_of_message(client, message())
+        steps = steps_of(client, task['id'])[task['id']]
     returns = [(step['id'], step['outcome']) for step in steps if step['kind'] == 'return']
     assert returns == [('c1', 'retried'), ('c2', 'failed')]
     assert 'exceeded' in steps[-1]['result']
@@ -263,12 +276,12 @@ async def test_errors_of_hundred_newest_tasks_are_kept() -> None:
 @each_case('model', [ToolCallPart('fail', {}, 'c1'), RuntimeError(SECRET)])
 def test_hidden_arguments_hide_errors_in_steps(model: Any) -> None:
     app = to_a2a(Agent(scripted_model(model), tools=[fail]), approvals=Approvals(hide_arguments=['fail']))
-    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
-        client.post('/docs/steps', headers=LOCAL)
-        sent = client.post('/message:send', json={'message': message()}, headers={'A2A-Version': '1.0'}).json()['task']
-        steps = client.post(f'/docs/steps?task={sent["id"]}', headers=LOCAL)
-    assert sent['status']['state'] == 'TASK_STATE_FAILED'
-    assert SECRET not in steps.text
+    with local_client(app) as client:
+        steps_of(client)
+        task = task_of_message(client, message())
+        steps = steps_of(client, task['id'])
+    assert task['status']['state'] == 'TASK_STATE_FAILED'
+    assert SECRET not in str(steps)
 
 
 def test_waiting_call_has_no_error_in_steps() -> None:
@@ -276,11 +289,11 @@ def test_waiting_call_has_no_error_in_steps() -> None:
         raise InputRequired('Which card?')
 
     app = to_a2a(Agent(scripted_model(ToolCallPart('pay', {}, 'c1')), tools=[pay]))
-    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
-        client.post('/docs/steps', headers=LOCAL)
-        sent = client.post('/message:send', json={'message': message()}, headers={'A2A-Version': '1.0'}).json()['task']
-        steps = client.post(f'/docs/steps?task={sent["id"]}', headers=LOCAL).json()[sent['id']]
-    assert sent['status']['state'] == 'TASK_STATE_INPUT_REQUIRED'
+    with local_client(app) as client:
+        steps_of(client)
+        task = task_of_message(client, message())
+        steps = steps_of(client, task['id'])[task['id']]
+    assert task['status']['state'] == 'TASK_STATE_INPUT_REQUIRED'
     assert [step['kind'] for step in steps] == ['prompt', 'call']
 
 
@@ -425,8 +438,8 @@ async def test_http_1_0_request_of_proxy_gets_no_steps() -> None:
 
 def test_server_with_authentication_serves_no_steps() -> None:
     app = to_a2a(Agent('test'), auth=BearerAuth({'a-long-secret-token-of-ada': 'ada'}))
-    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
-        assert client.post('/docs/steps', headers=LOCAL).status_code == 404
+    with local_client(app) as client:
+        assert client.post('/docs/steps').status_code == 404
 
 
 @each_case(
@@ -439,9 +452,9 @@ def test_server_with_authentication_serves_no_steps() -> None:
     ],
 )
 def test_settings_for_proxy_turn_steps_off(settings: dict[str, Any]) -> None:
-    with TestClient(to_a2a(Agent('test'), **settings), client=('127.0.0.1', 50_000)) as client:
-        assert client.post('/docs/steps', headers=LOCAL).status_code == 404
-        assert 'data-steps="false"' in client.get('/docs', headers=LOCAL).text
+    with local_client(to_a2a(Agent('test'), **settings)) as client:
+        assert client.post('/docs/steps').status_code == 404
+        assert 'data-steps="false"' in client.get('/docs').text
 
 
 def fetch_steps(url: str) -> object:
@@ -479,35 +492,24 @@ def test_local_host_names_at_start_leave_steps_on() -> None:
 
 def test_local_host_names_of_app_leave_steps_on() -> None:
     access = Access(allowed_hosts=['localhost', '127.0.0.1'], anonymous_list=True)
-    app = to_a2a(Agent('test'), url='http://[::1]:8000/', access=access)
-    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
-        assert client.post('/docs/steps', headers=LOCAL).json() == {}
+    with local_client(to_a2a(Agent('test'), url='http://[::1]:8000/', access=access)) as client:
+        assert steps_of(client) == {}
 
 
 def test_page_gets_steps_of_own_tenant_only() -> None:
-    app = to_a2a(Agent('test'), access=Access(tenants=['acme', 'apex']))
-    message = {'messageId': 'a-message-of-acme', 'role': 'ROLE_USER', 'parts': [{'text': 'Hello.'}]}
-    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
-        assert client.post('/acme/docs/steps', headers=LOCAL).json() == {}
-        sent = client.post('/acme/message:send', json={'message': message}, headers={'A2A-Version': '1.0'})
-        task_id = sent.json()['task']['id']
-        found = [
-            client.post(f'{path}/docs/steps?task={task_id}', headers=LOCAL).json() for path in ('', '/acme', '/apex')
-        ]
+    with local_client(to_a2a(Agent('test'), access=Access(tenants=['acme', 'apex']))) as client:
+        assert steps_of(client, tenant='/acme') == {}
+        task_id = task_of_message(client, message('Hello.'), tenant='/acme')['id']
+        found = [steps_of(client, task_id, tenant=tenant) for tenant in ('', '/acme', '/apex')]
     answer = [{'kind': 'prompt', 'text': 'Hello.'}, {'kind': 'text', 'text': 'success (no tool calls)'}]
     assert found == [{}, {task_id: answer}, {}]
 
 
 def test_steps_beyond_newest_hundred_tasks_come_from_conversation() -> None:
-    app = to_a2a(Agent('test'))
-    headers = {'A2A-Version': '1.0'}
-    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
-        client.post('/docs/steps', headers=LOCAL)
-        ids: list[str] = []
-        for n in range(101):
-            message = {'messageId': f'a-message-with-number-{n}', 'role': 'ROLE_USER', 'parts': [{'text': str(n)}]}
-            ids.append(client.post('/message:send', json={'message': message}, headers=headers).json()['task']['id'])
-        steps = client.post(f'/docs/steps?task={ids[0]}&task={ids[-1]}', headers=LOCAL).json()
+    with local_client(to_a2a(Agent('test'))) as client:
+        steps_of(client)
+        ids = [task_of_message(client, message(str(n)))['id'] for n in range(101)]
+        steps = steps_of(client, ids[0], ids[-1])
     # The oldest task has its steps from its conversation.
     assert [steps[task_id][0]['text'] for task_id in (ids[0], ids[-1])] == ['0', '100']
 
@@ -527,14 +529,13 @@ async def test_steps_cut_long_results_and_omit_files() -> None:
 
 
 def test_failed_first_request_keeps_prompt_step() -> None:
-    with TestClient(to_a2a(Agent(scripted_model(RuntimeError('broken')))), client=('127.0.0.1', 50_000)) as client:
-        client.post('/docs/steps', headers=LOCAL)
-        message = {'messageId': 'a-message-that-fails', 'role': 'ROLE_USER', 'parts': [{'text': 'Fail.'}]}
-        sent = client.post('/message:send', json={'message': message}, headers={'A2A-Version': '1.0'}).json()['task']
-        steps = client.post(f'/docs/steps?task={sent["id"]}', headers=LOCAL).json()
-    assert sent['status']['state'] == 'TASK_STATE_FAILED'
+    with local_client(to_a2a(Agent(scripted_model(RuntimeError('broken'))))) as client:
+        steps_of(client)
+        task = task_of_message(client, message('Fail.'))
+        steps = steps_of(client, task['id'])
+    assert task['status']['state'] == 'TASK_STATE_FAILED'
     error = {'kind': 'error', 'text': 'RuntimeError: broken'}
-    assert steps == {sent['id']: [{'kind': 'prompt', 'text': 'Fail.'}, error]}
+    assert steps == {task['id']: [{'kind': 'prompt', 'text': 'Fail.'}, error]}
 
 
 def test_steps_before_first_visit_come_from_conversation() -> None:
@@ -543,14 +544,9 @@ def test_steps_before_first_visit_come_from_conversation() -> None:
             raise RuntimeError('broken')
         return ModelResponse([TextPart('Done.')])
 
-    app = to_a2a(Agent(FunctionModel(answer), system_prompt='Be kind.'))
-    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
-        ids: list[str] = []
-        for text in ('Work.', 'Fail.'):
-            message = {'messageId': f'a-message-{text}', 'role': 'ROLE_USER', 'parts': [{'text': text}]}
-            sent = client.post('/message:send', json={'message': message}, headers={'A2A-Version': '1.0'})
-            ids.append(sent.json()['task']['id'])
-        steps = client.post(f'/docs/steps?task={ids[0]}&task={ids[1]}', headers=LOCAL).json()
+    with local_client(to_a2a(Agent(FunctionModel(answer), system_prompt='Be kind.'))) as client:
+        ids = [task_of_message(client, message(text))['id'] for text in ('Work.', 'Fail.')]
+        steps = steps_of(client, *ids)
     assert steps == {ids[0]: [{'kind': 'prompt', 'text': 'Work.'}, {'kind': 'text', 'text': 'Done.'}], ids[1]: []}
 
 
@@ -559,12 +555,8 @@ def test_steps_before_first_visit_include_run_after_approval() -> None:
         return 'paid'
 
     model = scripted_model(ToolCallPart('pay', {}, 'c1'), 'Paid.')
-    app = to_a2a(Agent(model, tools=[Tool(pay, requires_approval=True)]))
-    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
-        task: dict[str, Any] = {}
-        for _ in range(2):
-            sending = answer_message(task, approve('c1')) if task else message('Pay.')
-            sent = client.post('/message:send', json={'message': sending}, headers={'A2A-Version': '1.0'})
-            task = sent.json()['task']
-        steps = client.post(f'/docs/steps?task={task["id"]}', headers=LOCAL).json()
+    with local_client(to_a2a(Agent(model, tools=[Tool(pay, requires_approval=True)]))) as client:
+        task = task_of_message(client, message('Pay.'))
+        task_of_message(client, answer_message(task, approve('c1')))
+        steps = steps_of(client, task['id'])
     assert [step['kind'] for step in steps[task['id']]] == ['prompt', 'call', 'resumed', 'return', 'text']

@@ -10,13 +10,13 @@ from typing import Any
 
 from playwright.async_api import Locator, Page, expect
 from pydantic import AwareDatetime, BaseModel, Field
-from pydantic_ai import Agent, RunContext, Tool
+from pydantic_ai import Agent, RunContext
 from typing_extensions import TypedDict
 
 from pydantic_ai_a2a import Approvals, InputRequired, Messages, a2a, to_a2a
 
 from ..cases import each_case
-from .agents import scripted, tool_call
+from .agents import agent_with_approval, scripted, tool_call
 from .conftest import Visit, send_message
 
 STRING = {'type': 'string'}
@@ -82,10 +82,6 @@ SCHEMAS: Mapping[str, Any] = {
 }
 
 
-def return_arguments(**args: Any) -> str:
-    return repr(args)
-
-
 def approval_form(page: Page, tool: str) -> Locator:
     return page.get_by_role('form', name=f'Approval: {tool}')
 
@@ -98,9 +94,7 @@ async def test_approval_form_changes_no_untouched_value(open_playground: Visit, 
         got.append(args)
         return 'It is kept.'
 
-    tool = Tool[None].from_schema(keep, 'keep', 'Keep it.', {'type': 'object', **SCHEMAS[kind]})
-    tool.requires_approval = True
-    app = to_a2a(scripted({'Keep.': [tool_call('keep', ARGS)]}, tools=[tool]))
+    app = to_a2a(agent_with_approval(ARGS, SCHEMAS[kind], keep))
     page = await open_playground(app)
     for note in ('old', 'new'):
         await send_message(page, 'Keep.')
@@ -124,9 +118,7 @@ def sent_answer(task: Any) -> dict[str, Any]:
 
 
 async def test_approval_form_shows_arguments_exactly(open_playground: Visit) -> None:
-    tool = Tool[None].from_schema(return_arguments, 'keep', 'Keep it.', {'type': 'object', **SCHEMAS['typed']})
-    tool.requires_approval = True
-    page = await open_playground(to_a2a(scripted({'Keep.': [tool_call('keep', ARGS)]}, tools=[tool])))
+    page = await open_playground(to_a2a(agent_with_approval(ARGS, SCHEMAS['typed'])))
     await send_message(page, 'Keep.')
     shown = {
         'large': '738529527931269425',
@@ -153,9 +145,7 @@ async def test_edited_value_keeps_digits_and_members(open_playground: Visit) -> 
     def keep(**args: Any) -> None:
         got.append(args)
 
-    tool = Tool[None].from_schema(keep, 'keep', 'Keep it.', {'type': 'object', **SCHEMAS['typed']})
-    tool.requires_approval = True
-    page = await open_playground(to_a2a(scripted({'Keep.': [tool_call('keep', ARGS)]}, tools=[tool])))
+    page = await open_playground(to_a2a(agent_with_approval(ARGS, SCHEMAS['typed'], keep)))
     await send_message(page, 'Keep.')
     edits = {
         'large': '738529527931269427',
@@ -227,11 +217,7 @@ async def test_argument_by_field_name_instead_of_alias_is_shown(open_playground:
 
 async def test_read_only_arguments_are_shown_exactly(open_playground: Visit) -> None:
     args = r'{"result": {"id": 738529527931269425}, "ratio": 1.0, "lines": "a\nb", "hidden": "a\u202eb", "no": null}'
-    tool = Tool[None].from_schema(return_arguments, 'keep', 'Keep it.', {'type': 'object'})
-    tool.requires_approval = True
-    app = to_a2a(
-        scripted({'Keep.': [tool_call('keep', args)]}, tools=[tool]), approvals=Approvals(change_arguments=False)
-    )
+    app = to_a2a(agent_with_approval(args), approvals=Approvals(change_arguments=False))
     page = await open_playground(app)
     await send_message(page, 'Keep.')
     cells = approval_form(page, 'keep').get_by_role('cell')
@@ -240,11 +226,7 @@ async def test_read_only_arguments_are_shown_exactly(open_playground: Visit) -> 
 
 
 async def test_infinite_number_is_shown_and_kept(open_playground: Visit) -> None:
-    tool = Tool[None].from_schema(return_arguments, 'keep', 'Keep it.', {'type': 'object', **SCHEMAS['open']})
-    tool.requires_approval = True
-    page = await open_playground(
-        to_a2a(scripted({'Keep.': [tool_call('keep', '{"most": 1e400, "note": "a"}')]}, tools=[tool]))
-    )
+    page = await open_playground(to_a2a(agent_with_approval('{"most": 1e400, "note": "a"}', SCHEMAS['open'])))
     await send_message(page, 'Keep.')
     await expect(approval_form(page, 'keep').get_by_role('cell')).to_have_text(['Infinity', 'a'])
     await approval_form(page, 'keep').get_by_role('button', name='Approve').click()

@@ -16,42 +16,17 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
-from starlette.requests import Request
 
-from pydantic_ai_a2a import A2AClient, Approvals, AuthRequired, Caller, InputRequired, Messages, catalogue, to_a2a
+from pydantic_ai_a2a import A2AClient, Approvals, AuthRequired, InputRequired, Messages, catalogue, to_a2a
 from pydantic_ai_a2a.client.questions import PendingRemoteCall
 from pydantic_ai_a2a.errors import InternalError
 from pydantic_ai_a2a.testing import A2ATestClient, Answers, ClientFactory, ServerFactory, dump, record
 
 from ..agents import model_that_calls, scripted_model
+from ..behaviour.callers import caller_from_header
 from ..bounds import LIMIT
-from ..client.agents.sample_agents import asking_agent
+from ..client.agents.sample_agents import agent_calling_tools, asking_agent
 from ..client.canned_agent import TASK, CannedAgent, stream_response
-
-
-def clerk_agent(*calls: tuple[str, dict[str, Any]]) -> Agent:
-    parts = [ToolCallPart(name, arguments, f'call-{name}') for name, arguments in calls]
-    agent = Agent(model_that_calls(parts), name='clerk')
-
-    @agent.tool_plain(requires_approval=True)
-    def delete_file(path: str) -> str:
-        return f'{path} is deleted'
-
-    @agent.tool_plain
-    def ask(what: str) -> str:
-        raise InputRequired(f'Which {what}?')
-
-    signed_in: list[bool] = []
-
-    @agent.tool_plain
-    def mail() -> str:
-        if not signed_in:
-            signed_in.append(True)
-            raise AuthRequired('Please sign in.')
-        return 'Lunch?'
-
-    return agent
-
 
 DELETE = 'delete_file', {'path': 'a.txt'}
 ASK = 'ask', {'what': 'pizza'}
@@ -59,7 +34,7 @@ ASK = 'ask', {'what': 'pizza'}
 
 @pytest.mark.parametrize('binding', ['JSONRPC', 'HTTP+JSON'])
 async def test_scripted_answers_cover_all_pending_calls(a2a_client: ClientFactory, binding: str) -> None:
-    client = await a2a_client(clerk_agent(DELETE, ASK), binding=binding)
+    client = await a2a_client(agent_calling_tools(DELETE, ASK), binding=binding)
     result = await client.send('Go.', answers=Answers({'delete_file': True, 'ask': 'salami'}))
     assert result.text == 'a.txt is deleted, salami'
 
@@ -79,12 +54,12 @@ def is_harmless(call: PendingRemoteCall) -> bool:
     ids=['false', 'reason', 'other arguments', 'function'],
 )
 async def test_scripted_answer_decides_approval(a2a_client: ClientFactory, answer: Any, outcome: str) -> None:
-    client = await a2a_client(clerk_agent(DELETE))
+    client = await a2a_client(agent_calling_tools(DELETE))
     assert (await client.send('Go.', answers=Answers({'delete_file': answer}))).text == outcome
 
 
 async def test_scripted_sign_in_is_named_by_tool(a2a_client: ClientFactory) -> None:
-    client = await a2a_client(clerk_agent(('mail', {})))
+    client = await a2a_client(agent_calling_tools(('mail', {})))
     assert (await client.send('Go.', answers=Answers({'mail': True}))).text == 'Lunch?'
 
 
@@ -106,7 +81,7 @@ async def test_question_without_tool_is_answered_by_script(a2a_client: ClientFac
 
 
 async def test_stream_continues_after_scripted_answer(a2a_client: ClientFactory) -> None:
-    client = await a2a_client(clerk_agent(DELETE))
+    client = await a2a_client(agent_calling_tools(DELETE))
     states = [
         update.task['status']['state']
         async for update in client.stream('Go.', answers=Answers({'delete_file': True}))
@@ -121,13 +96,9 @@ async def test_stream_continues_after_scripted_answer(a2a_client: ClientFactory)
     ]
 
 
-def caller_of_request(request: Request) -> Caller:
-    return Caller(id=request.headers['x-caller'], scopes=frozenset(request.headers.get('x-scopes', '').split()))
-
-
 async def approver_of(a2a_client: ClientFactory, *messages: str) -> A2ATestClient:
     """An approver, after somebody else has sent messages."""
-    app = to_a2a(clerk_agent(DELETE, ASK), auth=caller_of_request, approvals=Approvals(approvers='approve'))
+    app = to_a2a(agent_calling_tools(DELETE, ASK), auth=caller_from_header, approvals=Approvals(approvers='approve'))
     ann = await a2a_client(app, headers={'X-Caller': 'ann'})
     for text in messages:
         await ann.send(text)
@@ -160,18 +131,18 @@ async def test_script_for_inbox_names_missing_call(a2a_client: ClientFactory, an
     ('agent', 'answers', 'error'),
     [
         (
-            clerk_agent(DELETE, ASK),
+            agent_calling_tools(DELETE, ASK),
             Answers({'delete_file': True}),
             "No answer to the question 'ask' with the arguments {'what': 'pizza'}. Add 'ask' to Answers.",
         ),
         (
-            clerk_agent(ASK),
+            agent_calling_tools(ASK),
             Answers({'aks': 'salami'}),
             "No answer to the question 'ask' with the arguments {'what': 'pizza'}. Add 'ask' to Answers. "
             "Not used so far: ['aks'].",
         ),
         (
-            clerk_agent(ASK),
+            agent_calling_tools(ASK),
             Answers({'delete_file': True, 'ask': 'salami'}),
             'The agent has not asked about delete_file. The task is completed.',
         ),
@@ -223,7 +194,7 @@ async def test_endless_questions_fail_after_100_answers(a2a_client: ClientFactor
 
 
 async def test_waiting_task_without_answers_is_returned(a2a_client: ClientFactory) -> None:
-    client = await a2a_client(clerk_agent(DELETE))
+    client = await a2a_client(agent_calling_tools(DELETE))
     task = cast('Task', (await client.send('Go.')).task)
     assert task['status']['state'] == 'input-required'
     unanswered = await client.send('Go.', return_immediately=True, answers=Answers({'delete_file': True}))
@@ -413,7 +384,7 @@ def test_dump_replaces_generated_ids_and_times() -> None:
 
 
 async def test_client_works_as_context_manager_without_pytest() -> None:
-    async with A2ATestClient(clerk_agent(ASK)) as client:
+    async with A2ATestClient(agent_calling_tools(ASK)) as client:
         assert (await client.send('Go.', answers=Answers({'ask': 'salami'}))).text == 'salami'
 
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..canned_agent import TASK
+from ..canned_agent import TASK, agent_message, task_in_state
 
 PNG = {'raw': 'aGVsbG8=', 'mediaType': 'image/png', 'filename': 'a.png'}
-
-
-def agent_message(*parts: Any, role: str = 'ROLE_AGENT', **fields: Any) -> dict[str, Any]:
-    return {'messageId': 'm', 'role': role, 'parts': [*parts], **fields}
 
 
 def task_with(*artifacts: Any, status: Any = None, history: Any = (), **fields: Any) -> dict[str, Any]:
@@ -27,15 +23,15 @@ def task_with(*artifacts: Any, status: Any = None, history: Any = (), **fields: 
     return {**TASK, 'status': {**TASK['status'], **message}, 'artifacts': listed, 'history': [*history], **fields}
 
 
-USER_MESSAGE = agent_message({'text': 'Bern'}, role='ROLE_USER')
+USER_MESSAGE = agent_message('Bern', role='ROLE_USER')
 DONE = task_with([{'text': 'Done.'}])
 
 
 def task_waiting_with(**pending: Any) -> dict[str, Any]:
     """A task that waits for answers, by the extension for pending calls."""
     media_type = 'application/vnd.pydantic-ai.pending-calls+json'
-    parts: Any = [{'text': 'Which one?'}, {'data': {'pending': [], **pending}, 'mediaType': media_type}]
-    return {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': agent_message(*parts)}}
+    parts: Any = ['Which one?', {'data': {'pending': [], **pending}, 'mediaType': media_type}]
+    return task_in_state('INPUT_REQUIRED', agent_message(*parts))
 
 
 def pending_call(kind: str = 'question', **fields: Any) -> dict[str, Any]:
@@ -80,5 +76,5 @@ def adk_response(
 def task_with_confirmations(*parts: Any) -> dict[str, Any]:
     """A task that waits as ADK's do: the draft is an earlier message, and results of tools follow the confirmation."""
     returned: Any = {'data': {'id': 'c', 'response': {}}, 'metadata': {'adk_type': 'function_response'}}
-    history = [USER_MESSAGE, agent_message({'text': 'Dear Ann,'}), agent_message(returned)]
+    history = [USER_MESSAGE, agent_message('Dear Ann,'), agent_message(returned)]
     return task_asking(status=agent_message(*parts), history=history)

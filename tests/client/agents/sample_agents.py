@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent, DeferredToolRequests, RunContext, RunUsage
 from pydantic_ai.agent import AbstractAgent
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import A2A, InputRequired, RemoteAgent
+from pydantic_ai_a2a import A2A, AuthRequired, InputRequired, RemoteAgent
 
-from ...agents import call_output_tool, scripted_model
+from ...agents import call_output_tool, model_that_calls, scripted_model, user_prompts
 
 
 def last_prompt(messages: list[ModelMessage]) -> str:
-    parts = [part for message in messages for part in message.parts if isinstance(part, UserPromptPart)]
-    return str(parts[-1].content)
+    return user_prompts(messages)[-1]
 
 
 def last_tool_results(messages: list[ModelMessage]) -> list[Any]:
@@ -98,6 +97,31 @@ def deleting_agent(deleted: list[str]) -> Agent[None, Any]:
         """Delete a file."""
         deleted.append(path)
         return f'deleted {path}'
+
+    return agent
+
+
+def agent_calling_tools(*calls: tuple[str, dict[str, Any]]) -> Agent:
+    """An agent that calls tools at once, and answers with their results: an approval, a question, and a sign-in."""
+    parts = [ToolCallPart(*call, f'call-{n}') for n, call in enumerate(calls)]
+    agent = Agent(model_that_calls(parts), name='clerk')
+
+    @agent.tool_plain(requires_approval=True)
+    def delete_file(path: str) -> str:
+        return f'{path} is deleted'
+
+    @agent.tool_plain
+    def ask(what: str) -> str:
+        raise InputRequired(f'Which {what}?', {'type': 'string'})
+
+    signed_in: list[bool] = []
+
+    @agent.tool_plain
+    def mail() -> str:
+        if not signed_in:
+            signed_in.append(True)
+            raise AuthRequired('Please sign in.')
+        return 'Lunch?'
 
     return agent
 

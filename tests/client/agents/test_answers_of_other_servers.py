@@ -24,7 +24,15 @@ from pydantic_ai_a2a.client.questions import RemoteQuestion, question_of_task
 
 from ...bounds import LIMIT
 from ...cases import each_case
-from ..canned_agent import WORKING, CannedAgent, canned_client, result_response, stream_response
+from ..canned_agent import (
+    WORKING,
+    CannedAgent,
+    agent_message,
+    canned_client,
+    result_response,
+    status_update,
+    stream_response,
+)
 from .canned_tasks import (
     CONFIRMATION_TEXT,
     DONE,
@@ -33,7 +41,6 @@ from .canned_tasks import (
     adk_call,
     adk_confirmation,
     adk_response,
-    agent_message,
     task_asking,
     task_with,
     task_with_confirmations,
@@ -97,10 +104,8 @@ def named_artifacts(*texts: str, name: str | None = 'current_result') -> list[di
 
 
 def streamed(artifacts: list[dict[str, Any]]) -> Response:
-    ids = {'taskId': 't', 'contextId': 'c'}
-    events = [{'artifactUpdate': {**ids, 'artifact': artifact}} for artifact in artifacts]
-    done = {'statusUpdate': {**ids, 'status': {'state': 'TASK_STATE_COMPLETED'}}}
-    return stream_response({'task': WORKING}, *events, done)
+    events = [{'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact}} for artifact in artifacts]
+    return stream_response({'task': WORKING}, *events, status_update('COMPLETED'))
 
 
 async def assert_all_read(artifacts: list[dict[str, Any]], text: str) -> None:
@@ -250,7 +255,7 @@ def question_of(answer: Any) -> RemoteQuestion:
 
 def sent_parts(canned: CannedAgent) -> list[Any]:
     """The parts of the last message."""
-    return canned.requests[-1][3]['params']['message']['parts']
+    return canned.messages[-1]['parts']
 
 
 APPROVALS: list[tuple[Any, Any, dict[str, Any]]] = [

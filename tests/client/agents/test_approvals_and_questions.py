@@ -44,7 +44,16 @@ from ...agents import echo_tool_returns, scripted_model
 from ...bounds import LIMIT
 from ...cases import each_case
 from ...serving import running_app
-from ..canned_agent import TASK, CannedAgent, result_response, serve_canned, stream_response
+from ..canned_agent import (
+    TASK,
+    CannedAgent,
+    agent_message,
+    result_response,
+    serve_canned,
+    stream_response,
+    task_in_state,
+)
+from .canned_tasks import DONE
 from .sample_agents import (
     agent_of_remote,
     agent_with_remote_tool,
@@ -56,9 +65,7 @@ from .sample_agents import (
 )
 from .test_toolset import task_states
 
-QUESTION = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which one?'}]}
-WAITS = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': QUESTION}}
-DONE = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
+WAITS = task_in_state('INPUT_REQUIRED', agent_message('Which one?'))
 
 
 def remote_task_of(ended: Any) -> tuple[DeferredToolRequests, Any]:
@@ -175,9 +182,7 @@ async def test_decisions_with_equal_call_ids_reach_their_own_tasks() -> None:
 
 
 async def test_denied_task_is_canceled_with_credentials_of_run() -> None:
-    canned = CannedAgent(
-        stream_response({'task': WAITS}), result_response({**TASK, 'status': {'state': 'TASK_STATE_CANCELED'}})
-    )
+    canned = CannedAgent(stream_response({'task': WAITS}), result_response(task_in_state('CANCELED')))
     with serve_canned(canned) as server:
         agent = calling_agent(
             capabilities=[A2A[str](server.url, auth=lambda ctx: f'token-of-{ctx.deps}')], deps_type=str
@@ -298,7 +303,7 @@ async def test_plain_question_is_answered_with_text_or_data() -> None:
         _, waiting = remote_task_of(ended)
         assert (waiting['text'], waiting['pending']) == ('Which one?', [])
         assert (await continue_run(agent, ended, {'outer-call': answer})).output == 'Done.'
-        message = canned.requests[-1][3]['params']['message']
+        message = canned.messages[-1]
         assert (message['taskId'], message['contextId'], message['parts']) == ('t', 'c', parts)
 
 

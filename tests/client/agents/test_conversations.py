@@ -8,26 +8,25 @@ from typing import Any
 
 import pytest
 from pydantic_ai.agent import AbstractAgent
-from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart
 
 from pydantic_ai_a2a import A2A, A2AToolset, RemoteAgent
 
+from ...agents import tool_returns
 from ...bounds import LIMIT
 from ...cases import each_case
-from ..canned_agent import CARD, TASK, CannedAgent, card_with_interface, result_response, serve_canned
+from ..canned_agent import CARD, CannedAgent, card_with_interface, result_response, serve_canned
+from .canned_tasks import DONE
 from .sample_agents import calling_agent, echo_agent
-
-ANSWERED: dict[str, Any] = {'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
 
 
 def canned_agent(context: str = 'secret') -> CannedAgent:
     """A remote agent that names the conversation, with the name of all others here on its card."""
-    return CannedAgent(result_response({'task': {**TASK, 'contextId': context, **ANSWERED}}))
+    return CannedAgent(result_response({'task': {**DONE, 'contextId': context}}))
 
 
 def sent_context_ids(canned: CannedAgent) -> list[Any]:
     """The conversation of each message that an agent has got."""
-    return [body['params']['message'].get('contextId') for _, _, _, body in canned.requests if body]
+    return [message.get('contextId') for message in canned.messages]
 
 
 def agent_calling(kind: str, url: str, **options: Any) -> AbstractAgent[Any, Any]:
@@ -121,12 +120,7 @@ async def test_history_of_earlier_package_version_starts_new_conversation() -> N
         agent = agent_calling('tool', server.url)
         async with asyncio.timeout(LIMIT):
             history = (await agent.run('hello')).all_messages()
-            for part in returns(history):
+            for part in tool_returns(history):
                 part.metadata = {'a2a': {'tool': 'canned canned', 'task': 't', 'context': 'secret'}}
             await agent.run('hello', message_history=history)
     assert sent_context_ids(canned) == [None, None]
-
-
-def returns(messages: list[ModelMessage]) -> list[ToolReturnPart]:
-    requests = [message for message in messages if isinstance(message, ModelRequest)]
-    return [part for message in requests for part in message.parts if isinstance(part, ToolReturnPart)]

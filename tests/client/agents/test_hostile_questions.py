@@ -57,7 +57,7 @@ async def test_question_with_unusable_schema_takes_text(between: MakeAgent, sche
         assert task['status']['state'] == 'input-required'
         ended: Any = (await client.send('the red one', task_id=task['id'], context_id=task['context_id'])).outcome
         assert ended['status']['state'] == 'completed'
-    [part] = canned.requests[-1][3]['params']['message']['parts']
+    [part] = canned.messages[-1]['parts']
     assert 'the red one' in (part['data']['callAnswers'][0]['result'] if is_call else part['text'])
 
 
@@ -74,7 +74,7 @@ async def test_approval_with_unusable_schema_can_be_approved(between: MakeAgent,
         answer = {'callAnswers': [{'id': pending['id'], 'decision': 'approve'}]}
         ended: Any = (await client.send([{'data': answer}], task_id=task['id'], context_id=task['context_id'])).outcome
         assert ended['status']['state'] == 'completed'
-    [part] = canned.requests[-1][3]['params']['message']['parts']
+    [part] = canned.messages[-1]['parts']
     assert part['data'] == {'callAnswers': [{'id': 'q', 'decision': 'approve'}]}
 
 
@@ -148,5 +148,5 @@ async def test_handler_approves_remote_call_within_served_run(length: int) -> No
     async with asyncio.timeout(LIMIT), A2AClient(to_a2a(agent)) as client:
         task: Any = (await client.send('hello')).outcome
     assert task['status']['state'] == 'completed'
-    [part] = canned.requests[-1][3]['params']['message']['parts']
+    [part] = canned.messages[-1]['parts']
     assert part['data'] == {'callAnswers': [{'id': 'q', 'decision': 'approve'}]}

@@ -19,6 +19,7 @@ from pydantic_ai_a2a.wire.extensions.own_extensions import LIVE_TEXT_URI
 
 from ...behaviour.pending_calls import WITH_CLIENT_TOOLS, agent_with_look_tool
 from ..canned_agent import CARD, CannedAgent, stream_response
+from ..servers import text_of
 from .canned_tasks import pending_call, task_waiting_with
 
 
@@ -54,10 +55,6 @@ def call_of(task: Any) -> Any:
 
 def result(call: Any, value: Any) -> list[Part]:
     return [Part(data={'callAnswers': [{'id': call['id'], 'decision': 'result', 'result': value}]})]
-
-
-def text_of(task: Any) -> str:
-    return task['artifacts'][0]['parts'][0]['text']
 
 
 async def test_client_sends_tools_and_answers_their_calls() -> None:

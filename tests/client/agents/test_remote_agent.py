@@ -57,13 +57,22 @@ from pydantic_ai_a2a.client.message_content import Content
 from pydantic_ai_a2a.client.send_options import SendOptions
 from pydantic_ai_a2a.errors import RemoteUnavailable
 
-from ...agents import scripted_model
+from ...agents import scripted_model, user_prompts
 from ...app_client import lifespan
 from ...bounds import LIMIT
 from ...cases import each_case
 from ...wire.signing.signing_keys import private_pem
-from ..canned_agent import TASK, CannedAgent, error_response, stream_response
+from ..canned_agent import (
+    CannedAgent,
+    agent_message,
+    artifact_update,
+    error_response,
+    status_update,
+    stream_response,
+    task_in_state,
+)
 from ..servers import ANSWER, SERVERS, ServerKind, WaitingAgent
+from .canned_tasks import DONE, task_with
 from .sample_agents import calling_agent
 
 
@@ -82,23 +91,12 @@ WEATHER: dict[str, Any] = {'city': 'a', 'celsius': 3}
 STORM: dict[str, Any] = {'city': 'a', 'celsius': 3, 'wind': 4}
 
 
-def user_texts(messages: list[ModelMessage]) -> list[str]:
-    """Return the texts of the user in a history."""
-    return [
-        str(part.content)
-        for message in messages
-        if isinstance(message, ModelRequest)
-        for part in message.parts
-        if isinstance(part, UserPromptPart)
-    ]
-
-
 def echo(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    return ModelResponse([TextPart(' | '.join(user_texts(messages)))])
+    return ModelResponse([TextPart(' | '.join(user_prompts(messages)))])
 
 
 async def echo_stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-    for word in ' | '.join(user_texts(messages)).split(' '):
+    for word in ' | '.join(user_prompts(messages)).split(' '):
         yield f'{word} '
 
 
@@ -206,7 +204,7 @@ async def test_invalid_json_text_is_retried_until_output_type_fits() -> None:
     prompts: list[str] = []
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        prompts.append(user_texts(messages)[-1])
+        prompts.append(user_prompts(messages)[-1])
         text = '{"city": "Paris"}' if len(prompts) == 1 else '{"city": "Paris", "celsius": 21}'
         return ModelResponse([TextPart(text)])
 
@@ -304,10 +302,10 @@ async def test_approvals_and_questions_become_deferred_calls(approval: Any, answ
 
 async def test_next_prompt_answers_question_of_agent() -> None:
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if len(user_texts(messages)) == 1:
+        if len(user_prompts(messages)) == 1:
             [tool] = info.output_tools
             return ModelResponse([ToolCallPart(tool.name, {'question': 'What kind?'})])
-        return ModelResponse([TextPart(' and '.join(user_texts(messages)))])
+        return ModelResponse([TextPart(' and '.join(user_prompts(messages)))])
 
     app = to_a2a(Agent(FunctionModel(model), output_type=[str, InputRequired], name='pizzeria'))
     async with asyncio.timeout(LIMIT), A2AClient(app):
@@ -324,7 +322,7 @@ async def test_next_prompt_answers_question_of_agent() -> None:
 
 async def test_question_in_typed_run_is_deferred_call() -> None:
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        name = 'InputRequired' if len(user_texts(messages)) == 1 else 'Weather'
+        name = 'InputRequired' if len(user_prompts(messages)) == 1 else 'Weather'
         [tool] = [tool.name for tool in info.output_tools if tool.name.endswith(name)]
         return ModelResponse([ToolCallPart(tool, {'question': 'Where?'} if name == 'InputRequired' else WEATHER)])
 
@@ -410,9 +408,8 @@ async def test_failed_task_is_model_error_without_internal_text() -> None:
 
 @pytest.mark.parametrize('state', ['failed', 'rejected', 'canceled'])
 async def test_failed_rejected_or_canceled_task_is_model_error(state: str) -> None:
-    ended = {**TASK, 'status': {'state': f'TASK_STATE_{state.upper()}'}}
     with pytest.raises(ModelAPIError, match=f'The remote task t is {state}'):
-        await canned_remote_agent(stream_response({'task': ended})).run('go')
+        await canned_remote_agent(stream_response({'task': task_in_state(state.upper())})).run('go')
 
 
 async def test_unreachable_agent_is_model_error() -> None:
@@ -475,21 +472,18 @@ def canned_remote_agent(*answers: Any, card: Any = None) -> RemoteAgent[str]:
 
 
 async def test_message_answer_without_task_is_output() -> None:
-    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'hi'}]}
-    answers = stream_response({'message': message}), stream_response({'message': {**message, 'contextId': 'c'}})
-    first = await canned_remote_agent(*answers[:1]).run('hello')
+    without, within = (stream_response({'message': agent_message('hi', **ids)}) for ids in ({}, {'contextId': 'c'}))
+    first = await canned_remote_agent(without).run('hello')
     assert first.output == 'hi'
     assert first.response.provider_details == {'agent': 'canned'}
-    second = await canned_remote_agent(*answers[1:]).run('hello', message_history=first.all_messages())
+    second = await canned_remote_agent(within).run('hello', message_history=first.all_messages())
     assert second.response.provider_details == {'agent': 'canned', 'contextId': 'c'}
 
 
 async def test_history_of_another_remote_agent_is_sent_as_text() -> None:
     first = await RemoteAgent(history_agent()).run('one')
-    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'two'}]}
-    second = await canned_remote_agent(stream_response({'message': message})).run(
-        'go', message_history=first.all_messages()
-    )
+    other = canned_remote_agent(stream_response({'message': agent_message('two')}))
+    second = await other.run('go', message_history=first.all_messages())
     third = await RemoteAgent(history_agent()).run('three', message_history=second.all_messages())
     assert 'An assistant has answered: two' in third.output
     assert 'three' in third.output
@@ -513,11 +507,7 @@ async def test_card_without_interfaces_is_model_error() -> None:
 
 
 async def test_replaced_text_is_separated_by_builtin_tool_parts() -> None:
-    def chunk(text: str) -> Any:
-        artifact = {'artifactId': 'a', 'parts': [{'text': text}]}
-        return {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact}}
-
-    answer = stream_response(chunk('One.'), chunk('Two.'), {'statusUpdate': {'taskId': 't', **TASK}})
+    answer = stream_response(artifact_update('One.'), artifact_update('Two.'), status_update('COMPLETED'))
     result = await canned_remote_agent(answer).run('go')
     assert result.output == 'Two.'
     assert [part.part_kind for part in result.response.parts] == [
@@ -561,7 +551,7 @@ async def test_output_validator_error_is_sent_only_with_retry() -> None:
     prompts: list[str] = []
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        prompts.append(user_texts(messages)[-1])
+        prompts.append(user_prompts(messages)[-1])
         return ModelResponse([TextPart(f'{{"number": {next(numbers)}}}')])
 
     remote = RemoteAgent(Agent(FunctionModel(model), name='writer'), [ToolOutput(Even), ToolOutput(Storm)])
@@ -577,12 +567,11 @@ async def test_output_validator_error_is_sent_only_with_retry() -> None:
 
 @pytest.mark.parametrize('kind', ['tool', 'model'])
 async def test_run_with_same_run_id_repeats_message_id(kind: str) -> None:
-    done = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Hi.'}]}]}
-    canned = CannedAgent(*(stream_response({'task': done}) for _ in range(5)))
+    canned = CannedAgent(*(stream_response({'task': DONE}) for _ in range(5)))
     agent: Any = RemoteAgent(canned.app) if kind == 'model' else calling_agent(toolsets=[A2AToolset(canned.app)])
     for run_id in ('one', 'one', 'two', None, None):
         await agent.run('hello', run_id=run_id)
-    ids = [body['params']['message']['messageId'] for _, _, _, body in canned.requests if body]
+    ids = [message['messageId'] for message in canned.messages]
     assert ids[0] == ids[1]
     assert len({*ids}) == 4
 
@@ -614,25 +603,20 @@ async def test_concurrent_runs_get_their_own_answers() -> None:
 
 
 async def test_question_replaces_earlier_text_as_output() -> None:
-    question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which one?'}]}
-    waits = {'contextId': 'c', 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}}
-    text = {'taskId': 't', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'Which'}]}}
-    canned = CannedAgent(stream_response({'artifactUpdate': text}, {'statusUpdate': {'taskId': 't', **waits}}))
-    result = await RemoteAgent(canned.app).run('hello')
+    waits = status_update('INPUT_REQUIRED', agent_message('Which one?'))
+    result = await RemoteAgent(CannedAgent(stream_response(artifact_update('Which'), waits)).app).run('hello')
     assert result.output == 'Which one?'
 
 
 @pytest.mark.parametrize('prompt', ['I am in.', None])
 async def test_typed_run_continues_after_sign_in_with_any_prompt(prompt: str | None) -> None:
-    sign_in = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Please sign in.'}]}
-    waits = {**TASK, 'status': {'state': 'TASK_STATE_AUTH_REQUIRED', 'message': sign_in}}
-    done = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'data': WEATHER}]}]}
-    canned = CannedAgent(stream_response({'task': waits}), stream_response({'task': done}))
+    waits = task_in_state('AUTH_REQUIRED', agent_message('Please sign in.'))
+    canned = CannedAgent(stream_response({'task': waits}), stream_response({'task': task_with([{'data': WEATHER}])}))
     remote = RemoteAgent(canned.app, [Weather, DeferredToolRequests])
     first = await remote.run('hello')
     assert isinstance(first.output, DeferredToolRequests)
     results = DeferredToolResults(calls={call.tool_call_id: True for call in first.output.calls})
     second = await remote.run(prompt, message_history=first.all_messages(), deferred_tool_results=results)
     assert second.output == Weather(**WEATHER)
-    message = canned.requests[-1][3]['params']['message']
+    message = canned.messages[-1]
     assert (message['taskId'], message['parts'][0]) == ('t', {'text': prompt or 'Please continue.'})

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,17 +10,15 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ToolCallPart
 from pydantic_ai.models.function import AgentInfo
 
-from pydantic_ai_a2a import A2AClient, A2AError, A2AToolset, Approvals, RemoteResult, to_a2a
+from pydantic_ai_a2a import A2AClient, A2AError, A2AToolset, RemoteResult, to_a2a
 from pydantic_ai_a2a.errors import InvalidParamsError
-from pydantic_ai_a2a.settings import PlainText
 
 from ...agents import scripted_model
-from ...app_client import lifespan
-from ...behaviour.callers import caller_from_header
 from ...bounds import LIMIT
 from ...cases import each_case
 from ...serving import running_app
 from ..canned_agent import CannedAgent, stream_response
+from ..servers import clients_of_approvers
 from .canned_tasks import DONE, adk_confirmation, adk_response, pending_call, task_waiting_with, task_with_confirmations
 from .sample_agents import MakeAgent, agent_with_remote_tool, each_middle_agent
 
@@ -31,20 +27,6 @@ PLACE = 'message.parts[0].data.callAnswers[0].id'
 
 def payment_call(cents: int, call_id: str = 'local-1') -> dict[str, Any]:
     return pending_call('approval', id=call_id, tool='pay', text=f'Pay {cents}?', args={'cents': cents})
-
-
-@asynccontextmanager
-async def clients_of(agent: Any, words: PlainText = 'deny') -> AsyncGenerator[tuple[A2AClient, A2AClient, A2AClient]]:
-    """The clients of ann, who sends tasks to a server, and of the approvers bob and eve."""
-    app = to_a2a(agent, auth=caller_from_header, approvals=Approvals(approvers='approve', plain_text_answers=words))
-    async with asyncio.timeout(LIMIT), AsyncExitStack() as stack:
-        await stack.enter_async_context(lifespan(app))
-        headers = [{'X-Caller': name, 'X-Scopes': scopes} for name, scopes in (('ann', ''), *APPROVERS)]
-        clients = [await stack.enter_async_context(A2AClient(app, headers=each)) for each in headers]
-        yield clients[0], clients[1], clients[2]
-
-
-APPROVERS = (('bob', 'approve'), ('eve', 'approve'))
 
 
 async def next_pause(ann: A2AClient, task_id: str, before: RemoteResult) -> RemoteResult:
@@ -58,15 +40,14 @@ async def next_pause(ann: A2AClient, task_id: str, before: RemoteResult) -> Remo
 
 def sent_decisions(canned: CannedAgent) -> list[Any]:
     """The data of the answers that a remote agent has got."""
-    messages = [body['params']['message'] for _, _, _, body in canned.requests if body]
-    return [part['data'] for sent in messages for part in sent['parts'] if 'data' in part]
+    return [part['data'] for message in canned.messages for part in message['parts'] if 'data' in part]
 
 
 @each_middle_agent
 async def test_approval_of_earlier_call_does_not_approve_next_call(between: MakeAgent) -> None:
     asked = [stream_response({'task': task_waiting_with(pending=[payment_call(cents)])}) for cents in (5, 1_000_000)]
     canned = CannedAgent(*asked, stream_response({'task': DONE}))
-    async with clients_of(between(canned.app, 'middle')) as (ann, bob, eve):
+    async with clients_of_approvers(between(canned.app, 'middle'), approvers='approve') as (ann, bob, eve):
         task = await ann.send('Pay.')
         assert task.task_id
         seen = [await approver.get(task.task_id) for approver in (bob, eve)]
@@ -89,7 +70,8 @@ async def test_approval_of_earlier_call_does_not_approve_next_call(between: Make
 async def test_plain_text_cannot_approve_next_call(between: MakeAgent) -> None:
     asked = [stream_response({'task': task_waiting_with(pending=[payment_call(cents)])}) for cents in (5, 1_000_000)]
     canned = CannedAgent(*asked, stream_response({'task': DONE}))
-    async with clients_of(between(canned.app, 'middle'), 'all') as (ann, bob, eve):
+    middle = between(canned.app, 'middle')
+    async with clients_of_approvers(middle, approvers='approve', plain_text_answers='all') as (ann, bob, eve):
         task = await ann.send('Pay.')
         assert task.task_id
         await bob.send('yes', task_id=task.task_id)
@@ -109,7 +91,7 @@ async def test_remote_calls_get_new_ids_in_each_pause(between: MakeAgent) -> Non
         task_waiting_with(pending=[payment_call(cents, 'a'), payment_call(cents + 1, 'b')]) for cents in (5, 1_000_000)
     ]
     canned = CannedAgent(*[stream_response({'task': task}) for task in asked], stream_response({'task': DONE}))
-    async with clients_of(between(canned.app, 'middle')) as (ann, bob, eve):
+    async with clients_of_approvers(between(canned.app, 'middle'), approvers='approve') as (ann, bob, eve):
         task = await ann.send('Pay.')
         assert task.task_id
         seen = [await approver.get(task.task_id) for approver in (bob, eve)]
@@ -153,7 +135,7 @@ async def test_model_call_with_id_of_remote_call_fails_task() -> None:
 async def test_function_response_keeps_id_of_function_call(between: MakeAgent, prefix: str) -> None:
     asked = [task_with_confirmations(adk_confirmation(prefix, hint=hint)) for hint in ('One.', 'Two.')]
     canned = CannedAgent(*[stream_response({'task': task}) for task in asked], stream_response({'task': DONE}))
-    async with clients_of(between(canned.app, 'middle')) as (ann, bob, eve):
+    async with clients_of_approvers(between(canned.app, 'middle'), approvers='approve') as (ann, bob, eve):
         task = await ann.send('Tidy up.')
         assert task.task_id
         seen = [await approver.get(task.task_id) for approver in (bob, eve)]
@@ -162,7 +144,7 @@ async def test_function_response_keeps_id_of_function_call(between: MakeAgent, p
         with pytest.raises(InvalidParamsError, match=r'Two\.'):
             await seen[1].approve()
     assert canned.methods == ['SendStreamingMessage'] * 2
-    assert canned.requests[-1][3]['params']['message']['parts'] == [adk_response(prefix, confirmed=True)]
+    assert canned.messages[-1]['parts'] == [adk_response(prefix, confirmed=True)]
 
 
 @each_middle_agent
@@ -177,7 +159,10 @@ async def test_stale_approval_does_not_reach_inner_server(between: MakeAgent) ->
         paid.append(cents)
         return 'paid'
 
-    async with running_app(inner) as app, clients_of(between(app, 'middle')) as (ann, bob, eve):
+    async with (
+        running_app(inner) as app,
+        clients_of_approvers(between(app, 'middle'), approvers='approve') as (ann, bob, eve),
+    ):
         task = await ann.send('Pay.')
         assert task.task_id
         seen = [await approver.get(task.task_id) for approver in (bob, eve)]

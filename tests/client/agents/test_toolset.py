@@ -45,7 +45,7 @@ from pydantic_ai_a2a.wire.extensions.own_extensions import RUN_METADATA_URI
 from pydantic_ai_a2a.wire.protocol.received_cards import read_card
 from pydantic_ai_a2a.wire.protocol.received_tasks import read_task
 
-from ...agents import scripted_model
+from ...agents import scripted_model, tool_returns
 from ...bounds import LIMIT
 from ...cases import each_case
 from ...serving import running_app
@@ -54,19 +54,16 @@ from ..canned_agent import (
     TASK,
     WORKING,
     CannedAgent,
+    agent_message,
     error_response,
     result_response,
     serve_canned,
     silent_response,
     stream_response,
+    task_in_state,
 )
+from .canned_tasks import DONE, task_with
 from .sample_agents import HangingAgent, calling_agent, echo_agent, last_prompt, run_context
-
-DONE = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
-
-
-def returns(messages: list[ModelMessage]) -> list[ToolReturnPart]:
-    return [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
 
 
 @pytest.mark.parametrize('http', [True, False])
@@ -79,7 +76,7 @@ async def test_remote_agent_is_called_as_tool(http: bool) -> None:
         else:
             ended = await calling_agent(toolsets=[A2AToolset(remote)]).run('hello')
     assert ended.output == 'hello (0)'
-    [part] = returns(ended.all_messages())
+    [part] = tool_returns(ended.all_messages())
     assert part.tool_name == 'echo'
     assert part.metadata['a2a']['task']
     # No limit of the run counts what the remote agent says it has used.
@@ -141,7 +138,7 @@ def order_agent() -> Any:
 async def test_tool_of_typed_agent_takes_and_returns_objects() -> None:
     agent = calling_agent(arguments={'item': 'tea', 'count': 2}, toolsets=[A2AToolset(order_agent())])
     ended = await agent.run('order')
-    [part] = returns(ended.all_messages())
+    [part] = tool_returns(ended.all_messages())
     assert part.content == {'item': 'tea', 'count': 3}
     assert part.tool_name == 'Order_desk'
 
@@ -149,7 +146,7 @@ async def test_tool_of_typed_agent_takes_and_returns_objects() -> None:
 async def test_invalid_arguments_are_returned_to_model_as_retry() -> None:
     ended = await calling_agent(arguments={'item': 'tea'}, toolsets=[A2AToolset(order_agent())]).run('order')
     assert 'count' in ended.output
-    [part] = returns(ended.all_messages())
+    [part] = tool_returns(ended.all_messages())
     assert part.outcome == 'retried'
 
 
@@ -162,7 +159,7 @@ async def test_corrected_call_is_a_new_message() -> None:
         return ModelResponse(parts=[ToolCallPart('canned', {'message': 'Hello.'}, 'the-id')])
 
     ended = await Agent(FunctionModel(model), toolsets=[A2AToolset(canned.app)]).run('Go.')
-    ids = [body['params']['message']['messageId'] for _, _, _, body in canned.requests if body]
+    ids = [message['messageId'] for message in canned.messages]
     assert (ended.output, len(ids), len({*ids})) == ('The end.', 2, 2)
 
 
@@ -173,7 +170,7 @@ async def test_files_of_remote_agent_become_tool_content() -> None:
     parts = [{'text': 'Two '}, {'text': 'files'}, raw, link, local, odd, {'data': {'a': 1}}, {'text': 'end'}]
     task = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': parts}, {'artifactId': 'b', 'parts': [{'text': '!'}]}]}
     ended = await calling_agent(toolsets=[A2AToolset(CannedAgent(stream_response({'task': task})).app)]).run('files')
-    [part] = returns(ended.all_messages())
+    [part] = tool_returns(ended.all_messages())
     content: Any = part.content
     text, image, url, path, broken, data, *rest = content
     assert broken == {'url': 'http://['}
@@ -185,15 +182,10 @@ async def test_files_of_remote_agent_become_tool_content() -> None:
 
 
 async def test_message_status_or_history_is_tool_result_without_artifacts() -> None:
-    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
-    for answer in (
-        {'message': message},
-        {'task': {**TASK, 'status': {'state': 'TASK_STATE_COMPLETED', 'message': message}}},
-        {'task': {**TASK, 'history': [message]}},
-    ):
-        assert (
-            await calling_agent(toolsets=[A2AToolset(CannedAgent(stream_response(answer)).app)]).run('x')
-        ).output == 'Hi.'
+    message = agent_message('Hi.')
+    for answer in ({'message': message}, {'task': task_with(status=message)}, {'task': task_with(history=[message])}):
+        agent = calling_agent(toolsets=[A2AToolset(CannedAgent(stream_response(answer)).app)])
+        assert (await agent.run('x')).output == 'Hi.'
     assert content_of(read_task(TASK)) == ''
 
 
@@ -206,7 +198,7 @@ async def test_failed_task_is_failed_tool_call_with_reason() -> None:
     assert 'The task of the agent failing was failed: The agent failed with an internal error.' in ended.output
     assert '(correlation id ' in ended.output
     assert 'secret' not in ended.output
-    [part] = returns(ended.all_messages())
+    [part] = tool_returns(ended.all_messages())
     assert part.outcome == 'failed'
     retried = await calling_agent(toolsets=[A2AToolset(failing_agent(), tool_error_behavior='retry')]).run('hello')
     assert 'was failed' in retried.output
@@ -271,7 +263,7 @@ async def test_each_skill_is_a_tool_with_a_valid_unique_name() -> None:
         None,
         ['message'],
     ]
-    assert canned.requests[-1][3]['params']['metadata'] == {'skillId': 'find books'}
+    assert canned.params[-1]['metadata'] == {'skillId': 'find books'}
     hidden = Agent(model := TestModel(call_tools=[]), toolsets=[A2AToolset(canned.app, include_descriptions=False)])
     await hidden.run('hello')
     assert model.last_model_request_parameters is not None
@@ -334,12 +326,10 @@ INVALID = [{'item': 'tea'}, {'item': 'tea', 'count': '3'}, 7]
 async def test_answer_not_matching_output_schema_is_failed_tool_call(data: Any) -> None:
     part: dict[str, Any] = {'data': {'result': data}, 'metadata': {'json_schema': {}}}
     task: dict[str, Any] = {**TASK, 'artifacts': [{'artifactId': 'a', 'name': 'result', 'parts': [part]}]}
-    said: dict[str, Any] = {'message': {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [part]}}
     card = {**CARD, **card_with_schemas(outputSchema=Order.model_json_schema())}
-    for answer in ({'task': task}, said):
-        ended = await calling_agent(toolsets=[A2AToolset(CannedAgent(stream_response(answer), card=card).app)]).run(
-            'hello'
-        )
+    for answer in ({'task': task}, {'message': agent_message(part)}):
+        agent = calling_agent(toolsets=[A2AToolset(CannedAgent(stream_response(answer), card=card).app)])
+        ended = await agent.run('hello')
         assert ended.output.startswith('{"error":"The answer of the agent canned does not fit its outputSchema: result')
     toolset = A2AToolset(CannedAgent(stream_response({'task': task}), card=card).app, tool_error_behavior='error')
     with pytest.raises(RemoteError, match='does not fit its outputSchema: result'):
@@ -357,7 +347,7 @@ async def test_output_schema_applies_only_to_result_data() -> None:
     card = {**CARD, **card_with_schemas(outputSchema=Order.model_json_schema())}
     canned = CannedAgent(stream_response({'task': {**TASK, 'artifacts': artifacts}}), card=card)
     ended = await calling_agent(toolsets=[A2AToolset(canned.app)]).run('hello')
-    [part] = returns(ended.all_messages())
+    [part] = tool_returns(ended.all_messages())
     assert part.content == [1, 'Tea.', {'a': 1}, {'item': 'tea', 'count': 1}]
 
 
@@ -429,7 +419,7 @@ async def test_agent_file_configures_remote_agent_as_tool(
         (tmp_path / file).write_text(text.replace('URL', server.url))
         async with asyncio.timeout(LIMIT):
             ended = await Agent.from_file(tmp_path / file, custom_capability_types=[A2A]).run('hello')
-    [part] = returns(ended.all_messages())
+    [part] = tool_returns(ended.all_messages())
     assert (part.tool_name, part.content) == (tool, 'Hello!')
 
 
@@ -539,9 +529,7 @@ async def test_run_canceled_before_silent_agent_names_task_is_logged(
 
 
 async def test_remote_task_gets_single_cancel_request() -> None:
-    canned = CannedAgent(
-        stream_response({'task': WORKING}), result_response({**WORKING, 'status': {'state': 'TASK_STATE_CANCELED'}})
-    )
+    canned = CannedAgent(stream_response({'task': WORKING}), result_response(task_in_state('CANCELED')))
     async with asyncio.timeout(LIMIT), A2AClient(canned.app) as client:
         running = remote_tasks.RemoteTasks(client)
         async with aclosing(running.follow(client.stream('hello'))) as updates:

@@ -39,12 +39,15 @@ from ...commands.command import run_command
 from ...suites import READER_LAG
 from ..canned_agent import (
     TASK,
+    WORKING,
     CannedAgent,
+    agent_message,
     card_with_interface,
     error_response,
     result_response,
     serve_canned,
     stream_response,
+    task_in_state,
 )
 from ..servers import WaitingAgent, sdk_server
 
@@ -179,15 +182,11 @@ async def examined(canned: CannedAgent, card: Callable[[str], Any] = card_at) ->
 async def test_each_request_has_tenant_of_interface() -> None:
     canned = CannedAgent(*answers())
     await examined(canned, lambda url: card_at(url, supportedInterfaces=[{**interface(url), 'tenant': 'acme'}]))
-    params = [body['params'] for _, _, _, body in canned.requests if body and body['params']]
-    assert [one.get('tenant') for one in params] == ['acme'] * 6
+    assert [params.get('tenant') for params in canned.params if params] == ['acme'] * 6
 
 
 def html(status: int) -> Response:
     return Response('<html>', status, media_type='text/html')
-
-
-WORKING = {**TASK, 'status': {'state': 'TASK_STATE_WORKING'}}
 
 
 @pytest.mark.parametrize(
@@ -204,11 +203,7 @@ WORKING = {**TASK, 'status': {'state': 'TASK_STATE_WORKING'}}
         ({'nonsense': NOT_FOUND}, 'fault unknown method', 'not the error -32601'),
         ({'message': html(500)}, 'fault message', 'not answered with a task or a message'),
         ({'message': result_response({'task': {**TASK, 'contextId': ''}})}, 'fault context', 'no contextId'),
-        (
-            {'message': result_response({'task': {**TASK, 'status': {'state': 'TASK_STATE_FAILED'}}})},
-            'warning message',
-            'is failed',
-        ),
+        ({'message': result_response({'task': task_in_state('FAILED')})}, 'warning message', 'is failed'),
         ({'cancel': result_response(TASK)}, 'fault ended task', 'Canceling an ended task'),
         ({'again': result_response({'task': {**TASK, 'id': 'other'}})}, 'hint repeated message', 'runs twice'),
         ({'stream': error_response(-32004, 'No streams.')}, 'fault stream', 'Streaming is declared'),
@@ -408,11 +403,11 @@ async def test_unreachable_or_silent_agent_is_reported() -> None:
 
 
 async def test_running_tasks_of_examination_are_canceled() -> None:
-    message = {'message': {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}}
+    message = {'message': agent_message('Hi.')}
     working = result_response({'task': {**WORKING, 'id': 'first'}})
     second = result_response({'task': {**WORKING, 'id': 'second'}})
     third = stream_response({'task': {**WORKING, 'id': 'third'}})
-    canceled = result_response({**TASK, 'status': {'state': 'TASK_STATE_CANCELED'}})
+    canceled = result_response(task_in_state('CANCELED'))
     canned = CannedAgent(
         NOT_FOUND, NOT_FOUND, INVALID_PARAMS, NO_METHOD, working, canceled, second, canceled, third, canceled
     )

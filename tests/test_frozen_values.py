@@ -1,4 +1,4 @@
-"""Tests of plain values."""
+"""Frozen values: how they are compared and shown, and what they refuse."""
 
 from __future__ import annotations
 
