@@ -276,8 +276,8 @@ async def post(client: Client, method: str, *, headers: Any = None, **params: An
     return (await client.post(body(method, **params), headers)).json
 
 
-async def frames(client: Client, method: str, *, headers: Any = None, **params: Any) -> list[Any]:
-    answer = await client.post(body(method, **params), headers)
+async def frames(client: Client, method: str, **params: Any) -> list[Any]:
+    answer = await client.post(body(method, **params))
     assert answer.headers['content-type'] == 'text/event-stream'
     return [json.loads(frame.split(b'data: ')[1]) for frame in answer.body.split(b'\n\n')[:-1]]
 
@@ -286,8 +286,8 @@ def body(method: str, **params: Any) -> bytes:
     return json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}).encode()
 
 
-def bare_message(text: str = 'hello') -> dict[str, Any]:
-    return {'role': 'user', 'parts': [{'text': text}], 'messageId': message_of_1_0()['messageId']}
+def bare_message() -> dict[str, Any]:
+    return {'role': 'user', 'parts': [{'text': 'hello'}], 'messageId': message_of_1_0()['messageId']}
 
 
 @asynccontextmanager
