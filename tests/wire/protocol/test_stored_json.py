@@ -12,7 +12,7 @@ from pydantic_core import from_json, to_json
 
 from pydantic_ai_a2a.types import Message, Part
 from pydantic_ai_a2a.wire.extensions.own_extensions import RUN_METADATA_URI
-from pydantic_ai_a2a.wire.extensions.run_metadata import task_metadata
+from pydantic_ai_a2a.wire.extensions.run_metadata import asks_run_metadata, task_metadata
 from pydantic_ai_a2a.wire.protocol import joined_bytes, message_digest, new_ids, stored, stored_values, text_artifact
 
 
@@ -153,3 +153,10 @@ def test_run_without_usage_keeps_usage_of_earlier_runs() -> None:
     assert recorded_metadata(before, None) == {
         RUN_METADATA_URI: {'runId': 'r', 'usage': before[RUN_METADATA_URI]['usage']}
     }
+
+
+def test_run_metadata_is_requested_only_by_message_extensions() -> None:
+    assert asks_run_metadata(to_json({'extensions': [RUN_METADATA_URI]}))
+    assert not asks_run_metadata(to_json({'metadata': {'about': RUN_METADATA_URI}}))
+    assert not asks_run_metadata(to_json({'extensions': [f'{RUN_METADATA_URI}.1']}))
+    assert not asks_run_metadata(b'{}')
