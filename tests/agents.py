@@ -56,6 +56,12 @@ def clerk_agent(**options: Any) -> Agent[None, str]:
     return agent
 
 
+async def stream_three_words(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+    """Stream the words "one two three"."""
+    for word in ('one ', 'two ', 'three'):
+        yield word
+
+
 async def _stream_prompts(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
     yield ' + '.join(user_prompts(messages))
 

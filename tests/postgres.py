@@ -375,9 +375,9 @@ def _packages() -> Path:
 
 
 @contextmanager
-def postgres_server(kind: type[StartedPostgres] = StartedPostgres) -> Generator[StartedPostgres]:
+def postgres_server() -> Generator[StartedPostgres]:
     """A server of one's own, running: it may be ended and started again."""
-    server = kind()
+    server = StartedPostgres()
     try:
         server.prepare()
         server.start()

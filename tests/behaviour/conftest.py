@@ -42,7 +42,7 @@ def version(request: pytest.FixtureRequest) -> Generator[Dialect]:
 
 @pytest.fixture
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty store of the kind that `each_backend` of `stage.py` names."""
+    """The URL of an empty store of the kind that `each_backend` names."""
     if request.param == 'postgres':
         return request.getfixturevalue('postgres_tables_url')
     return 'memory' if request.param == 'memory' else f'sqlite:///{tmp_path}/agent.db?synchronous=normal'

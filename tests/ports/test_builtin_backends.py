@@ -14,6 +14,7 @@ import pytest
 
 from pydantic_ai_a2a.server.store.database_backend import DatabaseBackend
 from pydantic_ai_a2a.server.store.ports import Backend, Erased
+from pydantic_ai_a2a.server.store.sql import export_batches
 from pydantic_ai_a2a.server.store.sql.transaction import Transaction
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.types import TaskQuery
@@ -21,6 +22,7 @@ from pydantic_ai_a2a.types import TaskQuery
 from ..bounds import LIMIT
 from ..suites.base import OpenBackend
 from ..suites.dead_letters import make_dead_letter
+from ..suites.export import complete_task, exported_names
 from ..suites.values import (
     EXPIRED,
     LEASE,
@@ -102,6 +104,15 @@ async def test_erasure_of_long_conversation_takes_small_steps(backend: Backend) 
     while await backend.housekeeping.erase(OWNER, at=START):
         pass
     assert await conversation_texts(backend, fork) == []
+
+
+async def test_export_of_several_batches_is_complete(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_batches, 'BATCH', 2)
+    names = [f't{n}' for n in range(5)]
+    for name in names:
+        await complete_task(backend, name)
+    await backend.housekeeping.sweep(Retention(), at=START)  # files the tasks: others are no part of the batches
+    assert await exported_names(backend) == [*names, *(f'context of {name}:' for name in names)]
 
 
 async def test_deleting_long_conversation_keeps_only_messages_of_fork(backend: Backend) -> None:

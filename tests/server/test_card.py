@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, cast
 
 import pytest
@@ -26,7 +25,6 @@ from inline_snapshot import snapshot
 from pydantic_ai_a2a.server.card.card_facts import CardFacts
 from pydantic_ai_a2a.server.card.card_settings import CardSettings
 from pydantic_ai_a2a.server.card.template import CardTemplate
-from pydantic_ai_a2a.server.http.cached_answers import etag
 
 AGENT_FACTS = CardFacts(
     name='Weather_Agent 2',
@@ -43,38 +41,6 @@ SKILL = Skill(
 
 def rendered_card(facts: CardFacts = AGENT_FACTS, **settings: Any) -> dict[str, Any]:
     return json.loads(CardTemplate(facts, CardSettings(**settings)).render(URL))
-
-
-def test_card_is_derived_from_the_agent() -> None:
-    assert rendered_card() == snapshot(
-        {
-            'name': 'Weather_Agent 2',
-            'description': 'Knows the weather.',
-            'supportedInterfaces': [
-                {'url': 'https://example.com/agent/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '1.0'},
-                {'url': 'https://example.com/agent/', 'protocolBinding': 'HTTP+JSON', 'protocolVersion': '1.0'},
-                {'url': 'https://example.com/agent/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '0.3'},
-            ],
-            'version': '1.0.0',
-            'capabilities': {'streaming': True, 'pushNotifications': False, 'extendedAgentCard': False},
-            'defaultInputModes': ['text/plain', 'image/png'],
-            'defaultOutputModes': ['application/json'],
-            'skills': [
-                {
-                    'id': 'weather-agent-2',
-                    'name': 'Weather_Agent 2',
-                    'description': 'Knows the weather.',
-                    'tags': ['agent'],
-                    'inputModes': ['text/plain', 'image/png'],
-                    'outputModes': ['application/json'],
-                }
-            ],
-            'url': 'https://example.com/agent/',
-            'preferredTransport': 'JSONRPC',
-            'protocolVersion': '0.3.0',
-            'supportsAuthenticatedExtendedCard': False,
-        }
-    )
 
 
 def test_card_settings_override_the_agent() -> None:
@@ -179,26 +145,12 @@ def test_default_skill_id_is_the_slugged_agent_name(name: str, slug: str) -> Non
     assert [skill['id'] for skill in rendered_card(name=name)['skills']] == [slug]
 
 
-def test_rendered_cards_differ_only_in_their_url() -> None:
-    template = CardTemplate(AGENT_FACTS, CardSettings())
-    first, second = template.render('https://a.example/'), template.render('https://b.example/')
-    assert first.replace(b'a.example', b'b.example') == second
-    assert template.render('https://a.example/') is first
-
-
 def test_last_32_rendered_cards_are_cached() -> None:
     template = CardTemplate(AGENT_FACTS, CardSettings())
     rendered = [template.render(f'https://{n}.example/') for n in range(100)]
     assert [n for n in range(99, -1, -1) if template.render(f'https://{n}.example/') is rendered[n]] == [
         *range(99, 67, -1)
     ]
-
-
-def test_card_etag_is_strong_and_depends_on_content() -> None:
-    template = CardTemplate(AGENT_FACTS, CardSettings())
-    first, again, other = (etag(template.render(url)) for url in ('https://a/', 'https://a/', 'https://b/'))
-    assert first == again != other
-    assert re.fullmatch(r'"[0-9a-f]{64}"', first)
 
 
 INVALID_SETTINGS: list[tuple[dict[str, Any], str]] = [
@@ -319,31 +271,6 @@ def test_oauth_flow_without_scopes_gets_empty_scopes() -> None:
                 }
             }
         )
-    )
-
-
-def test_security_requirements_have_1_0_and_0_3_keys() -> None:
-    built = rendered_card(
-        security_schemes={
-            'key': {'api_key_security_scheme': {'name': 'k', 'location': 'query'}},
-            'mtls': {'mtls_security_scheme': {}},
-            'oauth': {'oauth2_security_scheme': {'flows': {'authorization_code': FLOW}}},
-        },
-        security_requirements=[{'schemes': {'oauth': ['read', 'write'], 'mtls': []}}, {'schemes': {'key': []}}],
-        skills=[{**SKILL, 'security_requirements': [{'schemes': {'oauth': ['admin']}}]}],
-    )
-    [skill] = built['skills']
-    assert [(each['securityRequirements'], each['security']) for each in (built, skill)] == snapshot(
-        [
-            (
-                [
-                    {'schemes': {'oauth': {'list': ['read', 'write']}, 'mtls': {'list': []}}},
-                    {'schemes': {'key': {'list': []}}},
-                ],
-                [{'oauth': ['read', 'write'], 'mtls': []}, {'key': []}],
-            ),
-            ([{'schemes': {'oauth': {'list': ['admin']}}}], [{'oauth': ['admin']}]),
-        ]
     )
 
 

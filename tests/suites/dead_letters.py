@@ -49,15 +49,14 @@ async def exhaust_attempts(
     backend: Backend,
     task_id: str,
     *,
-    starts: int = 2,
     at: int = START,
     why: bytes | None = TOO_OFTEN,
     charges: Sequence[Charge] = (),
 ) -> None:
-    """Start a queued task so many times, and find at the next time that it was too often."""
-    for n in range(starts):
+    """Start a queued task twice, and find at the next time that it was too often."""
+    for n in range(2):
         await claim_task(backend, task_id, f'holder {n}', at=at + n, lease=EXPIRED)
-    end = at + starts
+    end = at + 2
     claimed = await claim_task(backend, task_id, 'the last', at=end)
     failed = finish_of(claimed, 'failed', at=end, status_message=why, failure=DEAD_LETTER, charges=charges)
     assert await backend.queue.finish(claimed, failed) is None

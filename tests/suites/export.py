@@ -103,12 +103,6 @@ class ExportSuite(PortSuite):
         assert model_texts(conversation.messages) == ['t', 'u', 'done']
         assert [model_texts(branch) for branch in conversation.branches] == [['t', 'done']]
 
-    async def test_export_of_several_batches_is_complete(self, backend: Backend) -> None:
-        names = [f't{n:04d}' for n in range(501)]
-        for name in names:
-            await complete_task(backend, name)
-        assert await exported_names(backend) == [*names, *(f'context of {name}:' for name in names)]
-
     async def test_task_ending_during_export_is_exported_once(self, backend: Backend) -> None:
         await complete_task(backend, 'b')
         await complete_task(backend, 'd', state='input-required')

@@ -259,9 +259,9 @@ async def events(backend: Backend, task_id: str, after: int = 0) -> list[TaskEve
         subscription.close()
 
 
-async def task_ids(backend: Backend, owner: str | None = None) -> list[str]:
+async def task_ids(backend: Backend) -> list[str]:
     """Return the ids of all tasks, sorted."""
-    page = await backend.reader.list(TaskQuery(owner=owner, page_size=2000, history_length=0))
+    page = await backend.reader.list(TaskQuery(owner=None, page_size=2000, history_length=0))
     return sorted(task.header.id for task in page.tasks)
 
 

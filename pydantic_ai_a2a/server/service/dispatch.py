@@ -86,13 +86,16 @@ class Dispatch:
     Args:
         parts: The parts of the app.
         request: The request's values.
-        caller: The caller, if the caller is known; else `admit` finds the caller.
     """
 
     headers: tuple[tuple[str, str], ...] = ()
     """Headers of the answer: the active extensions (§4.6)."""
     held: ExitStack | None = None
     """Span, stream slot and subscription of the request, until `close`; None without them."""
+    _admitted: Caller | None = None
+    """The caller that `admit` found."""
+    _caller: Caller | None = None
+    """The caller, in the tenant that the request names."""
     _counted = False
     """True once the rates of the caller have counted the request."""
     _is_direct: bool | None = None
@@ -102,12 +105,9 @@ class Dispatch:
     _live = False
     """True if the request activates the extension for live text."""
 
-    def __init__(self, parts: Dispatcher, request: RequestInfo, caller: Caller | None = None) -> None:
+    def __init__(self, parts: Dispatcher, request: RequestInfo) -> None:
         self._parts = parts
         self._request = request
-        self._admitted = caller
-        self._caller = caller
-        """The caller, in the tenant that the request names."""
 
     async def admit(self) -> None:
         """Find the caller. The request's body need not have been read.

@@ -24,8 +24,10 @@ from ...agents import GatedAgent, echo_prompts
 from ...app_client import Client, message, rpc, state_of, texts
 from ...constants import with_constants
 from ...serving import each_backend, serving, wait_until_ended
+from ..callers import authenticate_as
 
 AGENT: Agent[Any, str] = Agent(TestModel(), deps_type=str)
+AUTH = authenticate_as(Caller(id='ann', tenant='acme', scopes=frozenset({'read'})))
 
 
 @AGENT.tool
@@ -108,10 +110,6 @@ class Session:
             self.closed.append(how)
 
 
-def authenticate_known(request: Request) -> Caller:
-    return Caller(id='ann', tenant='acme', scopes=frozenset({'read'}))
-
-
 async def cancel(client: Client, task: dict[str, Any]) -> str:
     return state_of(await client.call('CancelTask', {'id': task['id']}))
 
@@ -142,7 +140,7 @@ async def test_deps_factory_gets_call_with_listed_headers_only() -> None:
         AGENT,
         deps_factory=told.append,
         messages=Messages(deps_headers=('X-Region', 'x-shop')),
-        auth=authenticate_known,
+        auth=AUTH,
         headers={'X-Region': 'eu', 'Authorization': 'Bearer secret', 'X-Other': 'other'},
     ) as client:
         sent = {**message('hi', contextId='c'), 'metadata': {'of': 'message'}}
@@ -268,7 +266,7 @@ async def test_run_resumed_by_another_server_gets_same_call_context(tmp_path: Pa
         'backend': f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
         'deps_factory': told.append,
         'messages': Messages(deps_headers=['x-region']),
-        'auth': authenticate_known,
+        'auth': AUTH,
     }
     async with serving(stage.agent, **options, headers={'X-Region': 'eu'}) as client:
         task = await client.send('hi', returnImmediately=True)
@@ -407,7 +405,7 @@ async def test_task_resumed_from_python_keeps_caller_and_headers() -> None:
 
     messages = Messages(deps_headers=['x-region'])
     async with serving(
-        agent, deps_factory=told.append, messages=messages, auth=authenticate_known, headers={'X-Region': 'eu'}
+        agent, deps_factory=told.append, messages=messages, auth=AUTH, headers={'X-Region': 'eu'}
     ) as client:
         task = await client.send()
         assert state_of(task) == 'AUTH_REQUIRED'

@@ -16,7 +16,6 @@ from pydantic_ai import Agent, AgentRunResult
 from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
-from starlette.requests import Request
 
 from pydantic_ai_a2a import AgentWorker, CallContext, Caller, InputRequired, Limits, RunFailure, Workers, to_a2a
 from pydantic_ai_a2a.store import WrappedQueue
@@ -26,6 +25,7 @@ from ...app_client import LIMIT, Client, lifespan, message, state_of, texts
 from ...constants import with_constants
 from ...logs import log_event
 from ...serving import serving
+from ..callers import authenticate_as
 
 AGENT = Agent(FunctionModel(echo_prompts), name='agent')
 
@@ -51,10 +51,6 @@ class RecordingHook:
 
 def fail(*_: Any) -> Any:
     raise ZeroDivisionError('secret')
-
-
-def ann(request: Request) -> Caller:
-    return Caller(id='ann')
 
 
 async def test_on_complete_gets_result_after_task_is_stored() -> None:
@@ -188,7 +184,7 @@ async def test_on_cancel_is_called_for_run_outlasting_cancel_grace() -> None:
 async def test_on_failure_gets_error_and_correlation_id() -> None:
     failures = RecordingHook()
     agent = Agent(FunctionModel(fail))
-    async with serving(agent, on_failure=failures.hear, auth=ann) as client:
+    async with serving(agent, on_failure=failures.hear, auth=authenticate_as(Caller(id='ann'))) as client:
         task = await client.send('hi')
         failure = await failures.one()
     metadata = task['status']['message']['metadata']

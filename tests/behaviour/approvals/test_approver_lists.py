@@ -27,9 +27,10 @@ from ...app_client import Client, RpcError, lifespan, message, state_of
 from ...bounds import LIMIT
 from ...dialects import in_no_version
 from ...logs import audit_records
-from ...serving import wait_until_ended
+from ...serving import each_backend, wait_until_ended
 from ..callers import caller_from_header, client_of_caller
 from ..pending_calls import ApprovalAgent, answer_message, approve, pending_calls
+from ..refusals import error_of_call
 
 pytestmark = in_no_version('protocol version 0.3 has no lists over JSON-RPC, and the bindings share the rest')
 
@@ -37,13 +38,7 @@ WAITING = {'status': 'TASK_STATE_INPUT_REQUIRED'}
 Rule = Callable[[Caller, WaitingTask], Any]
 
 
-@pytest.fixture(params=['memory', 'sqlite', 'postgres'])
-def backend(request: pytest.FixtureRequest) -> Any:
-    if request.param == 'memory':
-        return 'memory'
-    if request.param == 'sqlite':
-        return f'sqlite:///{request.getfixturevalue("tmp_path")}/agent.db?synchronous=normal'
-    return request.getfixturevalue('postgres_url')
+EACH_STORE = each_backend('memory', 'sqlite', 'postgres')
 
 
 def guarded(rule: str | Rule = 'approve', **options: Any) -> Any:
@@ -85,7 +80,8 @@ async def pages(client: Client, **params: Any) -> list[list[str]]:
             return found
 
 
-async def test_approver_by_scope_lists_own_and_other_waiting_tasks(backend: Any) -> None:
+@EACH_STORE
+async def test_approver_by_scope_lists_own_and_other_waiting_tasks(backend: str) -> None:
     app = guarded(backend=backend)
     async with lifespan(app):
         first = await ask(app, contextId='secret of ann')
@@ -129,8 +125,9 @@ async def test_other_lists_of_an_approver_have_only_own_tasks(params: dict[str, 
         assert (page['tasks'], page['totalSize']) == ([], 0)
 
 
+@EACH_STORE
 @pytest.mark.parametrize('rule', ['approve', every_task], ids=['scope', 'function'])
-async def test_pages_merge_own_and_other_tasks_without_gap(rule: Any, backend: Any) -> None:
+async def test_pages_merge_own_and_other_tasks_without_gap(rule: Any, backend: str) -> None:
     app = guarded(rule, backend=backend)
     async with lifespan(app):
         tasks = [await ask(app, name) for name in ('ann', 'boss', 'bob', 'boss', 'boss', 'ann', 'ann')]
@@ -152,7 +149,8 @@ async def test_status_timestamp_after_bounds_other_tasks() -> None:
         assert page['totalSize'] == len(page['tasks'])
 
 
-async def test_tasks_of_other_tenants_are_never_listed(backend: Any) -> None:
+@EACH_STORE
+async def test_tasks_of_other_tenants_are_never_listed(backend: str) -> None:
     app = guarded(every_task, backend=backend)
     async with lifespan(app):
         await ask(app, tenant='acme')
@@ -398,7 +396,8 @@ async def test_cancelled_request_ends_the_questions(method: str, caplog: pytest.
     assert 'Approvals.approvers has' not in caplog.text
 
 
-async def test_page_ends_before_it_has_too_many_bytes(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@EACH_STORE
+async def test_page_ends_before_it_has_too_many_bytes(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Limits, 'page', 3000)
     app = guarded(backend=backend)
     async with lifespan(app):
@@ -425,7 +424,8 @@ async def test_rule_that_changes_between_pages_holds_for_the_next_page() -> None
         assert (ids(second), second['totalSize'], second['nextPageToken']) == ([], 2, '')
 
 
-async def test_tasks_decided_between_pages_do_not_move_the_others(backend: Any) -> None:
+@EACH_STORE
+async def test_tasks_decided_between_pages_do_not_move_the_others(backend: str) -> None:
     app = guarded(backend=backend)
     async with lifespan(app):
         tasks = [await ask(app) for _ in range(5)]
@@ -439,7 +439,8 @@ async def test_tasks_decided_between_pages_do_not_move_the_others(backend: Any) 
         assert ids(await listed(boss(app))) == [newer, tasks[3], tasks[1], tasks[0]]
 
 
-async def test_listed_task_that_has_gone_on_shows_its_new_state(backend: Any) -> None:
+@EACH_STORE
+async def test_listed_task_that_has_gone_on_shows_its_new_state(backend: str) -> None:
     app = guarded(backend=backend, retention=Retention(waiting=timedelta(days=1)))
     async with lifespan(app):
         decided, expired, erased = [await ask(app) for _ in range(3)]
@@ -453,16 +454,10 @@ async def test_listed_task_that_has_gone_on_shows_its_new_state(backend: Any) ->
         assert [state_of(view) for view in views] == ['COMPLETED', 'FAILED']
         with pytest.raises(RpcError, match='Task not found'):
             await boss(app).get_task(erased)
-        refusals = [await refusal(boss(app), answer_message(task, approve())) for task in seen.values()]
-        assert sorted(refusals) == [-32004, -32004, -32001]
+        refusals = [await error_of_call(boss(app).send(answer_message(task, approve()))) for task in seen.values()]
+        assert sorted(error.code for error in refusals) == [-32004, -32004, -32001]
         page = await listed(boss(app))
         assert (ids(page), page['totalSize']) == ([], 0)
-
-
-async def refusal(client: Client, sent: dict[str, Any]) -> int:
-    with pytest.raises(RpcError) as error:
-        await client.send(sent)
-    return error.value.code
 
 
 async def test_token_of_a_list_is_refused_without_the_scope() -> None:

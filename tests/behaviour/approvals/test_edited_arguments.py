@@ -26,6 +26,7 @@ from ...serving import wait_until_ended
 from ..callers import caller_from_header, client_of_caller
 from ..pending_calls import DEFERRED_ROW, answer_message, approve, pending_calls
 from ..promised_behaviours import covering
+from ..refusals import error_of_call
 
 pytestmark = covering(DEFERRED_ROW)
 
@@ -284,17 +285,11 @@ async def test_approvers_rule_sees_validated_arguments_or_none(
             f'May I call pay {json.dumps(written, separators=(",", ":"))}?',
         )
         if seen is None:
-            assert (await _error(cashier.clerk, task)) == -32001
+            assert (await error_of_call(cashier.clerk.send(answer_message(task, approve())))).code == -32001
         value = await cashier.paid(cashier.director, task)
         tool = {'amountCents': value} if 'amountCents' in (seen or {}) else {}
     assert cashier.rule_saw == [seen] * len(cashier.rule_saw)
     assert (seen or {}).items() >= tool.items()
-
-
-async def _error(client: Client, task: dict[str, Any]) -> int:
-    with pytest.raises(RpcError) as error:
-        await client.send(answer_message(task, approve()))
-    return error.value.code
 
 
 async def test_approvers_rule_sees_none_for_undeclared_members() -> None:

@@ -36,27 +36,15 @@ from pydantic_ai_a2a.store import HookCall, HookCalls, MemoryBackend
 from ...agents import echo_prompts, scripted_model
 from ...app_client import LIMIT, Client, lifespan, message, state_of
 from ...logs import log_event
-from ...serving import serving
+from ...serving import each_backend, serving
 from ..callers import caller_from_header, client_of_caller
 from ..durable_processes import poll_until
 from ..fasta2a_parts import memory_parts
 from ..pending_calls import ApprovalAgent, answer_message, approve, pending_calls
 
-
-@pytest.fixture(params=['memory', 'sqlite', 'postgres'])
-def backend(request: pytest.FixtureRequest) -> Any:
-    if request.param == 'memory':
-        return 'memory'
-    if request.param == 'sqlite':
-        return f'sqlite:///{request.getfixturevalue("tmp_path")}/agent.db?synchronous=normal'
-    return request.getfixturevalue('postgres_url')
-
-
-@pytest.fixture(params=['sqlite', 'postgres'])
-def shared_backend(request: pytest.FixtureRequest, tmp_path: Any) -> str:
-    if request.param == 'sqlite':
-        return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
-    return request.getfixturevalue('postgres_url')
+EACH_STORE = each_backend('memory', 'sqlite', 'postgres')
+SHARED_STORE = each_backend('sqlite', 'postgres')
+"""Stores that several processes share."""
 
 
 class Heard:
@@ -91,7 +79,8 @@ def asking_agent(question: Exception, *, until: str = '+') -> Agent[object, Any]
     return agent
 
 
-async def test_on_waiting_gets_the_call_with_hidden_arguments(backend: Any) -> None:
+@EACH_STORE
+async def test_on_waiting_gets_the_call_with_hidden_arguments(backend: str) -> None:
     heard = Heard()
     options: dict[str, Any] = {'backend': backend, 'on_waiting': heard, 'auth': caller_from_header}
     approvals = Approvals(hide_arguments=['delete'])
@@ -113,6 +102,7 @@ async def test_on_waiting_gets_the_call_with_hidden_arguments(backend: Any) -> N
     assert heard.count == 0
 
 
+@EACH_STORE
 @pytest.mark.parametrize(
     ('raised', 'state', 'question'),
     [
@@ -123,7 +113,7 @@ async def test_on_waiting_gets_the_call_with_hidden_arguments(backend: Any) -> N
     ids=['question', 'question with schema', 'sign-in'],
 )
 async def test_on_waiting_gets_the_question_of_the_agent(
-    backend: Any, raised: Exception, state: str, question: str
+    backend: str, raised: Exception, state: str, question: str
 ) -> None:
     heard = Heard()
     async with serving(asking_agent(raised), backend=backend, on_waiting=heard) as client:
@@ -157,7 +147,8 @@ async def test_on_waiting_gets_approvals_and_sign_ins_of_tools() -> None:
     assert [(pause.number, pause.state) for pause in (both, sign_in)] == [(1, 'input-required'), (2, 'auth-required')]
 
 
-async def test_each_pause_calls_on_waiting_with_a_larger_number(backend: Any) -> None:
+@EACH_STORE
+async def test_each_pause_calls_on_waiting_with_a_larger_number(backend: str) -> None:
     heard = Heard()
     async with serving(ApprovalAgent().agent, backend=backend, on_waiting=heard) as client:
         task = await client.send('delete two')
@@ -172,7 +163,8 @@ async def test_each_pause_calls_on_waiting_with_a_larger_number(backend: Any) ->
     assert (first.number, heard.count) == (1, 0)
 
 
-async def test_numbers_of_pauses_of_a_task_grow(backend: Any) -> None:
+@EACH_STORE
+async def test_numbers_of_pauses_of_a_task_grow(backend: str) -> None:
     heard = Heard()
     agent = asking_agent(InputRequired('Again?'), until='enough')
     async with serving(agent, backend=backend, on_waiting=heard) as client:
@@ -205,7 +197,8 @@ async def test_ended_tasks_do_not_call_on_waiting(end: str) -> None:
     assert heard.count == 0
 
 
-async def test_sync_hook_for_pauses_runs_in_a_thread(backend: Any) -> None:
+@EACH_STORE
+async def test_sync_hook_for_pauses_runs_in_a_thread(backend: str) -> None:
     threads, called = list[threading.Thread](), threading.Event()
 
     def on_waiting(pause: TaskPause) -> None:
@@ -219,10 +212,11 @@ async def test_sync_hook_for_pauses_runs_in_a_thread(backend: Any) -> None:
     assert [thread.daemon for thread in threads] == [True]  # the process ends without its return
 
 
+@SHARED_STORE
 @pytest.mark.parametrize('error', [ZeroDivisionError, StopIteration, asyncio.CancelledError, SystemExit, GeneratorExit])
 @pytest.mark.parametrize('kind', ['async', 'sync'])
 async def test_exception_of_on_waiting_is_logged_and_not_tried_again(
-    error: type[BaseException], kind: str, shared_backend: str, caplog: pytest.LogCaptureFixture
+    error: type[BaseException], kind: str, backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard = Heard()
 
@@ -235,7 +229,7 @@ async def test_exception_of_on_waiting_is_logged_and_not_tried_again(
         raise error
 
     loop, hook = asyncio.get_running_loop(), async_hook if kind == 'async' else sync_hook
-    async with serving(ApprovalAgent().agent, backend=shared_backend, on_waiting=hook) as client:
+    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=hook) as client:
         task = await client.send('delete')
         assert (await heard.next()).task_id == task['id']
         await hook_calls_end(client)
@@ -245,9 +239,10 @@ async def test_exception_of_on_waiting_is_logged_and_not_tried_again(
     assert heard.count == 0
 
 
+@SHARED_STORE
 @pytest.mark.parametrize('kind', ['async', 'deaf', 'sync'])
 async def test_hanging_on_waiting_is_left_after_a_while(
-    kind: str, shared_backend: str, monkeypatch: pytest.MonkeyPatch
+    kind: str, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pause_hook, 'HOOK_TIME', 0.05)
     end, release = threading.Event(), asyncio.Event()
@@ -266,7 +261,7 @@ async def test_hanging_on_waiting_is_left_after_a_while(
     hook = block if kind == 'sync' else hang
     try:
         with log_event('has not returned within 0.05 seconds') as logged:
-            async with serving(ApprovalAgent().agent, backend=shared_backend, on_waiting=hook) as client:
+            async with serving(ApprovalAgent().agent, backend=backend, on_waiting=hook) as client:
                 task = await client.send('delete')
                 assert await asyncio.to_thread(logged.wait, LIMIT)
                 await hook_calls_end(client)  # not tried again
@@ -294,8 +289,9 @@ async def test_hanging_hooks_leave_the_threads_of_tools() -> None:
             release.set()
 
 
+@SHARED_STORE
 async def test_hanging_sync_hooks_for_pauses_take_ten_threads(
-    shared_backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pause_hook, 'HOOK_TIME', 0.05)
     called, end = list[str](), threading.Event()
@@ -312,7 +308,7 @@ async def test_hanging_sync_hooks_for_pauses_take_ten_threads(
     async def all_called() -> bool:
         return len(called) == 12
 
-    async with serving(ApprovalAgent().agent, backend=shared_backend, on_waiting=block) as client:
+    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=block) as client:
         try:
             tasks = [await client.send('delete') for _ in range(10)]
             await poll_until(all_given_up)
@@ -405,7 +401,8 @@ async def test_backend_without_hook_calls_refuses_on_waiting() -> None:
 # --- processes that end -----------------------------------------------------------------------------------------------
 
 
-async def test_next_process_repeats_the_call_that_a_shutdown_ended(shared_backend: str) -> None:
+@SHARED_STORE
+async def test_next_process_repeats_the_call_that_a_shutdown_ended(backend: str) -> None:
     began, heard = Heard(), Heard()
 
     async def hang(pause: TaskPause) -> None:
@@ -413,41 +410,43 @@ async def test_next_process_repeats_the_call_that_a_shutdown_ended(shared_backen
         await asyncio.Event().wait()
 
     short = Workers(lease=0.3)
-    async with serving(ApprovalAgent().agent, backend=shared_backend, on_waiting=hang, workers=short) as client:
+    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=hang, workers=short) as client:
         await client.send('delete')
         first = await began.next()
-    async with serving(ApprovalAgent().agent, backend=shared_backend, on_waiting=heard, workers=short) as client:
+    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=heard, workers=short) as client:
         assert await heard.next() == first
         await hook_calls_end(client)
     assert (began.count, heard.count) == (0, 0)
 
 
-async def test_next_process_repeats_no_call_of_a_pause_that_has_ended(shared_backend: str) -> None:
+@SHARED_STORE
+async def test_next_process_repeats_no_call_of_a_pause_that_has_ended(backend: str) -> None:
     began, heard, short = asyncio.Event(), Heard(), Workers(lease=0.3)
 
     async def hang(pause: TaskPause) -> None:
         began.set()
         await asyncio.Event().wait()
 
-    async with serving(ApprovalAgent().agent, backend=shared_backend, on_waiting=hang, workers=short) as client:
+    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=hang, workers=short) as client:
         task = await client.send('delete')
         await began.wait()
-    async with serving(ApprovalAgent().agent, backend=shared_backend, workers=short) as client:  # without the hook
+    async with serving(ApprovalAgent().agent, backend=backend, workers=short) as client:  # without the hook
         assert state_of(await client.send(answer_message(task, approve()))) == 'COMPLETED'
         assert await stored_calls(client) == 1
-    async with serving(ApprovalAgent().agent, backend=shared_backend, on_waiting=heard, workers=short) as client:
+    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=heard, workers=short) as client:
         await hook_calls_end(client)
     assert heard.count == 0
 
 
-async def test_heartbeats_renew_the_lease_of_a_long_call(shared_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@SHARED_STORE
+async def test_heartbeats_renew_the_lease_of_a_long_call(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     end, heard, renewed = asyncio.Event(), Heard(), asyncio.Queue[tuple[Sequence[HookCall], int]]()
 
     async def slow(pause: TaskPause) -> None:
         await heard(pause)
         await end.wait()
 
-    app = to_a2a(ApprovalAgent().agent, backend=shared_backend, on_waiting=slow, workers=Workers(lease=0.3))
+    app = to_a2a(ApprovalAgent().agent, backend=backend, on_waiting=slow, workers=Workers(lease=0.3))
     calls = calls_of(app)
     renew = calls.renew
 
@@ -467,11 +466,12 @@ async def test_heartbeats_renew_the_lease_of_a_long_call(shared_backend: str, mo
     assert heard.count == 0
 
 
+@SHARED_STORE
 async def test_unavailable_store_does_not_lose_the_call(
-    shared_backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard, failures = Heard(), 1
-    app = to_a2a(ApprovalAgent().agent, backend=shared_backend, on_waiting=heard, workers=Workers(lease=0.3))
+    app = to_a2a(ApprovalAgent().agent, backend=backend, on_waiting=heard, workers=Workers(lease=0.3))
     calls = calls_of(app)
     read = calls.pause
 
@@ -489,9 +489,10 @@ async def test_unavailable_store_does_not_lose_the_call(
     assert f'The store failed around the call of on_waiting for task {task["id"]}' in caplog.text
 
 
+@SHARED_STORE
 @pytest.mark.parametrize('column', ['pending', 'status_message', 'request'])
 async def test_damaged_pause_is_logged_once_without_on_waiting(
-    column: str, shared_backend: str, caplog: pytest.LogCaptureFixture
+    column: str, backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     began, heard, short = Heard(), Heard(), Workers(lease=0.3)
 
@@ -503,33 +504,35 @@ async def test_damaged_pause_is_logged_once_without_on_waiting(
         yield [(f'UPDATE task SET {column} = ? WHERE id = ?', [(b'{"calls": [', task_id)])]
 
     agent = asking_agent(InputRequired('Which size?')) if column == 'status_message' else ApprovalAgent().agent
-    async with serving(agent, backend=shared_backend, on_waiting=hang, workers=short) as client:
+    async with serving(agent, backend=backend, on_waiting=hang, workers=short) as client:
         task = await client.send('delete')
         await began.next()
-    async with serving(agent, backend=shared_backend, workers=short) as client:
-        backend: Any = client.a2a_app.backend
-        await backend.write(damage, task['id'])
-    async with serving(agent, backend=shared_backend, on_waiting=heard, workers=short) as client:
+    async with serving(agent, backend=backend, workers=short) as client:
+        store: Any = client.a2a_app.backend
+        await store.write(damage, task['id'])
+    async with serving(agent, backend=backend, on_waiting=heard, workers=short) as client:
         await hook_calls_end(client)  # not tried again
     lines = [said for said in caplog.messages if 'on_waiting' in said]
     assert lines == [f'The pause of task {task["id"]} is damaged in the store, so on_waiting is not called for it.']
     assert heard.count == 0
 
 
-async def test_apps_without_on_waiting_store_no_calls(shared_backend: str) -> None:
-    async with serving(ApprovalAgent().agent, backend=shared_backend) as client:
+@SHARED_STORE
+async def test_apps_without_on_waiting_store_no_calls(backend: str) -> None:
+    async with serving(ApprovalAgent().agent, backend=backend) as client:
         await client.send('delete')
         assert await stored_calls(client) == 0
 
 
-async def test_erased_tasks_have_no_calls(shared_backend: str) -> None:
+@SHARED_STORE
+async def test_erased_tasks_have_no_calls(backend: str) -> None:
     began = asyncio.Event()
 
     async def hang(pause: TaskPause) -> None:
         began.set()
         await asyncio.Event().wait()
 
-    async with serving(ApprovalAgent().agent, backend=shared_backend, on_waiting=hang) as client:
+    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=hang) as client:
         task = await client.send('delete')
         await began.wait()
         assert await stored_calls(client) == 1

@@ -1,4 +1,4 @@
-"""The engines of tests: a test with the fixture `kit` runs at each of them."""
+"""The engines of tests, at each of which a test with the fixture `kit` runs; and the file of others."""
 
 from __future__ import annotations
 
@@ -19,3 +19,9 @@ def kit(request: pytest.FixtureRequest, tmp_path: Path) -> EngineSetup:
     if request.param == 'dbos':
         return DbosSetup(tmp_path)
     return TemporalSetup(tmp_path, request.getfixturevalue('temporal'))
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """The URL of an empty file."""
+    return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,11 +126,6 @@ async def run_until_answered_calls_ran(asked: AnsweredCallsAgent, case: str, url
 
 async def conversation(client: Client) -> list[Any]:
     return comparable_messages(await client.messages_of('c'))
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
 
 
 @pytest.mark.parametrize('kind', KINDS)

@@ -8,7 +8,6 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,11 +39,6 @@ from ..steps import KINDS, POINTS, City, Steps, comparable_messages
 
 STREAMED = Results(stream='mark', interval=0)
 """Each piece of text is sent as the model gives it, and none is sent again."""
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
 
 
 async def conversation(client: Client) -> tuple[list[Any], tuple[int, int]]:

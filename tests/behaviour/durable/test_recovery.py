@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -291,11 +290,6 @@ async def test_unavailable_store_is_retried_by_next_request() -> None:
 
 
 ONCE = Workers(attempts=1, drain_grace=0.01)
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
 
 
 async def claim_and_die(url: str) -> None:

@@ -19,7 +19,7 @@ from pydantic_ai.usage import UsageLimits
 
 from pydantic_ai_a2a import Budget, Limits, Quotas, Workers, to_a2a
 
-from ...agents import GatedAgent, user_prompts
+from ...agents import user_prompts
 from ...app_client import LIMIT, Client, message, state_of
 from ...clocks import skip_time
 from ...constants import with_constants
@@ -107,21 +107,6 @@ async def test_run_ends_at_request_exceeding_budget(budget: Budget) -> None:
         task = await client.send()
         assert task['status']['message']['metadata']['failure'] == 'usage-limit'
         assert await usage_of(client) == [(3, 300, 30_000_000)]
-
-
-async def test_queued_task_fails_without_run_on_exhausted_budget() -> None:
-    stage = GatedAgent()
-    budget = Budget(window=DAY, tokens=1)
-    async with serving_with_budgets(stage.agent, budget, workers=Workers(running=1)) as (client, _):
-        first = await client.send('first', returnImmediately=True)
-        await stage.reached('first')
-        second = await client.send('second', returnImmediately=True)
-        stage.open('first', 'second')
-        for task in (first, second):
-            await wait_until_ended(client, task['id'])
-        failed = await client.get_task(second['id'])
-    assert failed['status']['message']['metadata']['failure'] == 'usage-limit'
-    assert stage.began == ['first']
 
 
 async def usage_of(client: Client, subject: str = '/', window: timedelta = DAY) -> list[tuple[int, int, int]]:

@@ -14,7 +14,7 @@ from pydantic_ai.models.function import AgentInfo
 from pydantic_ai_a2a import A2AApp, Push, Results
 from pydantic_ai_a2a.server.store.ports import Outbox
 
-from ...agents import GatedAgent, scripted_model
+from ...agents import GatedAgent, scripted_model, stream_three_words
 from ...app_client import LIMIT, Client, message, state_of
 from ...constants import with_constants
 from ...serving import serving, wait_until_ended
@@ -103,15 +103,10 @@ async def test_deleted_webhook_gets_no_notification() -> None:
     assert gone.received == []
 
 
-async def text(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
-    for word in ('one ', 'two ', 'three'):
-        yield word
-
-
 async def test_webhook_gets_whole_artifact_of_streamed_task() -> None:
     async with (
         webhook() as hook,
-        serving(Agent(scripted_model('one two three', stream_function=text)), push=LOCAL) as client,
+        serving(Agent(scripted_model('one two three', stream_function=stream_three_words)), push=LOCAL) as client,
     ):
         async with client.live.send_streaming(taskPushNotificationConfig={'url': hook.url}) as stream:
             assert len(await stream.rest()) > 4
@@ -119,7 +114,10 @@ async def test_webhook_gets_whole_artifact_of_streamed_task() -> None:
 
 
 async def test_push_chunks_setting_delivers_every_chunk() -> None:
-    agent, results = Agent(scripted_model('one two three', stream_function=text)), Results(stream='replace')
+    agent, results = (
+        Agent(scripted_model('one two three', stream_function=stream_three_words)),
+        Results(stream='replace'),
+    )
     push = Push(private_hosts=['127.0.0.1'], chunks=True)
     async with webhook() as hook, serving(agent, push=push, results=results) as client:
         async with client.send_streaming(taskPushNotificationConfig={'url': hook.url}) as stream:

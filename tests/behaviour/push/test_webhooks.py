@@ -136,25 +136,7 @@ async def test_card_declares_push_notifications_if_enabled(push: Push | None) ->
     assert card['capabilities']['pushNotifications'] is (push is not None)
 
 
-async def test_webhook_operations_are_unsupported_by_default() -> None:
-    async with serving(Agent('test')) as client:
-        codes = [
-            (await error_of_call(doing)).code
-            for doing in (
-                create_config(client, 'no-such-task', url='https://example.com/'),
-                create_config(client, 'no-such-task', url='not a url'),
-                get_config(client, 'no-such-task', 'x'),
-                list_configs(client, 'no-such-task'),
-                delete_config(client, 'no-such-task', 'x'),
-                client.send(taskPushNotificationConfig={'url': 'not a url'}),
-            )
-        ]
-    assert codes == [-32003] * 6
-
-
-@pytest.mark.parametrize(
-    'url', ['http://example.com/', 'https://127.0.0.1/', 'https://localhost/', 'https://a:b@example.com/', 'ftp://x/']
-)
+@pytest.mark.parametrize('url', ['http://example.com/', 'https://127.0.0.1/'])
 async def test_forbidden_webhook_url_is_refused(url: str) -> None:
     async with serving(Agent('test'), push=Push()) as client:
         error = await error_of_call(client.send(taskPushNotificationConfig={'url': url}))
@@ -347,16 +329,10 @@ async def test_webhooks_belong_to_tenant_of_params() -> None:
     ('target', 'field'),
     [
         ({'url': 'https://127.0.0.1/'}, 'url'),
-        ({'url': 'ftp://example.com/'}, 'url'),
         ({}, 'url'),
         ({'url': ''}, 'url'),
         ({'url': 5}, 'url'),
         ({'url': 'https://example.com/\n'}, 'url'),
-        ({'url': 'https://example.com:0/'}, 'url'),
-        ({'url': 'https://example.com:99999/'}, 'url'),
-        ({'url': 'https://example.com/%00'}, 'url'),
-        ({'url': 'https://example.com\\/'}, 'url'),
-        ({'url': 'https://exa%6dple.com/'}, 'url'),
         ({'url': URL, 'token': 'a b'}, 'token'),
         ({'url': URL, 'token': 'a\r\nHost: b'}, 'token'),
         ({'url': URL, 'token': 'ä'}, 'token'),

@@ -14,7 +14,6 @@ from pydantic_ai_a2a import A2AClient, Workers, to_a2a
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
 from ...agents import GatedAgent, scripted_model, user_prompts
 from ...app_client import LIMIT, Client, RpcError, lifespan, state_of, texts
@@ -203,12 +202,11 @@ async def test_plain_task_starts_when_fewer_runs_wait_for_agents() -> None:
             assert state_of(await wait_until_ended(client, task_id)) == 'COMPLETED'
 
 
-async def test_run_takes_slot_of_message_stored_during_drain(tmp_path: Path) -> None:
-    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
-    stage, queue = CallingAgent(), BlockedSubmit(backend.queue)
+async def test_run_takes_slot_of_message_stored_during_drain(file_backend: SqliteFileBackend) -> None:
+    stage, queue = CallingAgent(), BlockedSubmit(file_backend.queue)
     queue.stored.set()
-    backend.queue = queue
-    app = to_a2a(stage.agent, backend=backend, workers=Workers(running=1, lease=3600, drain_grace=LIMIT))
+    file_backend.queue = queue
+    app = to_a2a(stage.agent, backend=file_backend, workers=Workers(running=1, lease=3600, drain_grace=LIMIT))
     client = Client(app)
     async with asyncio.timeout(LIMIT), stage.client:
         async with lifespan(app):
@@ -222,8 +220,7 @@ async def test_run_takes_slot_of_message_stored_during_drain(tmp_path: Path) -> 
             queue.answers.set()
             assert texts(await asks) == ['one']
             await late
-        [claimed] = await values.claim_up_to(backend, 1, 'another', limit=1, at=SYSTEM.now())
-    backend.close()
+        [claimed] = await values.claim_up_to(file_backend, 1, 'another', limit=1, at=SYSTEM.now())
     assert (claimed.header.id, stage.began) == ((await late)['id'], [])
 
 

@@ -13,7 +13,6 @@ from inline_snapshot import snapshot
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from starlette.requests import Request
 
 from pydantic_ai_a2a import Caller, serve, to_a2a
 from pydantic_ai_a2a.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
@@ -22,6 +21,7 @@ from ...agents import GatedAgent, echo_prompts, user_prompts
 from ...app_client import LIMIT, Client, RpcError, message, rpc, state_of, texts
 from ...dialects import current_dialect, json_rpc
 from ...serving import serving
+from ..callers import caller_from_header, client_of_caller
 
 
 async def test_get_task_returns_stored_task() -> None:
@@ -40,12 +40,9 @@ async def test_get_task_returns_stored_task() -> None:
 
 
 async def test_list_tasks_filters_by_caller_context_and_state() -> None:
-    def authenticate(request: Request) -> Caller:
-        return Caller(id=request.headers['x-user'])
-
-    async with serving(Agent(FunctionModel(echo_prompts)), auth=authenticate) as client:
+    async with serving(Agent(FunctionModel(echo_prompts)), auth=caller_from_header) as client:
         app = client.a2a_app
-        ada, bob = (Client(app, headers={'X-User': name}) for name in ('ada', 'bob'))
+        ada, bob = (client_of_caller(app, name) for name in ('ada', 'bob'))
         one = await ada.send(message('one', contextId='c'))
         two = await bob.send(message('two', contextId='c'))
         three = await bob.send('three')

@@ -21,7 +21,6 @@ from pydantic_ai_a2a.server.app.backend_choice import open_store
 from pydantic_ai_a2a.server.store.ports import Accepted, Claim, Finish, Submission, TaskQueue
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
-from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.store import WrappedQueue
 
 from ...agents import GatedAgent
@@ -184,13 +183,11 @@ async def test_claiming_continues_after_claim_error(
     assert 'Queued tasks could not be claimed; the worker tries again at the next heartbeat.' in caplog.messages
 
 
-async def test_server_stops_while_claim_is_pending(tmp_path: Path) -> None:
-    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
-    queue = backend.queue = BlockedClaims(backend.queue)
-    async with serving(GatedAgent().agent, backend=backend, workers=FREQUENT_HEARTBEAT):
+async def test_server_stops_while_claim_is_pending(file_backend: SqliteFileBackend) -> None:
+    queue = file_backend.queue = BlockedClaims(file_backend.queue)
+    async with serving(GatedAgent().agent, backend=file_backend, workers=FREQUENT_HEARTBEAT):
         queue.answers.clear()
         await queue.asked.wait()
-    backend.close()
 
 
 class CountedClaims(BlockedClaims):
@@ -206,13 +203,12 @@ class CountedClaims(BlockedClaims):
         return claims
 
 
-async def test_single_claim_fills_all_free_slots(tmp_path: Path) -> None:
+async def test_single_claim_fills_all_free_slots(file_backend: SqliteFileBackend) -> None:
     stage = GatedAgent()
-    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
-    queue = backend.queue = CountedClaims(backend.queue)
+    queue = file_backend.queue = CountedClaims(file_backend.queue)
     names = [f'running {n}' for n in range(16)]
     workers = Workers(running=len(names), lease=3600)
-    async with serving(stage.agent, backend=backend, workers=workers) as client:
+    async with serving(stage.agent, backend=file_backend, workers=workers) as client:
         for name in names:
             await client.send(name, returnImmediately=True)
             await stage.reached(name)
@@ -229,7 +225,6 @@ async def test_single_claim_fills_all_free_slots(tmp_path: Path) -> None:
         for name in ('c', 'd'):  # the last one after a moment, although only one slot is free
             await stage.reached(name)
         stage.open(*names, 'a', 'b', 'c', 'd')
-    backend.close()
     assert queue.taken == [2, 1, 1]
 
 
@@ -284,19 +279,17 @@ async def test_slot_reserved_for_refused_message_goes_to_queued_task(backend: Me
         assert texts(await wait_until_ended(client, task['id'])) == ['waits']
 
 
-async def test_task_submitted_during_drain_is_released(tmp_path: Path) -> None:
-    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
-    stage, queue = GatedAgent(), BlockedSubmit(backend.queue)
-    backend.queue = queue
-    app = to_a2a(stage.agent, backend=backend)
+async def test_task_submitted_during_drain_is_released(file_backend: SqliteFileBackend) -> None:
+    stage, queue = GatedAgent(), BlockedSubmit(file_backend.queue)
+    file_backend.queue = queue
+    app = to_a2a(stage.agent, backend=file_backend)
     async with asyncio.timeout(LIMIT):
         async with lifespan(app):
             sending = asyncio.ensure_future(Client(app).send('hi', returnImmediately=True))
             await queue.stored.wait()
         queue.answers.set()
         task = await sending
-        [claimed] = await values.claim_up_to(backend, 1, 'another', limit=1, at=SYSTEM.now())
-    backend.close()
+        [claimed] = await values.claim_up_to(file_backend, 1, 'another', limit=1, at=SYSTEM.now())
     assert (claimed.header.id, claimed.attempt, stage.began) == (task['id'], 1, [])
 
 
@@ -349,19 +342,17 @@ class TakingEnds(CountedClaims):
         return following
 
 
-async def test_end_of_task_starts_next_queued_task(tmp_path: Path) -> None:
+async def test_end_of_task_starts_next_queued_task(file_backend: SqliteFileBackend) -> None:
     stage = GatedAgent()
-    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
-    queue = backend.queue = TakingEnds(backend.queue)
+    queue = file_backend.queue = TakingEnds(file_backend.queue)
     names = ['one', 'two', 'three', 'four']
-    async with serving(stage.agent, backend=backend, workers=Workers(running=1, lease=3600)) as client:
+    async with serving(stage.agent, backend=file_backend, workers=Workers(running=1, lease=3600)) as client:
         tasks: list[str] = []
         for name in names:
             tasks.append((await client.send(name, returnImmediately=True))['id'])
             await stage.reached('one')
         stage.open(*names)
         assert [texts(await wait_until_ended(client, task_id)) for task_id in tasks] == [[name] for name in names]
-    backend.close()
     assert (queue.following, queue.taken) == (tasks[1:], [])
 
 
@@ -411,13 +402,12 @@ class HeldEnds(TakingEnds):
         return following
 
 
-async def test_task_of_end_is_handed_back_at_shutdown(tmp_path: Path) -> None:
+async def test_task_of_end_is_handed_back_at_shutdown(file_backend: SqliteFileBackend) -> None:
     stage = GatedAgent()
-    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
-    queue = backend.queue = HeldEnds(backend.queue)
+    queue = file_backend.queue = HeldEnds(file_backend.queue)
     async with AsyncExitStack() as stack, asyncio.timeout(LIMIT):
         workers = Workers(running=1, lease=3600)
-        client = await stack.enter_async_context(serving(stage.agent, backend=backend, workers=workers))
+        client = await stack.enter_async_context(serving(stage.agent, backend=file_backend, workers=workers))
         tasks = [(await client.send(text, returnImmediately=True))['id'] for text in ('one', 'two', 'three')]
         await stage.reached('one')
         stage.open('one')
@@ -428,17 +418,17 @@ async def test_task_of_end_is_handed_back_at_shutdown(tmp_path: Path) -> None:
         queue.returns.set()
         await stopped
     assert (stage.began, {*queue.released}) == (['one'], {tasks[1]})
-    [taken] = await values.claim_up_to(backend, 1, 'another', limit=1, at=SYSTEM.now())
+    [taken] = await values.claim_up_to(file_backend, 1, 'another', limit=1, at=SYSTEM.now())
     assert (taken.header.id, taken.attempt) == (tasks[1], 1)
-    backend.close()
 
 
-async def test_task_of_end_runs_in_context_of_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_task_of_end_runs_in_context_of_its_message(
+    file_backend: SqliteFileBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage, looked = GatedAgent(), asyncio.Event()
     looks = asyncio.ensure_future(looked.wait())
-    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
-    queue, queued_among = HeldEnds(backend.queue), backend.reader.queued_among
-    backend.queue = queue
+    queue, queued_among = HeldEnds(file_backend.queue), file_backend.reader.queued_among
+    file_backend.queue = queue
 
     async def look(task_ids: Sequence[str]) -> Collection[str]:
         queued = await queued_among(task_ids)
@@ -446,14 +436,14 @@ async def test_task_of_end_runs_in_context_of_its_message(tmp_path: Path, monkey
             looked.set()
         return queued
 
-    monkeypatch.setattr(backend.reader, 'queued_among', look)
-    async with serving(stage.agent, backend=backend, workers=FREQUENT_HEARTBEAT) as client:
+    monkeypatch.setattr(file_backend.reader, 'queued_among', look)
+    async with serving(stage.agent, backend=file_backend, workers=FREQUENT_HEARTBEAT) as client:
         for n in count():
             await client.send(f'first {n}', returnImmediately=True)
             await stage.reached(f'first {n}')
             with stage.agent.override(model=TestModel(custom_output_text='overridden')):
                 ends = asyncio.ensure_future(client.send('second'))
-            while not await backend.queued():
+            while not await file_backend.queued():
                 pass
             stage.open(f'first {n}', 'second')
             await asyncio.wait([ends, looks], return_when=asyncio.FIRST_COMPLETED)
@@ -462,7 +452,6 @@ async def test_task_of_end_runs_in_context_of_its_message(tmp_path: Path, monkey
             assert texts(await ends) == ['overridden']
             if looks.done():
                 break
-    backend.close()
 
 
 async def test_hook_of_ended_task_delays_no_other_worker(tmp_path: Path) -> None:

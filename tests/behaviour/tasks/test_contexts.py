@@ -9,18 +9,14 @@ from pydantic_ai import Agent
 from pydantic_ai.capabilities import ProcessHistory
 from pydantic_ai.messages import ModelMessage, ModelResponse, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from starlette.requests import Request
 
 from pydantic_ai_a2a import Caller, Workers
 
 from ...agents import GatedAgent, echo_prompts, user_prompts
-from ...app_client import Client, RpcError, message, state_of, texts
+from ...app_client import RpcError, message, state_of, texts
 from ...serving import list_tasks, serving, wait_until_ended
+from ..callers import caller_from_header, client_of_caller
 from ..promised_behaviours import covers
-
-
-def authenticate(request: Request) -> Caller:
-    return Caller(id=request.headers['x-user'], tenant=request.headers.get('x-tenant', ''))
 
 
 async def test_message_in_context_sees_whole_conversation() -> None:
@@ -61,13 +57,9 @@ async def test_empty_context_id_starts_new_context() -> None:
 
 @covers('same contextId from two callers')
 async def test_same_context_id_of_two_callers_is_two_conversations() -> None:
-    async with serving(Agent(FunctionModel(echo_prompts)), auth=authenticate) as client:
-        known = {
-            Caller(id='ada'): {'X-User': 'ada'},
-            Caller(id='bob'): {'X-User': 'bob'},
-            Caller(id='ada', tenant='acme'): {'X-User': 'ada', 'X-Tenant': 'acme'},
-        }
-        callers = [Client(client.app, headers=headers) for headers in known.values()]
+    async with serving(Agent(FunctionModel(echo_prompts)), auth=caller_from_header) as client:
+        known = [Caller(id='ada'), Caller(id='bob'), Caller(id='ada', tenant='acme')]
+        callers = [client_of_caller(client.app, each.id, tenant=each.tenant) for each in known]
         for n, each in enumerate(callers):
             assert texts(await each.send(message(f'hi {n}', contextId='shared'))) == [f'hi {n}']
         assert texts(await callers[0].send(message('again', contextId='shared'))) == ['hi 0 + again']
@@ -83,10 +75,8 @@ async def test_same_context_id_of_two_callers_runs_concurrently() -> None:
         await barrier.wait()
         return echo_prompts(messages, info)
 
-    async with serving(Agent(FunctionModel(answer)), auth=authenticate) as client:
-        sends = [
-            Client(client.app, headers={'X-User': user}).send(message(contextId='shared')) for user in ('ada', 'bob')
-        ]
+    async with serving(Agent(FunctionModel(answer)), auth=caller_from_header) as client:
+        sends = [client_of_caller(client.app, name).send(message(contextId='shared')) for name in ('ada', 'bob')]
         assert [state_of(task) for task in await asyncio.gather(*sends)] == ['COMPLETED'] * 2
 
 
@@ -228,8 +218,8 @@ async def test_message_to_finished_task_is_refused() -> None:
 
 @covers(ROW)
 async def test_message_to_unknown_or_another_owners_task_is_not_found() -> None:
-    async with serving(Agent(FunctionModel(echo_prompts)), auth=authenticate) as client:
-        ada, bob = (Client(client.app, headers={'X-User': name}) for name in ('ada', 'bob'))
+    async with serving(Agent(FunctionModel(echo_prompts)), auth=caller_from_header) as client:
+        ada, bob = (client_of_caller(client.app, name) for name in ('ada', 'bob'))
         task = await bob.send()
         for task_id in ('nowhere', task['id']):
             with pytest.raises(RpcError) as refused:

@@ -12,22 +12,18 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
-from starlette.requests import Request
 
 from pydantic_ai_a2a import Approvals, Caller, Push, Retention
 
 from ...agents import GatedAgent, echo_prompts, scripted_model
 from ...app_client import Client, RpcError, message, state_of, texts
 from ...serving import list_tasks, serving
+from ..callers import caller_from_header, client_of_caller
 from ..pending_calls import ApprovalAgent, answer_message, approve
 from ..promised_behaviours import covers
 from ..webhook_requests import list_configs
 
 ROW = 'same message twice (messageId and content)'
-
-
-def authenticate(request: Request) -> Caller:
-    return Caller(id=request.headers['x-user'])
 
 
 @covers(ROW)
@@ -119,11 +115,6 @@ ID = 'an-id-of-one-message'
 URL = 'https://example.com/hook'
 OTHER_CONTENT: dict[str, dict[str, Any]] = {
     'parts': {'message': {'parts': [{'text': 'two'}]}},
-    'metadata of a part': {'message': {'parts': [{'text': 'one', 'metadata': {'k': 1}}]}},
-    'contextId': {'message': {'contextId': 'elsewhere'}},
-    'referenceTaskIds': {'message': {'referenceTaskIds': ['another']}},
-    'metadata of the message': {'message': {'metadata': {'k': 1}}},
-    'extensions': {'message': {'extensions': ['https://example.com/extension']}},
     'metadata of the request': {'metadata': {'k': 1}},
     'accepted modes': {'configuration': {'acceptedOutputModes': ['text/plain']}},
     'push URL': {'configuration': {'taskPushNotificationConfig': {'url': URL}}},
@@ -146,8 +137,8 @@ def sent(change: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize('swapped', [False, True], ids=['added', 'left out'])
 async def test_known_message_id_with_different_content_is_no_repeat(change: dict[str, Any], swapped: bool) -> None:
     first, second = (sent(change), sent({})) if swapped else (sent({}), sent(change))
-    async with serving(Agent('test'), auth=authenticate, push=Push()) as client:
-        client.headers['X-User'] = 'ada'
+    async with serving(Agent('test'), auth=caller_from_header, push=Push()) as client:
+        client.headers['X-Caller'] = 'ada'
         await client.call('SendMessage', first)
         with pytest.raises(RpcError) as refused:
             await client.call('SendMessage', second)
@@ -160,8 +151,8 @@ async def test_known_message_id_with_different_content_is_no_repeat(change: dict
 @pytest.mark.parametrize('change', SAME_CONTENT.values(), ids=SAME_CONTENT)
 @pytest.mark.parametrize('user', ['ada', ''])
 async def test_delivery_options_do_not_make_a_new_message(change: dict[str, Any], user: str) -> None:
-    async with serving(Agent('test'), auth=authenticate if user else None) as client:
-        client.headers['X-User'] = user
+    async with serving(Agent('test'), auth=caller_from_header if user else None) as client:
+        client.headers['X-Caller'] = user
         first = (await client.call('SendMessage', sent({})))['task']
         again = (await client.call('SendMessage', sent(change), A2A_Extensions='https://example.com/x', X_Else='1'))[
             'task'
@@ -174,8 +165,8 @@ async def test_repeated_message_compares_webhook_by_url_only(user: str) -> None:
     def params(**target: Any) -> dict[str, Any]:
         return sent({'configuration': {'taskPushNotificationConfig': {'url': URL, **target}}})
 
-    async with serving(Agent('test'), auth=authenticate if user else None, push=Push()) as client:
-        client.headers['X-User'] = user
+    async with serving(Agent('test'), auth=caller_from_header if user else None, push=Push()) as client:
+        client.headers['X-Caller'] = user
         first = (await client.call('SendMessage', params(token='one')))['task']
         again = (await client.call('SendMessage', params(token='two', id='mine')))['task']
         hooks = await list_configs(client, first['id'])
@@ -188,8 +179,8 @@ async def test_zero_idempotency_window_disables_deduplication(user: str) -> None
     stage = GatedAgent()
     stage.open('hi', 'more')
     off = Retention(idempotency_window=timedelta(0))
-    async with serving(stage.agent, retention=off, auth=authenticate if user else None) as client:
-        client.headers['X-User'] = user
+    async with serving(stage.agent, retention=off, auth=caller_from_header if user else None) as client:
+        client.headers['X-Caller'] = user
         same = message('hi', messageId=ID)
         tasks = [await client.send(same), await client.send(same), await client.send(message('more', messageId=ID))]
     assert len({task['id'] for task in tasks}) == 3
@@ -206,8 +197,8 @@ def test_negative_idempotency_window_is_refused() -> None:
 async def test_repeated_answer_is_recognized_despite_short_message_id(user: str, message_id: str) -> None:
     tools = ApprovalAgent()
     retention = Retention(idempotency_window=timedelta(microseconds=1))
-    async with serving(tools.agent, auth=authenticate if user else None, retention=retention) as client:
-        client.headers['X-User'] = user
+    async with serving(tools.agent, auth=caller_from_header if user else None, retention=retention) as client:
+        client.headers['X-Caller'] = user
         task = await client.send('delete')
         answer = answer_message(task, approve(), messageId=message_id)
         done = await client.send(answer)
@@ -246,8 +237,8 @@ async def test_repeated_answer_does_not_answer_next_question() -> None:
 
 @covers(ROW)
 async def test_caller_reusing_message_id_for_different_content_is_refused() -> None:
-    async with serving(Agent(FunctionModel(echo_prompts)), auth=authenticate) as client:
-        ada, bob = (Client(client.app, headers={'X-User': name}) for name in ('ada', 'bob'))
+    async with serving(Agent(FunctionModel(echo_prompts)), auth=caller_from_header) as client:
+        ada, bob = (client_of_caller(client.app, name) for name in ('ada', 'bob'))
         first = await ada.send(message('one', messageId='1'))
         assert await ada.send(message('one', messageId='1')) == first
         for other in (message('two', messageId='1'), message('one', messageId='1', contextId='elsewhere')):
@@ -261,8 +252,8 @@ async def test_caller_reusing_message_id_for_different_content_is_refused() -> N
 
 @covers(ROW)
 async def test_message_id_of_refused_message_can_be_reused() -> None:
-    async with serving(Agent(TestModel()), auth=authenticate) as client:
-        ada = Client(client.app, headers={'X-User': 'ada'})
+    async with serving(Agent(TestModel()), auth=caller_from_header) as client:
+        ada = client_of_caller(client.app, 'ada')
         with pytest.raises(RpcError):
             await ada.send(message(messageId='1', taskId='nowhere'))
         assert state_of(await ada.send(message(messageId='1'))) == 'COMPLETED'

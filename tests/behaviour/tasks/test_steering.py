@@ -292,16 +292,6 @@ async def test_approval_made_without_model_request_is_not_superseded() -> None:
         assert (state_of(task), desk.seen) == ('INPUT_REQUIRED', [])
 
 
-async def test_plain_text_answer_to_approval_is_refused_by_default() -> None:
-    desk = LookupAgent()
-    async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
-        task = await client.send('delete')
-        with pytest.raises(RpcError) as refused:
-            await client.send(message('yes', taskId=task['id']))
-        assert refused.value.code == -32602
-        assert await client.get_task(task['id']) == task
-
-
 # --- runs that end badly --------------------------------------------------------------------------------------------
 
 

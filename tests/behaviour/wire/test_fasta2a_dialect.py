@@ -188,18 +188,6 @@ async def test_sent_files_and_data_are_unchanged_in_history(part: Part) -> None:
 
 
 @covers(FASTA2A_ROW)
-async def test_output_file_has_media_type_and_name() -> None:
-    def picture(city: str) -> BinaryImage:
-        return BinaryImage(PNG, media_type='image/png', identifier='sun')
-
-    async with fasta2a_client(Agent('test', output_type=picture)) as (client, other):
-        task = await finished_task(client, other, user_message())
-    assert [artifact['parts'] for artifact in task.get('artifacts', ())] == [
-        [Part(raw=b64encode(PNG).decode(), media_type='image/png', filename='sun.png')]
-    ]
-
-
-@covers(FASTA2A_ROW)
 async def test_client_reads_task_made_in_other_version() -> None:
     def draw() -> BinaryImage:
         return BinaryImage(PNG, media_type='image/png')
@@ -288,8 +276,8 @@ async def post(client: Client, method: str, *, headers: Any = None, **params: An
     return (await client.post(body(method, **params), headers)).json
 
 
-async def frames(client: Client, method: str, *, headers: Any = None, **params: Any) -> list[Any]:
-    answer = await client.post(body(method, **params), headers)
+async def frames(client: Client, method: str, **params: Any) -> list[Any]:
+    answer = await client.post(body(method, **params))
     assert answer.headers['content-type'] == 'text/event-stream'
     return [json.loads(frame.split(b'data: ')[1]) for frame in answer.body.split(b'\n\n')[:-1]]
 
@@ -298,8 +286,8 @@ def body(method: str, **params: Any) -> bytes:
     return json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}).encode()
 
 
-def bare_message(text: str = 'hello') -> dict[str, Any]:
-    return {'role': 'user', 'parts': [{'text': text}], 'messageId': message_of_1_0()['messageId']}
+def bare_message() -> dict[str, Any]:
+    return {'role': 'user', 'parts': [{'text': 'hello'}], 'messageId': message_of_1_0()['messageId']}
 
 
 @asynccontextmanager
@@ -349,39 +337,6 @@ async def test_tasks_list_returns_tasks_by_status() -> None:
         none = (await post(client, 'tasks/list', status='failed'))['result']
     assert [task['artifacts'][0]['parts'] for task in page['tasks']] == [[{'text': 'It is sunny.'}]]
     assert (page['totalSize'], none['tasks']) == (1, [])
-
-
-@pytest.mark.parametrize('blocking', [True, False, None])
-async def test_send_blocks_only_on_request(blocking: bool | None) -> None:
-    stage = GatedAgent()
-    if blocking:
-        stage.open('hello')
-    async with client_without_version(stage.agent) as client:
-        configuration = {} if blocking is None else {'blocking': blocking}
-        sent = await post(client, 'message/send', message=bare_message(), configuration=configuration)
-        stage.open('hello')
-        assert sent['id'] == 1
-        assert sent['result']['task']['status']['state'] == ('completed' if blocking else 'submitted')
-        await wait_until_ended(Client(client.app), sent['result']['task']['id'])
-
-
-@pytest.mark.parametrize('method', ['tasks/pushNotification/set', 'tasks/pushNotification/get'])
-async def test_push_config_methods_are_unsupported_by_default(method: str) -> None:
-    async with client_without_version(Agent('test')) as client:
-        error = (await post(client, method, id='t'))['error']
-    assert (error['code'], error['message']) == (-32003, 'Push notification not supported')
-
-
-async def test_invalid_params_error_names_field_in_data() -> None:
-    async with client_without_version(Agent('test')) as client:
-        error = (await post(client, 'message/send', message=bare_message() | {'role': 'agent'}))['error']
-    assert error == snapshot(
-        {
-            'code': -32602,
-            'message': 'Invalid parameters',
-            'data': {'detail': 'Invalid parameters: message.role: must be user: clients speak as users'},
-        }
-    )
 
 
 # Extensions, by the header that FastA2A has for them.

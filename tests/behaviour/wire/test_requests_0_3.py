@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
 from a2a.compat.v0_3 import types
 from inline_snapshot import snapshot
 from pydantic_ai import Agent
-from pydantic_ai.messages import BinaryContent, BinaryImage, FilePart, ModelMessage, ModelResponse, TextPart
+from pydantic_ai.messages import BinaryContent, FilePart, ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from starlette.types import ASGIApp
 
 from pydantic_ai_a2a import Results
 
-from ...agents import GatedAgent, scripted_model
+from ...agents import GatedAgent, stream_three_words
 from ...app_client import Answer, Client
 from ...dialects import only_in, strictly
 from ...serving import list_tasks, serving, wait_until_ended
 from ..promised_behaviours import covers
-from ..refusals import error_of_answer, serving_without_runs
+from ..refusals import serving_without_runs
 
 pytestmark = only_in('0.3', 'its own wire form')
 
 VERSION_HEADERS = pytest.mark.parametrize('headers', [{'A2A-Version': '0.3'}, {}], ids=['named', 'unnamed'])
 """A client of 0.3 names no version."""
-PNG = b'\x89PNG\r\n\x1a\n' + bytes(8)
 
 
 def message_0_3(*parts: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -105,15 +103,10 @@ async def test_message_send_returns_unwrapped_task(headers: dict[str, str]) -> N
     assert again.json['result'] == answer.json['result']
 
 
-async def three_words(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
-    for word in ('one ', 'two ', 'three'):
-        yield word
-
-
 @VERSION_HEADERS
 async def test_stream_has_unwrapped_events_and_final_flag(headers: dict[str, str]) -> None:
     async with serving(
-        Agent(FunctionModel(stream_function=three_words)), results=Results(stream='replace', interval=0)
+        Agent(FunctionModel(stream_function=stream_three_words)), results=Results(stream='replace', interval=0)
     ) as client:
         answer = await post_0_3(client.app, request('message/stream', message=message_0_3()), **headers)
     got = events(answer)
@@ -152,12 +145,10 @@ BLOCKING = 'blocking (1.0 default) / `returnImmediately` / 0.3 `blocking`'
 
 @VERSION_HEADERS
 @covers(BLOCKING)
-@pytest.mark.parametrize('configuration', [{'blocking': True}, {'blocking': None}, {}, None])
-async def test_message_send_blocks_by_default(headers: dict[str, str], configuration: Any) -> None:
+async def test_message_send_blocks_by_default(headers: dict[str, str]) -> None:
     stage = GatedAgent()
     async with serving(stage.agent) as client:
-        body = request('message/send', message=message_0_3(), configuration=configuration)
-        sending = asyncio.ensure_future(post_0_3(client.app, body, **headers))
+        sending = asyncio.ensure_future(post_0_3(client.app, request('message/send', message=message_0_3()), **headers))
         await stage.reached('hello')
         assert not sending.done()
         stage.open('hello')
@@ -198,33 +189,6 @@ async def test_file_and_data_parts_round_trip() -> None:
     )
 
 
-async def test_outputs_are_0_3_file_and_data_parts() -> None:
-    shows = Agent(
-        scripted_model(
-            FilePart(BinaryImage(PNG, media_type='image/png', identifier='sun')),
-            profile={'supports_image_output': True},
-        ),
-        output_type=BinaryImage,
-    )
-    counts = Agent(TestModel(custom_output_args=42), output_type=int)
-    kinds: list[Any] = []
-    for agent in (shows, counts):
-        async with serving(agent) as client:
-            task = (await post_0_3(client.app, request('message/send', message=message_0_3()))).json['result']
-        [[part]] = [artifact['parts'] for artifact in task['artifacts']]
-        kinds.append(part if part['kind'] == 'data' else (part['kind'], part['file']['mimeType'], part['file']['name']))
-    assert kinds == snapshot(
-        [
-            ('file', 'image/png', 'sun.png'),
-            {
-                'kind': 'data',
-                'data': {'result': 42},
-                'metadata': {'json_schema': {'type': 'integer'}, 'python_type': 'int'},
-            },
-        ]
-    )
-
-
 @VERSION_HEADERS
 @pytest.mark.parametrize('method', ['tasks/get', 'tasks/cancel', 'tasks/resubscribe'])
 async def test_error_has_code_message_and_correlation_id_header(method: str, headers: dict[str, str]) -> None:
@@ -234,35 +198,6 @@ async def test_error_has_code_message_and_correlation_id_header(method: str, hea
     assert len(answer.headers['x-correlation-id']) == 16
     stream = method == 'tasks/resubscribe'
     assert answer.headers['content-type'] == ('text/event-stream' if stream else 'application/json')
-
-
-FILE_OF_BOTH = {'kind': 'file', 'file': {'bytes': 'AAEC', 'uri': 'https://example.com'}}
-
-
-WRONG: list[tuple[Any, Any, str]] = [
-    (message_0_3({'kind': 'text'}), {}, 'message.parts[0]: '),
-    (message_0_3({'kind': 'text', 'data': {}}), {}, 'message.parts[0]: '),
-    (message_0_3({'kind': 'image', 'text': 'a'}), {}, 'message.parts[0].kind: '),
-    (message_0_3({'kind': 'file', 'file': {}}), {}, 'message.parts[0]'),
-    (message_0_3(FILE_OF_BOTH), {}, 'message.parts[0]'),
-    (message_0_3({'kind': 'file', 'file': {'bytes': '!'}}), {}, 'message.parts[0].file.bytes: '),
-    (message_0_3({'kind': 'data', 'data': [1]}), {}, 'message.parts[0].data: '),
-    (message_0_3(role='ROLE_USER'), {}, 'message.role: '),
-    (message_0_3(role='agent'), {}, 'message.role: '),
-    (message_0_3(kind='task'), {}, 'message.kind: '),
-    (message_0_3(), {'blocking': 'yes'}, 'configuration.blocking: '),
-]
-
-
-@VERSION_HEADERS
-async def test_wrong_params_are_named_in_0_3_spelling(subtests: pytest.Subtests, headers: dict[str, str]) -> None:
-    async with serving_without_runs() as client:
-        for message, configuration, named in WRONG:
-            with subtests.test(message=message, configuration=configuration):
-                body = request('message/send', message=message, configuration=configuration)
-                error = error_of_answer(await post_0_3(client.app, body, **headers))
-                assert error.code == -32602
-                assert error.message.startswith(f'Invalid parameters: {named}')
 
 
 async def test_task_is_readable_in_both_versions() -> None:

@@ -241,7 +241,7 @@ async def test_disabled_streaming_is_declared_and_refused() -> None:
             ('SendStreamingMessage', {'message': message()}),
             ('SubscribeToTask', {'id': task['id']}),
         ):
-            with pytest.raises(RpcError) as refused:
+            with pytest.raises(RpcError, match='This agent does not stream') as refused:
                 await client.call(method, params)
             assert refused.value.code == -32004
 

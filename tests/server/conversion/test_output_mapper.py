@@ -16,15 +16,12 @@ from pydantic_ai.messages import (
     AudioMediaType,
     AudioUrl,
     DocumentUrl,
-    FilePart,
     FileUrl,
     ImageUrl,
-    ModelResponse,
     VideoMediaType,
     VideoUrl,
 )
 from pydantic_ai.models.test import TestModel
-from pydantic_ai.profiles import ModelProfile
 
 from pydantic_ai_a2a.server.conversion.artifacts import Artifacts
 from pydantic_ai_a2a.server.conversion.output_mapper import OutputMapper, text_of
@@ -32,7 +29,6 @@ from pydantic_ai_a2a.server.conversion.unwritable_outputs import NotFinite, Unse
 from pydantic_ai_a2a.server.conversion.user_prompts import user_prompt
 from pydantic_ai_a2a.types import Artifact, Message, Part
 
-from ...agents import scripted_model
 from .conversion_values import ACCEPTS_ALL, WEATHER, Color, Point, Weather, artifacts, result_and_type, single_part
 
 PNG = b'\x89PNG\r\n\x1a\n'
@@ -41,38 +37,6 @@ PNG = b'\x89PNG\r\n\x1a\n'
 def result(*parts: Any) -> list[Any]:
     """The artifacts of an output that is one artifact."""
     return [{'artifact_id': 't.result', 'name': 'result', 'parts': [*parts]}]
-
-
-def test_string_output_is_a_text_part() -> None:
-    assert artifacts(str, 'Hello') == result({'text': 'Hello', 'media_type': 'text/plain'})
-
-
-def test_pydantic_model_output_is_a_data_part_with_schema() -> None:
-    assert single_part([Weather, str], WEATHER) == snapshot(
-        {
-            'data': {'result': {'city': 'Utrecht', 'tempC': 21.5, 'warm': True}},
-            'media_type': 'application/json',
-            'metadata': {
-                'json_schema': {
-                    'properties': {
-                        'city': {'title': 'City', 'type': 'string'},
-                        'tempC': {'title': 'Tempc', 'type': 'number'},
-                        'warm': {'readOnly': True, 'title': 'Warm', 'type': 'boolean'},
-                    },
-                    'required': ['city', 'tempC', 'warm'],
-                    'title': 'Weather',
-                    'type': 'object',
-                },
-                'python_type': 'Weather',
-            },
-        }
-    )
-
-
-def test_file_output_is_a_raw_part_with_type_and_filename() -> None:
-    assert artifacts(BinaryImage, BinaryImage(PNG, media_type='image/png', identifier='chart')) == result(
-        {'raw': 'iVBORw0KGgo=', 'media_type': 'image/png', 'filename': 'chart.png'}
-    )
 
 
 def test_list_of_files_becomes_raw_parts_of_an_artifact() -> None:
@@ -99,14 +63,6 @@ def test_list_of_files_becomes_raw_parts_of_an_artifact() -> None:
 def test_filename_gets_the_extension_of_its_media_type(identifier: str | None, media_type: str, filename: str) -> None:
     part = single_part(BinaryContent, BinaryContent(b'abc', media_type=media_type, identifier=identifier))
     assert part.get('filename') == filename
-
-
-def test_response_files_follow_the_output() -> None:
-    image = BinaryImage(PNG, media_type='image/png', identifier='chart')
-    assert artifacts(str, 'See the chart', image) == result(
-        {'text': 'See the chart', 'media_type': 'text/plain'},
-        {'raw': 'iVBORw0KGgo=', 'media_type': 'image/png', 'filename': 'chart.png'},
-    )
 
 
 def test_output_file_is_not_repeated_as_response_file() -> None:
@@ -153,55 +109,13 @@ def test_artifacts_mapping_cannot_be_empty_or_unnamed() -> None:
             nothing()
 
 
-async def test_output_function_can_return_artifacts() -> None:
-    def make(city: str) -> Artifacts:
-        return Artifacts(summary=f'All is well in {city}.', inhabitants=12)
-
-    agent = Agent(TestModel(custom_output_args={'city': 'Ede'}), output_type=make)
-    result = await agent.run('Go')
-    assert agent.output_json_schema() == snapshot(
-        {'additionalProperties': True, 'minProperties': 1, 'propertyNames': {'minLength': 1}, 'type': 'object'}
-    )
-    assert OutputMapper(agent.output_type).artifacts(result.output, artifact_id='r') == snapshot(
-        [
-            {
-                'artifact_id': 'r',
-                'name': 'summary',
-                'parts': [{'text': 'All is well in Ede.', 'media_type': 'text/plain'}],
-            },
-            {
-                'artifact_id': 'r-2',
-                'name': 'inhabitants',
-                'parts': [
-                    {
-                        'data': {'result': 12},
-                        'media_type': 'application/json',
-                        'metadata': {'json_schema': {'type': 'integer'}, 'python_type': 'int'},
-                    }
-                ],
-            },
-        ]
-    )
-
-
 async def test_model_can_produce_artifacts_output() -> None:
     agent = Agent(TestModel(custom_output_args={'a': 1, 'b': 'text'}), output_type=Artifacts)
     result = await agent.run('Go')
     assert result.output == Artifacts(a=1, b='text')
-
-
-async def test_generated_image_is_sent_only_once() -> None:
-    agent = Agent(
-        scripted_model(
-            FilePart(BinaryImage(PNG, media_type='image/png')), profile=ModelProfile(supports_image_output=True)
-        ),
-        output_type=BinaryImage,
+    assert agent.output_json_schema() == snapshot(
+        {'additionalProperties': True, 'minProperties': 1, 'propertyNames': {'minLength': 1}, 'type': 'object'}
     )
-    result = await agent.run('Draw')
-    response = result.new_messages()[-1]
-    assert isinstance(response, ModelResponse)
-    parts = OutputMapper(agent.output_type).artifacts(result.output, artifact_id='r', files=response.files)[0]['parts']
-    assert [part.get('media_type') for part in parts] == ['image/png']
 
 
 def fail(value: int) -> int:

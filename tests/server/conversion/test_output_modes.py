@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from inline_snapshot import snapshot
 from pydantic import BaseModel
 from pydantic_ai import BinaryContent, BinaryImage, DeferredToolRequests
 from pydantic_ai.messages import BinaryAudio
@@ -71,57 +70,11 @@ def test_client_without_output_modes_accepts_everything() -> None:
     assert EVERYTHING.takes('application/x-anything')
 
 
-def test_data_becomes_json_text_if_only_text_is_accepted() -> None:
-    assert artifacts(City, City(), 'text/plain') == snapshot(
-        [
-            {
-                'artifact_id': 'r',
-                'name': 'result',
-                'parts': [
-                    {
-                        'text': '{"name":"Rome"}',
-                        'media_type': 'text/plain',
-                        'metadata': {
-                            'json_schema': {
-                                'properties': {'name': {'default': 'Rome', 'title': 'Name', 'type': 'string'}},
-                                'title': 'City',
-                                'type': 'object',
-                            },
-                            'python_type': 'City',
-                        },
-                    }
-                ],
-            }
-        ]
-    )
-
-
-def test_text_becomes_data_if_only_json_is_accepted() -> None:
-    assert artifacts(str, 'Hello', 'application/json')[0]['parts'] == snapshot(
-        [
-            {
-                'data': {'result': 'Hello'},
-                'media_type': 'application/json',
-                'metadata': {'json_schema': {'type': 'string'}, 'python_type': 'str'},
-            }
-        ]
-    )
-
-
 def test_accepted_output_is_not_converted() -> None:
     taken = ('text/plain', 'application/json')
     assert artifacts(str, 'Hello', *taken) == artifacts(str, 'Hello')
     assert artifacts(City, City(), *taken) == artifacts(City, City())
     assert artifacts(BinaryImage, PNG, 'image/*') == artifacts(BinaryImage, PNG)
-
-
-def test_files_of_unaccepted_types_are_dropped_beside_the_output() -> None:
-    assert kinds(artifacts(str, 'Hi', 'text/plain', 'image/png', files=(PNG, CSV))) == [
-        ('r', ['text text/plain', 'raw image/png'])
-    ]
-    assert kinds(artifacts(str, 'Hi', 'text/*', files=(PNG, CSV))) == [
-        ('r', ['text text/plain', 'raw text/csv; charset=utf-8'])
-    ]
 
 
 def test_unaccepted_files_and_artifacts_are_dropped() -> None:
@@ -171,16 +124,6 @@ def test_unmatchable_output_modes_are_refused_before_the_run(output_type: Any, n
     else:
         with pytest.raises(ContentTypeNotSupportedError):
             mapper.check(names)
-
-
-def test_refusal_of_output_modes_names_field_and_returned_types() -> None:
-    with pytest.raises(ContentTypeNotSupportedError) as refused:
-        OutputMapper(City, ['application/json', 'audio/wav']).check(['video/mp4'])
-    assert refused.value.message == snapshot(
-        'configuration.acceptedOutputModes: the agent returns none of these types. It returns'
-        ' application/json, audio/wav.'
-    )
-    assert refused.value.metadata == {'field': 'configuration.acceptedOutputModes'}
 
 
 @pytest.mark.parametrize(

@@ -20,24 +20,24 @@ from pydantic_ai_a2a.types import Message, Part
 from pydantic_ai_a2a.wire.extensions.remote_calls import ANSWER, WAITING, sign_in
 from pydantic_ai_a2a.wire.schemas.value_validation import problem
 
+from ...cases import each_case
 
-@pytest.mark.parametrize(
-    ('text', 'decided'),
+APPROVALS = ('yes', 'Yes.', 'y', 'Ok.', '\tOKAY!!\n', 'APPROVED')
+DENIALS = ('no', 'N', '  NO!\n', 'no:', 'deny')
+UNCLEAR = (
+    *('', '.', 'maybe', 'yes:', 'yes?', '"yes"', 'yes\u200b', 'not yes', 'yes no', 'yes\nno'),
+    *('yes, please', 'yes: but another one', 'yes but no', 'no way, yes'),
+)
+
+
+@each_case(
+    'text, decided',
     [
-        ('yes', ('approve', None)),
-        ('Ok.', ('approve', None)),
-        ('\tOKAY!!\n', ('approve', None)),
-        ('no', ('deny', None)),
-        ('N', ('deny', None)),
-        ('no:', ('deny', None)),
+        *((text, ('approve', None)) for text in APPROVALS),
+        *((text, ('deny', None)) for text in DENIALS),
         ('Denied : too risky!', ('deny', 'too risky!')),
-        ('yes:', None),
-        ('yes, please', None),
-        ('yes but no', None),
-        ('not yes', None),
-        ('yes\u200b', None),
-        ('"yes"', None),
-        ('', None),
+        ('No: keep it', ('deny', 'keep it')),
+        *((text, None) for text in UNCLEAR),
     ],
 )
 def test_plain_text_decision_must_be_a_whole_known_word(text: str, decided: Any) -> None:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
-from pydantic_ai import Agent
 from pydantic_ai.messages import (
     BinaryContent,
     BinaryImage,
@@ -20,12 +19,10 @@ from pydantic_ai.messages import (
     ModelRequest,
     ModelResponse,
     StructuredContent,
-    TextPart,
     UserPromptPart,
 )
 from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
@@ -80,20 +77,6 @@ def test_message_parts_become_a_prompt_in_order() -> None:
     )
 
 
-async def test_model_gets_message_parts_as_a_single_user_prompt() -> None:
-    seen: list[ModelMessage] = []
-
-    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        seen.extend(messages)
-        return ModelResponse(parts=[TextPart('ok')])
-
-    prompt = user_prompt(message(Part(text='a'), Part(data=[1]), Part(text='b')), ACCEPTS_ALL)
-    await Agent(FunctionModel(model)).run(prompt)
-    assert [part.content for part in seen[0].parts if isinstance(part, UserPromptPart)] == snapshot(
-        [['a', StructuredContent(content='<data_part>[1]</data_part>', value=[1], tag='data_part'), 'b']]
-    )
-
-
 @pytest.mark.parametrize(
     ('data', 'media_type'), [(PNG, 'image/png'), (PDF, 'application/pdf'), (WAV, 'audio/wav'), (MP4, 'video/mp4')]
 )
@@ -131,16 +114,6 @@ def test_text_file_is_passed_to_a_model_with_document_support() -> None:
     )
 
 
-def test_text_file_is_inlined_for_a_model_without_documents() -> None:
-    part = Part(raw=base64_of(b'a,b\n1,2'), media_type='text/csv', filename='t.csv')
-    assert prompt_content(part, ACCEPTS_TEXT) == snapshot("""\
------BEGIN FILE id="t.csv" type="text/csv"-----
-a,b
-1,2
------END FILE id="t.csv"-----\
-""")
-
-
 def test_text_formats_no_model_supports_are_inlined() -> None:
     parts = [
         Part(raw=base64_of(b'a: 1'), media_type='application/yaml'),
@@ -165,12 +138,6 @@ a: 1
 -----END FILE id="1284e1"-----\
 """,
         ]
-    )
-
-
-def test_utf_8_bytes_without_media_type_are_a_text_file() -> None:
-    assert prompt_content(Part(raw=base64_of('Grüße'.encode()))) == BinaryContent(
-        'Grüße'.encode(), media_type='text/plain'
     )
 
 

@@ -69,9 +69,8 @@ async def sending(
     backend: MemoryBackend | SqliteFileBackend,
     settings: Push = LOCAL,
     outbox: Outbox | None = None,
-    cipher: TargetCipher = SEAL,
 ) -> AsyncGenerator[None]:
-    sender = WebhookSender(outbox or outbox_of(backend), backend.reader, settings, cipher, now=backend.now)
+    sender = WebhookSender(outbox or outbox_of(backend), backend.reader, settings, SEAL, now=backend.now)
     async with asyncio.timeout(LIMIT):
         try:
             yield

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from pydantic_ai_a2a.errors import TaskNotFoundError
 from pydantic_ai_a2a.server.store.ended_task import ended_task
 from pydantic_ai_a2a.server.store.event_bus import BusEnding, EventBus
+from pydantic_ai_a2a.server.store.ports import Subscription
 from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
@@ -53,19 +56,26 @@ async def read_nothing(task_id: str, after: int, limit: int) -> list[TaskEvent]:
     return []
 
 
+@asynccontextmanager
+async def subscribed(event_bus: EventBus, after: int = 0) -> AsyncGenerator[Subscription]:
+    """A subscriber of the task `t`, for a test that soon ends."""
+    reader = event_bus.subscribe('t', ignore)
+    reader.start(after)
+    async with asyncio.timeout(LIMIT):
+        yield reader
+    reader.close()
+
+
 @pytest.mark.parametrize('late', [1, None], ids=['event', 'deletion'])
 async def test_subscriber_of_deleted_task_is_dropped_despite_late_hint(
     late: int | None,
 ) -> None:
     event_bus = EventBus(read_nothing, 1000)
-    reader = event_bus.subscribe('t', ignore)
-    reader.start(1)
-    event_bus.hint('t', None)
-    event_bus.hint('t', late)
-    async with asyncio.timeout(LIMIT):
+    async with subscribed(event_bus, after=1) as reader:
+        event_bus.hint('t', None)
+        event_bus.hint('t', late)
         assert await reader.next() == ()
-    assert reader.dropped
-    reader.close()
+        assert reader.dropped
 
 
 async def test_event_published_during_store_read_is_not_missed() -> None:
@@ -75,11 +85,8 @@ async def test_event_published_during_store_read_is_not_missed() -> None:
         return []
 
     event_bus = EventBus(read, 1000)
-    reader = event_bus.subscribe('t', ignore)
-    reader.start(0)
-    async with asyncio.timeout(LIMIT):
+    async with subscribed(event_bus) as reader:
         assert await reader.next() == [event(1)]
-    reader.close()
 
 
 async def test_stopping_event_published_during_check_is_not_missed() -> None:
@@ -149,14 +156,11 @@ async def test_subscriber_gets_events_published_before_erasure(during_read: bool
         return []
 
     event_bus = EventBus(read, 1000)
-    reader = event_bus.subscribe('t', ignore)
-    reader.start(0)
-    if not during_read:
-        publish_and_erase()
-    async with asyncio.timeout(LIMIT):
+    async with subscribed(event_bus) as reader:
+        if not during_read:
+            publish_and_erase()
         assert (await reader.next(), reader.dropped) == ([event(1)], False)
         assert (await reader.next(), reader.dropped) == ((), True)
-    reader.close()
 
 
 async def test_subscriber_is_not_dropped_for_events_published_during_read() -> None:
@@ -170,24 +174,18 @@ async def test_subscriber_is_not_dropped_for_events_published_during_read() -> N
         return found
 
     event_bus = EventBus(read, 1)  # so little that the tail keeps only the last
-    reader = event_bus.subscribe('t', ignore)
-    reader.start(0)
-    async with asyncio.timeout(LIMIT):
+    async with subscribed(event_bus) as reader:
         assert [event.n for event in await reader.next()] == [1, 2]
-    assert not reader.dropped
-    reader.close()
+        assert not reader.dropped
 
 
 async def test_reader_of_long_stream_is_not_dropped() -> None:
     event_bus = EventBus(never_read, 10)
-    reader = event_bus.subscribe('t', ignore)
-    reader.start(0)
-    async with asyncio.timeout(LIMIT):
+    async with subscribed(event_bus) as reader:
         for n in range(1, 10):
             event_bus.publish('t', [TaskEvent(n, None, b'{1234}')])
             assert [event.n for event in await reader.next()] == [n]
-    assert not reader.dropped
-    reader.close()
+        assert not reader.dropped
 
 
 async def test_subscriber_is_dropped_if_next_event_was_swept() -> None:
@@ -195,28 +193,22 @@ async def test_subscriber_is_dropped_if_next_event_was_swept() -> None:
         return [event(3)]
 
     event_bus = EventBus(read, 1000)
-    reader = event_bus.subscribe('t', ignore)
-    reader.start(1)
-    async with asyncio.timeout(LIMIT):
+    async with subscribed(event_bus, after=1) as reader:
         assert (await reader.next(), reader.dropped) == ((), True)
-    reader.close()
 
 
 async def test_nudge_ends_current_wait_only() -> None:
     event_bus = EventBus(read_nothing, 1000)
-    reader = event_bus.subscribe('t', ignore)
-    reader.start(0)
-    waiting = asyncio.ensure_future(reader.next())
-    await asyncio.sleep(0)
-    reader.nudge()
-    async with asyncio.timeout(LIMIT):
+    async with subscribed(event_bus) as reader:
+        waiting = asyncio.ensure_future(reader.next())
+        await asyncio.sleep(0)
+        reader.nudge()
         assert await waiting == ()
         reader.nudge()
         waiting = asyncio.ensure_future(reader.next())
         await asyncio.sleep(0)
         event_bus.publish('t', [event(1)])
         assert await waiting == [event(1)]
-    reader.close()
 
 
 async def test_hint_during_store_read_causes_second_read() -> None:
@@ -230,12 +222,9 @@ async def test_hint_during_store_read_causes_second_read() -> None:
         return []
 
     event_bus = EventBus(read, 1000)
-    reader = event_bus.subscribe('t', ignore)
-    reader.start(0)
-    async with asyncio.timeout(LIMIT):
+    async with subscribed(event_bus) as reader:
         assert await reader.next() == [event(1)]
-    assert reads == [0, 0]
-    reader.close()
+        assert reads == [0, 0]
 
 
 async def test_wanted_lists_needs_of_subscribers_and_waiters() -> None:
@@ -271,13 +260,10 @@ async def test_events_published_out_of_order_are_read_in_order() -> None:
         return stored[after:]
 
     event_bus = EventBus(read, 1000)
-    reader = event_bus.subscribe('t', ignore)
-    reader.start(0)
-    for told in (stored[1], stored[0], stored[2]):
-        event_bus.publish('t', [told])
-    async with asyncio.timeout(LIMIT):
+    async with subscribed(event_bus) as reader:
+        for told in (stored[1], stored[0], stored[2]):
+            event_bus.publish('t', [told])
         assert await reader.next() == stored
-    reader.close()
 
 
 async def test_gap_in_published_events_is_read_from_store() -> None:
@@ -287,27 +273,21 @@ async def test_gap_in_published_events_is_read_from_store() -> None:
         return stored[after:]
 
     event_bus = EventBus(read, 1000)
-    reader = event_bus.subscribe('t', ignore)
-    reader.start(0)
-    async with asyncio.timeout(LIMIT):
+    async with subscribed(event_bus) as reader:
         event_bus.publish('t', stored[:1])
         assert await reader.next() == stored[:1]
         event_bus.publish('t', stored[2:])
         assert await reader.next() == stored[1:]
-    reader.close()
 
 
 async def test_subscriber_takes_many_events_in_batches() -> None:
     published = [TaskEvent(n, None, b'{}') for n in range(1, 301)]
     event_bus = EventBus(never_read, 1000)
-    reader = event_bus.subscribe('t', ignore)
-    reader.start(0)
-    event_bus.publish('t', published)
-    async with asyncio.timeout(LIMIT):
+    async with subscribed(event_bus) as reader:
+        event_bus.publish('t', published)
         first, second = await reader.next(), await reader.next()
-    assert len(first) < len(published)
-    assert [*first, *second] == published
-    reader.close()
+        assert len(first) < len(published)
+        assert [*first, *second] == published
 
 
 async def test_late_subscriber_gets_hinted_events_of_another_process() -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from pydantic import TypeAdapter
 
-from pydantic_ai_a2a import errors
 from pydantic_ai_a2a.errors import ExtensionSupportRequiredError, InvalidParamsError
 from pydantic_ai_a2a.types import Artifact, Message, Page, StoredTask, TaskEvent
 from pydantic_ai_a2a.wire.protocol import stored, stored_values, text_artifact
@@ -221,12 +220,6 @@ def test_text_chunks_append_and_whole_artifacts_replace() -> None:
         (True, True, 'a', ''),
         (False, True, 'a', 'Hello'),
     ]
-
-
-def test_fasta2a_types_read_task_not_found_error() -> None:
-    body = CODEC.encode_error(errors.TaskNotFoundError(), 'corr')
-
-    assert read_by_fasta2a(GET, body, 'error') == {'code': -32001, 'message': 'Task not found'}
 
 
 def test_bad_fields_are_named_in_error_data() -> None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, get_type_hints
 
-import pytest
 from a2a.types import a2a_pb2
 from google.api import annotations_pb2
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.errors import A2AError, PushNotificationNotSupportedError, UnsupportedOperationError
 from pydantic_ai_a2a.server.service.service import Service
-from pydantic_ai_a2a.wire.protocol.missing_capabilities import refuse_unsupported
 from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 
 
@@ -80,40 +77,3 @@ def test_all_operations_but_streams_and_card_encode_a_result() -> None:
         'SubscribeToTask',
         'GetExtendedAgentCard',
     }
-
-
-@pytest.mark.parametrize(
-    ('operation', 'error', 'message'),
-    [
-        ('SendStreamingMessage', UnsupportedOperationError, 'This agent does not stream; use SendMessage and GetTask.'),
-        ('SubscribeToTask', UnsupportedOperationError, 'This agent does not stream; use SendMessage and GetTask.'),
-        (
-            'CreateTaskPushNotificationConfig',
-            PushNotificationNotSupportedError,
-            'Push notifications are not supported.',
-        ),
-        ('GetTaskPushNotificationConfig', PushNotificationNotSupportedError, 'Push notifications are not supported.'),
-        ('ListTaskPushNotificationConfigs', PushNotificationNotSupportedError, 'Push notifications are not supported.'),
-        (
-            'DeleteTaskPushNotificationConfig',
-            PushNotificationNotSupportedError,
-            'Push notifications are not supported.',
-        ),
-        ('GetExtendedAgentCard', UnsupportedOperationError, 'This agent has no extended agent card.'),
-    ],
-)
-def test_operation_without_its_capability_is_refused(operation: str, error: type[A2AError], message: str) -> None:
-    with pytest.raises(error) as refused:
-        refuse_unsupported(OPERATIONS[operation], frozenset())
-
-    assert refused.value.message == message
-
-
-@pytest.mark.parametrize('operation', ['SendMessage', 'GetTask', 'ListTasks', 'CancelTask'])
-def test_send_get_list_and_cancel_need_no_capability(operation: str) -> None:
-    refuse_unsupported(OPERATIONS[operation], ())
-
-
-@pytest.mark.parametrize('operation', list(OPERATIONS))
-def test_all_capabilities_allow_every_operation(operation: str) -> None:
-    refuse_unsupported(OPERATIONS[operation], ['streaming', 'pushNotifications', 'extendedAgentCard'])

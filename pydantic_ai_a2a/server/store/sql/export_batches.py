@@ -18,7 +18,7 @@ from .key_conditions import where
 from .task_ranges import tasks_of_owner
 from .transaction import Rows, Transaction
 
-_BATCH = 500
+BATCH = 500
 _MOVING = (*task_ranges.UNCOUNTED, f'{task_ranges.FILED} AND state IN {tuple(sorted(INTERRUPTED))}')
 """Tasks that may still be filed, or filed again."""
 
@@ -41,7 +41,7 @@ def filed_ids(agent: str, owner: str, context_id: str | None, after: tuple[Any, 
         }
     )
     query = f'SELECT state, status_at, id FROM task WHERE {tasks} AND {task_ranges.FILED} ORDER BY state, status_at, id'
-    return (yield f'{query} LIMIT ?', (*values, _BATCH))
+    return (yield f'{query} LIMIT ?', (*values, BATCH))
 
 
 def conversation_ids(
@@ -49,7 +49,7 @@ def conversation_ids(
 ) -> Transaction[Rows]:
     """Return a batch of the conversations that an export reads, of an owner or of one context."""
     batch, values = where({'agent = ?': agent, 'owner = ?': owner, 'id > ?': after, 'id = ?': context_id})
-    return (yield f'SELECT id FROM conversation WHERE {batch} ORDER BY id LIMIT ?', (*values, _BATCH))
+    return (yield f'SELECT id FROM conversation WHERE {batch} ORDER BY id LIMIT ?', (*values, BATCH))
 
 
 def export_requests(agent: str, task_id: str) -> Transaction[list[bytes]]:

@@ -223,13 +223,6 @@ async def test_user_without_schema_right_can_use_existing_schema(
     postgres.run(f'DROP OWNED BY {PASSWORD_USER}', name)
 
 
-async def test_newer_schema_is_refused(open_backend: Open, postgres: Server, postgres_url: str) -> None:
-    await submit(open_backend(), message(new='t'))
-    postgres.run('INSERT INTO a2a.a2a_schema VALUES (999, 999)', database(postgres_url))
-    with pytest.raises(BackendUnusable, match=r'written by a newer version .* \(schema 999,'):
-        await submit(open_backend(), message(new='u'))
-
-
 async def test_context_id_with_null_character_is_refused(open_backend: Open) -> None:
     backend = open_backend()
     with pytest.raises(InvalidParamsError):

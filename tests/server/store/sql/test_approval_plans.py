@@ -21,7 +21,7 @@ from ....sizes import short_or_long
 from ....suites.values import READER_LAG, START
 from ..blocking_session import database
 from .conftest import count_steps, empty_database
-from .test_growth import plan_of, recording, touched_pages
+from .plans import NUMBERS, plan_of, recording, touched_pages
 
 FEW, MANY = 1000, short_or_long(20_000, 100_000)
 DEEPER = 20
@@ -34,10 +34,6 @@ TASKS = """
         '1.0', '', {at} + n, {json}, {json}
     FROM ({numbers}) AS numbers
 """
-NUMBERS = (
-    'WITH RECURSIVE numbers (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM numbers WHERE n < {last})'
-    ' SELECT n FROM numbers'
-)
 WAIT = "UPDATE task SET state = 'input-required' WHERE state = 'working'"
 PENDING = '{"calls":[{"id":"c","kind":"approval","tool":"pay","text":"May I?"}],"answers":{}}'
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -36,6 +35,7 @@ from ....sizes import short_or_long
 from ....suites.values import OWNER, READER_LAG, START
 from ..blocking_session import database
 from .conftest import count_steps, empty_database
+from .plans import NUMBERS, plan_of, recording, touched_pages
 
 FEW, MANY = 1000, short_or_long(20_000, 50_000)
 STORED = short_or_long(5_000, 50_000)
@@ -71,10 +71,6 @@ LONG_WRITE = 100_000
 RECORD = (
     '{"conversation_id":"c","head_id":null,"scope":"/ada","branches":[],"revision":"r",'
     '"updated_at":"2023-11-14T22:13:20Z","format_version":1,"usage":{}}'
-)
-NUMBERS = (
-    'WITH RECURSIVE numbers (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM numbers WHERE n < {last})'
-    ' SELECT n FROM numbers'
 )
 SORTED = re.compile(r'Sort  \(cost=\S+ rows=(\d+)')
 LONGEST = len(task_ranges.of_state(None)) * (PAGE + 1)
@@ -116,7 +112,12 @@ def add_tasks(connection: sqlite3.Connection, first: int, last: int) -> None:
     """Store tasks and conversations, and let sweeps add them to the totals."""
     for statement in inserts(first, last):
         connection.execute(statement.replace("'{}'", "CAST('{}' AS BLOB)"))
-    while perform(connection, sweep.sweep('agent', KEEP, START, MANY)).value[:2] != (Swept(), []):
+    sweep_all(connection, KEEP)
+
+
+def sweep_all(connection: sqlite3.Connection, retention: Retention) -> None:
+    """Sweep until nothing is due."""
+    while perform(connection, sweep.sweep('agent', retention, START, MANY)).value[:2] != (Swept(), []):
         pass
 
 
@@ -173,9 +174,7 @@ def test_conversation_with_damaged_record_is_swept(connection: sqlite3.Connectio
 def test_conversation_is_swept_by_time_of_newest_turn(connection: sqlite3.Connection) -> None:
     add_tasks(connection, 1, 10)
     connection.execute("UPDATE conversation SET updated_at = updated_at + 100 WHERE id = 'idle 10'")
-    small = Retention(events=timedelta(days=1), max_tasks=8)
-    while perform(connection, sweep.sweep('agent', small, START, MANY)).value[:2] != (Swept(), []):
-        pass
+    sweep_all(connection, Retention(events=timedelta(days=1), max_tasks=8))
     rows = connection.execute('SELECT id FROM conversation ORDER BY updated_at DESC').fetchall()
     assert [row[0] for row in rows] == ['idle 10', *(f'idle {n}' for n in range(1, 8))]
 
@@ -201,9 +200,7 @@ def test_sweep_keeps_maximum_of_tasks_and_conversations(connection: sqlite3.Conn
     add_tasks(connection, 1, FEW)
     connection.execute("DELETE FROM task WHERE id = 't1'")
     connection.execute("DELETE FROM conversation WHERE id = 'idle 1'")
-    small = Retention(events=timedelta(days=1), max_tasks=800)
-    while perform(connection, sweep.sweep('agent', small, START, MANY)).value[:2] != (Swept(), []):
-        pass
+    sweep_all(connection, Retention(events=timedelta(days=1), max_tasks=800))
     assert (total(connection, 'completed', 'failed'), total(connection, totals.CONVERSATIONS)) == (800, 800)
     assert connection.execute('SELECT COUNT(*) FROM conversation').fetchone() == (800,)
     assert connection.execute("SELECT COUNT(*) FROM task WHERE state <> 'input-required'").fetchone() == (800,)
@@ -265,19 +262,6 @@ def statements_of(connection: sqlite3.Connection, wanted: TaskQuery) -> list[Sta
     return statements
 
 
-def recording(transaction: Transaction[Any], statements: list[Statement]) -> Transaction[Any]:
-    """The transaction; its statements are added to a list."""
-    rows: Any = None
-    try:
-        while True:
-            step = transaction.send(rows)
-            if type(step) is tuple:
-                statements.append(step)
-            rows = yield step
-    except StopIteration as stop:
-        return stop.value
-
-
 def recorded_page(wanted: TaskQuery, statements: list[Statement]) -> Transaction[Any]:
     return recording(task_reads.page('agent', wanted), statements)
 
@@ -328,18 +312,6 @@ async def pages_and_sweep(backend: PostgresBackend) -> tuple[list[Statement], li
     sweeping: list[Statement] = []
     assert await backend.write(recorded_sweep, sweeping) == (Swept(), [], ())
     return pages, sweeping
-
-
-async def touched_pages(connection: Any, statement: str, values: tuple[Any, ...]) -> int:
-    """Return how many pages of tables and indexes PostgreSQL touches for a statement that changes nothing."""
-    explain = f'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {translated(statement)}'
-    plan = json.loads(await connection.fetchval(explain, *values))[0]['Plan']
-    return plan['Shared Hit Blocks'] + plan['Shared Read Blocks']
-
-
-async def plan_of(connection: Any, statement: str, values: tuple[Any, ...]) -> str:
-    rows = await connection.fetch(f'EXPLAIN {translated(statement)}', *values)
-    return '\n'.join(row[0] for row in rows)
 
 
 async def test_postgres_claim_reads_no_running_task(postgres: Server, postgres_url: str) -> None:
