@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import pytest
@@ -21,7 +22,7 @@ from pydantic_ai_a2a.commands.inbox_screen import Choice
 from ..agents import clerk_agent
 from ..bounds import LIMIT
 from ..cases import each_case
-from ..client.agents.canned_tasks import pending_call, task_waiting_with
+from ..client.agents.canned_tasks import DONE, pending_call, task_waiting_with
 from ..client.canned_agent import (
     CARD,
     CannedAgent,
@@ -380,6 +381,39 @@ def test_lost_answer_of_inbox_is_reported(answer: Response, told: str, monkeypat
             monkeypatch, server.url, ('1 in the inbox', ENTER), ('Approve?', 'y\n'), (told, ''), ('q ends', 'q')
         )
     assert code == 0, terminal.text
+
+
+def test_answered_task_leaves_list_before_the_next_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox_screen, 'PERIOD', LIMIT)
+    with serve_canned(CannedAgent(PAGE, EMPTY, result_response({'task': DONE}))) as server:
+        code, terminal = watch(
+            monkeypatch,
+            server.url,
+            ('1 in the inbox', ENTER),
+            ('Approve?', 'y\n'),
+            ('has the answer', ''),
+            ('q ends', 'q'),
+        )
+    assert code == 0, terminal.text
+    assert 'Which one?' not in terminal.text.partition('has the answer')[2]
+
+
+@each_case(
+    'answer',
+    [Response('', 502, {'Retry-After': '600'}), error_response(-32000, 'Busy.', 503, {'Retry-After': '600'})],
+    ids=['gateway', 'agent'],
+)
+def test_list_is_read_again_when_the_agent_says(answer: Response, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(inbox_screen, 'asyncio', SimpleNamespace(sleep=sleep))
+    with serve_canned(CannedAgent(answer)) as server:
+        code, terminal = watch(monkeypatch, server.url, ('The list is not new', 'q'))
+    assert (code, pauses) == (0, [600]), terminal.text
 
 
 def test_broken_question_cannot_be_opened(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

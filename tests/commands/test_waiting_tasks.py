@@ -18,6 +18,8 @@ from ..agents import clerk_agent
 from ..behaviour.pending_calls import ApprovalAgent
 from ..bounds import LIMIT
 from ..cases import each_case
+from ..client.agents.canned_tasks import DONE, pending_call, task_waiting_with
+from ..client.canned_agent import CannedAgent, result_response, serve_canned
 from .command import Terminal, in_terminal, process_in_terminal, run_command
 
 TOKENS = {name: f'a-long-secret-token-of-{name}' for name in ('ann', 'bob')}
@@ -150,6 +152,15 @@ def test_send_asks_owner_who_may_approve(rule: Any, monkeypatch: pytest.MonkeyPa
 
         code, text = send_at_terminal(monkeypatch, server.url, 'delete', '--token-env', 'BOB', steps=steps)
     assert (code, 'deleted a' in text) == (0, True)
+
+
+def test_send_asks_the_question_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = task_waiting_with(pending=[pending_call('approval', decidedBy='approver')])
+    now = task_waiting_with(pending=[pending_call(text='Which account?')])
+    answers = result_response({'task': before}), result_response(now), result_response({'task': DONE})
+    with serve_canned(CannedAgent(*answers)) as server:
+        code, text = send_at_terminal(monkeypatch, server.url, 'hello', steps=lambda terminal: terminal.type('7\n'))
+    assert (code, 'Which account?' in text) == (0, True)
 
 
 def test_ctrl_c_cancels_task_that_waits_for_approver(monkeypatch: pytest.MonkeyPatch) -> None:
