@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
+from select import select
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -18,6 +19,7 @@ from pydantic_ai_a2a import A2AClient, Approvals, RemoteResult, serve, to_a2a
 from pydantic_ai_a2a.commands import inbox_screen
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.commands.inbox_screen import Choice
+from pydantic_ai_a2a.commands.terminal_keys import Keys
 
 from ..agents import clerk_agent
 from ..bounds import LIMIT
@@ -195,6 +197,15 @@ def test_no_single_key_decides(url: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert asyncio.run(text()) == 'The tool says: Keep it.'
 
 
+def test_keys_typed_before_the_prompt_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    with in_terminal(monkeypatch) as terminal, Keys() as keys:
+        with keys.single():
+            terminal.type('y\n')
+            select([sys.stdin], [], [], LIMIT)
+        assert select([sys.stdin], [], [], 0)[0] == []
+    terminal.close()
+
+
 def test_end_of_input_at_prompt_of_inbox_decides_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [task] = send(url, 'delete')
     code, terminal = watch(
@@ -321,6 +332,17 @@ def test_whole_call_is_shown_before_approval(monkeypatch: pytest.MonkeyPatch) ->
     assert 'May I pay?\npay: Pay money.\npay {\n  "account": 738529527931269425,\n' in shown
     assert '"to": "ann\\u200b@bank.example"' in shown
     assert f'"memo": "{args["memo"]}"' in shown
+
+
+def test_unseen_character_of_short_call_is_shown_as_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = 'May I call pay {"to":"ann\u200b@bank.example"}?'
+    call = pending_call('approval', tool='pay', text=text, args={'to': 'ann\u200b@bank.example'})
+    page = result_response({'tasks': [task_waiting_with(pending=[call])], 'nextPageToken': ''})
+    with serve_canned(CannedAgent(page, EMPTY)) as server:
+        _, terminal = watch(
+            monkeypatch, server.url, ('1 in the inbox', ENTER), ('Approve?', '\x04'), ('1 in the inbox', 'q')
+        )
+    assert 'May I call pay?\npay {\n  "to": "ann\\u200b@bank.example"\n}' in terminal.text
 
 
 def test_hidden_arguments_are_said_to_be_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
