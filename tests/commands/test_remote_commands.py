@@ -20,7 +20,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from pydantic_ai.models.test import TestModel
 from starlette.responses import Response, StreamingResponse
 
-from pydantic_ai_a2a import Access, Approvals, BearerAuth, serve, to_a2a
+from pydantic_ai_a2a import A2AClient, Access, Approvals, BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.client.agents import remote_tasks
 from pydantic_ai_a2a.client.updates import Update
 from pydantic_ai_a2a.commands import client_thread, remote_conversation
@@ -640,6 +640,33 @@ def test_ctrl_c_before_first_answer_is_reported(monkeypatch: pytest.MonkeyPatch)
     with serve_canned(canned, InterruptingServer(canned, messages=0)) as server:
         code, text = run_at_terminal(monkeypatch, '', 'send', server.url, 'hello')
     assert (code, 'interrupted before the agent has named its task' in text) == (130, True)
+
+
+def test_ctrl_c_cancels_running_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ended, released = Event(), Event(), asyncio.Event()
+
+    async def call() -> None:
+        begun.set()
+        try:
+            await released.wait()
+        finally:
+            ended.set()
+
+    async def release() -> None:
+        released.set()
+
+    def press() -> None:
+        begun.wait(LIMIT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    client = A2AClient(CannedAgent().app)
+    with in_terminal(monkeypatch), client_thread.ClientThread(client) as thread:
+        Thread(target=press, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            thread.run(call)
+        is_canceled = ended.is_set()
+        thread.run(release)  # else the thread would wait for a call that goes on
+    assert is_canceled
 
 
 def test_failed_cancel_at_end_of_input_names_task(monkeypatch: pytest.MonkeyPatch) -> None:
