@@ -162,9 +162,10 @@ async def test_dead_proxy_is_named_without_its_password(monkeypatch: pytest.Monk
             await client.card()
     assert 'secret' not in str(error.value)
     monkeypatch.setenv('no_proxy', '127.0.0.1')
-    async with asyncio.timeout(LIMIT), A2AClient('http://127.0.0.1:9', timeout=0.2) as client:
-        with pytest.raises(RemoteUnavailable, match='cannot be reached: no connection'):
-            await client.card()
+    for url in ('http://127.0.0.1:9', 'http://bob:secret@127.0.0.1:9'):
+        async with asyncio.timeout(LIMIT), A2AClient(url, timeout=0.2) as client:
+            with pytest.raises(RemoteUnavailable, match='cannot be reached: no connection'):
+                await client.card()
 
 
 def test_http_client_of_other_package_is_refused_by_its_package() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Iterator
 from select import select
@@ -204,6 +205,15 @@ def test_keys_typed_before_the_prompt_are_dropped(monkeypatch: pytest.MonkeyPatc
             select([sys.stdin], [], [], LIMIT)
         assert select([sys.stdin], [], [], 0)[0] == []
     terminal.close()
+
+
+def test_end_of_terminal_ends_inbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.close(write)
+    with os.fdopen(read) as stdin, monkeypatch.context() as patch:
+        patch.setattr(sys, 'stdin', stdin)
+        with Keys() as keys:
+            assert keys.read() == ['quit']
 
 
 def test_end_of_input_at_prompt_of_inbox_decides_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from pydantic_ai_a2a.client.updates import Update
 from pydantic_ai_a2a.commands import client_thread, remote_conversation
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.commands.plain_screen import Screen
+from pydantic_ai_a2a.wire.extensions.own_extensions import REPLAY
 from pydantic_ai_a2a.wire.extensions.pending_calls_extension import MEDIA_TYPE
 
 from ..bounds import LIMIT
@@ -431,6 +432,15 @@ def test_unreachable_agent_is_reported_in_single_sentence(url: str, capsys: Capt
         assert refused.code == 1
         assert text in refused.err.splitlines()[-1]
     assert 'Traceback' in run_command(capsys, 'send', 'http://127.0.0.1:9', 'x', '--debug').err
+
+
+def test_lost_message_is_sent_again_to_agent_with_replay(capsys: Capture) -> None:
+    canned = CannedAgent(Response('', 502), stream_response({'task': TASK}))
+    with serve_canned(canned) as server:
+        canned.card['capabilities'] = {'streaming': True, 'extensions': [REPLAY]}
+        assert run_command(capsys, 'send', server.url, 'hello').code == 0
+    first, second = (body['params']['message'] for _, _, _, body in canned.requests if body)
+    assert first == second
 
 
 @each_case(('slow', 'error'), [(True, 'too slowly|silent'), (False, 'HTTP 503')])
