@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import pytest
+from click import UsageError
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 from starlette.responses import Response
@@ -21,6 +23,7 @@ from pydantic_ai_a2a.commands import inbox_screen
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.commands.inbox_screen import Choice
 from pydantic_ai_a2a.commands.terminal_keys import Keys
+from pydantic_ai_a2a.commands.watch_option import check_watch
 
 from ..agents import clerk_agent
 from ..bounds import LIMIT
@@ -469,6 +472,11 @@ def test_watch_of_inbox_needs_suitable_terminal(url: str, capsys: Capture, monke
 
     without = run_command(capsys, 'inbox', url, '--watch')
     assert (without.code, '--watch needs a UTF-8 terminal' in without.err) == (2, True)
+    with in_terminal(monkeypatch) as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, 'stdout', io.TextIOWrapper(io.BytesIO(), 'utf-8'))  # a file
+        with pytest.raises(UsageError, match='--watch needs a UTF-8 terminal'):
+            check_watch(as_json=False)
+    terminal.close()
     assert '--watch and --json cannot be combined' in refusal('--json')
     monkeypatch.setitem(sys.modules, 'rich', None)
     assert "--watch needs the extra `cli`: pip install 'pydantic-ai-a2a[cli]', in a checkout '.[cli]'" in refusal()
