@@ -14,8 +14,10 @@ import httpx2
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
+from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2A, A2AClient, A2AToolset, CardRefused, Push, RemoteAgent, RemoteUnavailable, to_a2a
@@ -29,7 +31,7 @@ from pydantic_ai_a2a.wire.protocol.received_cards import read_card
 
 from ..bounds import LIMIT
 from ..cases import each_case
-from .canned_agent import CARD, TASK, CannedAgent, client_at_url, result_response
+from .canned_agent import CARD, TASK, CannedAgent, client_at_url, result_response, serve_canned
 
 
 def with_interfaces(*interfaces: tuple[str, str, str]) -> dict[str, Any]:
@@ -54,6 +56,16 @@ async def test_card_url_may_end_with_slash() -> None:
     async with client_at_url(canned.app, 'http://agent.example/.well-known/agent-card.json/?key=1') as client:
         assert (await client.card())['name'] == 'canned'
     assert [path for _, path, _, _ in canned.requests] == ['/.well-known/agent-card.json']
+
+
+async def test_card_at_url_with_slash_is_found() -> None:
+    async def card(_: Request) -> Response:
+        return JSONResponse(CARD)
+
+    app = Starlette(routes=[Route('/cards/one.json/', card)])
+    app.router.redirect_slashes = False
+    async with client_at_url(app, 'http://agent.example/cards/one.json/') as client:
+        assert (await client.card())['name'] == 'canned'
 
 
 async def test_older_card_path_is_tried_after_404() -> None:
@@ -266,8 +278,8 @@ async def test_extended_card_is_kept_until_card_version_changes(clock: CardClock
     assert asked.methods == []
 
 
-@each_case(('cuts', 'requests'), [(2, 3), (9, 6)])
-async def test_cut_card_request_is_retried_a_few_times(cuts: int, requests: int) -> None:
+@each_case('cuts, requests, patient', [(2, 3, True), (2, 3, False), (9, 6, True), (9, 6, False)])
+async def test_cut_card_request_is_retried_a_few_times(cuts: int, requests: int, patient: bool) -> None:
     begun = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -281,12 +293,14 @@ async def test_cut_card_request_is_retried_a_few_times(cuts: int, requests: int)
 
     server = await asyncio.start_server(serve, '127.0.0.1', 0)
     url = f'http://127.0.0.1:{server.sockets[0].getsockname()[1]}'
-    async with server, asyncio.timeout(LIMIT), A2AClient(url, timeout=LIMIT) as client:
+    trusted = ['http://agent.example']
+    async with server, asyncio.timeout(LIMIT), A2AClient(url, timeout=LIMIT, trusted_origins=trusted) as client:
         if cuts < requests:
-            assert (await client.card())['name'] == 'canned'
+            card, _ = await client.find(patient=patient)
+            assert card['name'] == 'canned'
         else:
             with pytest.raises(RemoteUnavailable, match='has cut the connection'):
-                await client.card()
+                await client.find(patient=patient)
     assert begun == requests
 
 
@@ -522,6 +536,30 @@ async def test_known_card_outlives_outage_by_a_day(
         assert (await client.card())['name'] == 'restarted'
 
 
+async def test_unchanged_card_outlives_outage_by_another_day(clock: CardClock) -> None:
+    canned = CannedAgent(card=Response('{"name": "one"}', headers={'etag': '"1"'}))
+    async with client_at_url(canned.app, 'http://agent.example') as client:
+        await client.card()
+        canned.card, clock.now = Response(status_code=304), 80_000.0
+        await client.card()
+        canned.card, clock.now = Response(status_code=503), 90_000.0
+        assert (await client.card())['name'] == 'one'
+
+
+async def test_each_outage_of_card_is_logged_once(clock: CardClock, caplog: pytest.LogCaptureFixture) -> None:
+    canned = CannedAgent(card=CARD)
+    async with client_at_url(canned.app, 'http://agent.example') as client:
+        await client.card()
+        for outage in (1, 2):
+            canned.card = Response(status_code=503)
+            for _ in range(2):
+                clock.now += 301
+                await client.card()
+            assert caplog.text.count('An agent card cannot be fetched again') == outage
+            canned.card, clock.now = CARD, clock.now + 301
+            await client.card()
+
+
 @each_case('status', [401, 403])
 async def test_known_card_is_not_used_when_agent_asks_for_credentials(status: int, clock: CardClock) -> None:
     canned = CannedAgent(result_response(TASK))
@@ -617,6 +655,21 @@ async def test_error_says_host_name_does_not_resolve(
     async with asyncio.timeout(LIMIT), A2AClient('http://agent.invalid', timeout=patience) as client:
         with pytest.raises(NotConnected, match='cannot be reached: the name of its host does not resolve'):
             await client.card()
+
+
+async def test_host_name_is_resolved_again_after_temporary_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve, failures = socket.getaddrinfo, [socket.gaierror(socket.EAI_AGAIN, 'Try again')]
+
+    def resolve_later(host: Any, *arguments: Any, **options: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return resolve('127.0.0.1', *arguments, **options)
+
+    with serve_canned(CannedAgent()) as server:
+        monkeypatch.setattr(socket, 'getaddrinfo', resolve_later)
+        url = server.url.replace('127.0.0.1', 'localhost')
+        async with asyncio.timeout(LIMIT), A2AClient(url, timeout=LIMIT) as client:
+            assert (await client.card())['name'] == 'canned'
 
 
 @each_case('make', [A2A, A2AToolset, A2AClient, RemoteAgent], ids=lambda make: make.__name__)

@@ -27,6 +27,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pydantic_ai_a2a import A2AClient, ClientCredentials, RemoteProtocolError, RemoteUnavailable, serve, to_a2a
 from pydantic_ai_a2a.client.http_connections import NotConnected
 from pydantic_ai_a2a.errors import MethodNotFoundError
+from pydantic_ai_a2a.testing import A2ATestClient
 from pydantic_ai_a2a.wire.extensions.own_extensions import REPLAY
 from pydantic_ai_a2a.wire.protocol.received_cards import read_card
 
@@ -93,7 +94,8 @@ async def test_client_entered_twice_starts_its_app_once() -> None:
     assert steps == ['start', 'end']
 
 
-async def test_client_has_a_connection_for_each_of_300_calls() -> None:
+@each_case('kind', [A2AClient, A2ATestClient], ids=['client', 'test client'])
+async def test_client_has_a_connection_for_each_of_300_calls(kind: type[A2AClient]) -> None:
     canned, waiting, all_here = CannedAgent(result_response(TASK)), 0, asyncio.Event()
 
     async def together(scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,7 +108,7 @@ async def test_client_has_a_connection_for_each_of_300_calls() -> None:
         await canned.app(scope, receive, send)
 
     with serve_canned(canned, together) as server:
-        async with asyncio.timeout(LIMIT), A2AClient(server.url, timeout=LIMIT) as client:
+        async with asyncio.timeout(LIMIT), kind(server.url, timeout=LIMIT) as client:
             await client.card()
             results = await asyncio.gather(*(client.get('t') for _ in range(300)))
     assert [result.task_id for result in results] == ['t'] * 300
@@ -163,9 +165,10 @@ async def test_dead_proxy_is_named_without_its_password(monkeypatch: pytest.Monk
             await client.card()
     assert 'secret' not in str(error.value)
     monkeypatch.setenv('no_proxy', '127.0.0.1')
-    async with asyncio.timeout(LIMIT), A2AClient('http://127.0.0.1:9', timeout=0.2) as client:
-        with pytest.raises(RemoteUnavailable, match='cannot be reached: no connection'):
-            await client.card()
+    for url in ('http://127.0.0.1:9', 'http://bob:secret@127.0.0.1:9'):
+        async with asyncio.timeout(LIMIT), A2AClient(url, timeout=0.2) as client:
+            with pytest.raises(RemoteUnavailable, match='cannot be reached: no connection'):
+                await client.card()
 
 
 def test_http_client_of_other_package_is_refused_by_its_package() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,9 +15,10 @@ from pydantic_ai_a2a.testing import A2ATestClient, Answers
 from pydantic_ai_a2a.wire.extensions.pending_calls_extension import PENDING_CALLS, PENDING_CALLS_URI
 
 from ..agents import clerk_agent
+from ..bounds import LIMIT
 from ..cases import each_case
 from ..serving import running_app
-from .agents.canned_tasks import DONE, task_waiting_with
+from .agents.canned_tasks import DONE, agent_message, task_waiting_with, task_with
 from .canned_agent import CARD, WORKING, CannedAgent, canned_client, error_response, result_response
 from .servers import options_for_binding
 
@@ -90,12 +92,47 @@ async def test_late_answer_of_conversation_becomes_no_new_task() -> None:
     assert canned.methods == ['SendMessage', 'SendMessage', 'GetTask']
 
 
+async def test_message_to_another_task_names_no_question() -> None:
+    canned = CannedAgent(*(result_response({'task': task}) for task in (task_waiting_with(), DONE)), card=OWN_CARD)
+    async with canned_client(canned) as client:
+        chat = client.conversation()
+        await chat.send('Go.')
+        await chat.send('this', task_id='another')
+    assert 'metadata' not in canned.messages[1]
+
+
+async def test_message_after_ended_task_names_no_question() -> None:
+    done = task_with([{'text': 'Done.'}], status=agent_message({'text': 'Done.'}))
+    async with canned_client(canned := CannedAgent(result_response({'task': done}), card=OWN_CARD)) as client:
+        chat = client.conversation()
+        for _ in range(2):
+            await chat.send('Go.')
+    assert 'metadata' not in canned.messages[1]
+
+
+async def test_answer_keeps_other_metadata_of_message() -> None:
+    canned = CannedAgent(*(result_response({'task': task}) for task in (task_waiting_with(), DONE)), card=OWN_CARD)
+    async with canned_client(canned) as client:
+        chat = client.conversation()
+        await chat.send('Go.')
+        await chat.send({'parts': [{'text': 'this'}], 'metadata': {'colour': 'red'}})
+    assert canned.messages[1]['metadata'] == {'colour': 'red', PENDING_CALLS_URI: {'question': 'm'}}
+
+
 async def test_test_client_answers_each_question_by_its_name() -> None:
     async with A2ATestClient(clerk_agent()) as client:
         answers = Answers(question='Rome')
         events = [event async for event in client.stream('hello', answers=answers)]
         assert events[-1].result.text == 'hello + Rome + Rome'
         assert (await client.send('hello', answers=answers)).text == 'hello + Rome + Rome'
+
+
+async def test_streaming_test_client_names_each_question() -> None:
+    canned = CannedAgent(*(result_response({'task': task}) for task in (task_waiting_with(), DONE)), card=OWN_CARD)
+    async with asyncio.timeout(LIMIT), A2ATestClient(canned.app) as client:
+        events = [event async for event in client.stream('Go.', answers=Answers(question='this'))]
+    assert events[-1].state == 'completed'
+    assert canned.messages[1]['metadata'] == {PENDING_CALLS_URI: {'question': 'm'}}
 
 
 @each_case('card, metadata', [(OWN_CARD, {PENDING_CALLS_URI: {'question': 'm'}}), (CARD, None)])

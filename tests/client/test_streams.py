@@ -150,6 +150,15 @@ async def test_status_message_enters_history_with_the_next_status() -> None:
     assert [task['status'].get('message', {}).get('message_id') for task in tasks] == [None, 'one', 'two', 'question']
 
 
+async def test_answer_of_earlier_turn_is_in_history_once() -> None:
+    artifacts: list[Any] = [{'artifactId': f't.{n}.result', 'name': 'result', 'parts': [{'text': n}]} for n in '12']
+    earlier = {**WORKING, 'artifacts': artifacts[:1], 'history': [agent_message('1', messageId='t.1.answer')]}
+    events = [{'task': earlier}, {'artifactUpdate': {**IDS, 'artifact': artifacts[1]}}, status_update('COMPLETED')]
+    async with canned_client(CannedAgent(stream_response(*events))) as client:
+        task: Any = (await client.send('hello')).task
+    assert [said['message_id'] for said in task['history']] == ['t.1.answer', 't.2.answer']
+
+
 def asking(**options: Any) -> A2AApp:
     """An agent that asks with words beside the question, and answers with a text."""
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from select import select
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click import UsageError
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 from starlette.responses import Response
@@ -15,20 +20,23 @@ from starlette.responses import Response
 from pydantic_ai_a2a import A2AClient, Approvals, RemoteResult, serve, to_a2a
 from pydantic_ai_a2a.commands import inbox_screen
 from pydantic_ai_a2a.commands.inbox_screen import Choice
+from pydantic_ai_a2a.commands.terminal_keys import Keys
+from pydantic_ai_a2a.commands.watch_option import check_watch
 
 from ..agents import clerk_agent
 from ..bounds import LIMIT
 from ..cases import each_case
-from ..client.agents.canned_tasks import pending_call, task_waiting_with
+from ..client.agents.canned_tasks import DONE, pending_call, task_waiting_with
 from ..client.canned_agent import (
     CARD,
     CannedAgent,
     error_response,
     list_response,
+    result_response,
     serve_canned,
 )
 from .agents import shop_app
-from .command import Step, Terminal, process_in_terminal, run_at_terminal, run_command
+from .command import Step, Terminal, in_terminal, process_in_terminal, run_at_terminal, run_command
 
 Capture = pytest.CaptureFixture[str]
 DOWN, ENTER = '\x1b[B', '\r'
@@ -165,6 +173,24 @@ def test_no_single_key_decides(url: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert asyncio.run(text()) == 'The tool says: Keep it.'
 
 
+def test_keys_typed_before_the_prompt_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    with in_terminal(monkeypatch) as terminal, Keys() as keys:
+        with keys.single():
+            terminal.type('y\n')
+            select([sys.stdin], [], [], LIMIT)
+        assert select([sys.stdin], [], [], 0)[0] == []
+    terminal.close()
+
+
+def test_end_of_terminal_ends_inbox(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    os.close(write)
+    with os.fdopen(read) as stdin, monkeypatch.context() as patch:
+        patch.setattr(sys, 'stdin', stdin)
+        with Keys() as keys:
+            assert keys.read() == ['quit']
+
+
 def test_end_of_input_at_prompt_of_inbox_decides_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [task] = send(url, 'delete')
     code, terminal = watch(
@@ -294,6 +320,17 @@ def test_whole_call_is_shown_before_approval(monkeypatch: pytest.MonkeyPatch) ->
     assert f'"memo": "{args["memo"]}"' in shown
 
 
+def test_unseen_character_of_short_call_is_shown_as_escape(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = 'May I call pay {"to":"ann\u200b@bank.example"}?'
+    call = pending_call('approval', tool='pay', text=text, args={'to': 'ann\u200b@bank.example'})
+    page = list_response(task_waiting_with(pending=[call]))
+    with serve_canned(CannedAgent(page, EMPTY)) as server:
+        _, terminal = watch(
+            monkeypatch, server.url, ('1 in the inbox', ENTER), ('Approve?', '\x04'), ('1 in the inbox', 'q')
+        )
+    assert 'May I call pay?\npay {\n  "to": "ann\\u200b@bank.example"\n}' in terminal.text
+
+
 def test_hidden_arguments_are_said_to_be_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     with serve(deleting_app(approvals=Approvals(hide_arguments=['delete']))) as server:
         send(server.url, 'Go.')
@@ -354,6 +391,39 @@ def test_lost_answer_of_inbox_is_reported(answer: Response, told: str, monkeypat
     assert code == 0, terminal.text
 
 
+def test_answered_task_leaves_list_before_the_next_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox_screen, 'PERIOD', LIMIT)
+    with serve_canned(CannedAgent(PAGE, EMPTY, result_response({'task': DONE}))) as server:
+        code, terminal = watch(
+            monkeypatch,
+            server.url,
+            ('1 in the inbox', ENTER),
+            ('Approve?', 'y\n'),
+            ('has the answer', ''),
+            ('q ends', 'q'),
+        )
+    assert code == 0, terminal.text
+    assert 'Which one?' not in terminal.text.partition('has the answer')[2]
+
+
+@each_case(
+    'answer',
+    [Response('', 502, {'Retry-After': '600'}), error_response(-32000, 'Busy.', 503, {'Retry-After': '600'})],
+    ids=['gateway', 'agent'],
+)
+def test_list_is_read_again_when_the_agent_says(answer: Response, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(inbox_screen, 'asyncio', SimpleNamespace(sleep=sleep))
+    with serve_canned(CannedAgent(answer)) as server:
+        code, terminal = watch(monkeypatch, server.url, ('The list is not new', 'q'))
+    assert (code, pauses) == (0, [600]), terminal.text
+
+
 def test_broken_question_cannot_be_opened(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     twice = [pending_call('approval', id='x'), pending_call('approval', id='x')]
     page = list_response(task_waiting_with(pending=twice))
@@ -374,6 +444,11 @@ def test_watch_of_inbox_needs_suitable_terminal(url: str, capsys: Capture, monke
 
     without = run_command(capsys, 'inbox', url, '--watch')
     assert (without.code, '--watch needs a UTF-8 terminal' in without.err) == (2, True)
+    with in_terminal(monkeypatch) as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, 'stdout', io.TextIOWrapper(io.BytesIO(), 'utf-8'))  # a file
+        with pytest.raises(UsageError, match='--watch needs a UTF-8 terminal'):
+            check_watch(as_json=False)
+    terminal.close()
     assert '--watch and --json cannot be combined' in refusal('--json')
     monkeypatch.setitem(sys.modules, 'rich', None)
     assert "--watch needs the extra `cli`: pip install 'pydantic-ai-a2a[cli]', in a checkout '.[cli]'" in refusal()

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from threading import Event, current_thread
+from threading import Event, Thread, current_thread
 from typing import Any
 
 import pytest
@@ -20,11 +20,12 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from pydantic_ai.models.test import TestModel
 from starlette.responses import Response, StreamingResponse
 
-from pydantic_ai_a2a import Access, Approvals, BearerAuth, serve, to_a2a
+from pydantic_ai_a2a import A2AClient, Access, Approvals, BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.client.agents import remote_tasks
 from pydantic_ai_a2a.client.updates import Update
 from pydantic_ai_a2a.commands import client_thread, remote_conversation
 from pydantic_ai_a2a.commands.plain_screen import Screen
+from pydantic_ai_a2a.wire.extensions.own_extensions import REPLAY
 
 from ..bounds import LIMIT
 from ..cases import each_case
@@ -55,7 +56,7 @@ from ..client.canned_agent import (
 )
 from ..wire.signing.signing_keys import private_pem
 from .agents import PNG, shop_app
-from .command import Outcome, Terminal, process_in_terminal, run_at_terminal, run_command
+from .command import Outcome, Terminal, in_terminal, process_in_terminal, run_at_terminal, run_command
 
 Capture = pytest.CaptureFixture[str]
 IDS = re.compile(r'\b[0-9a-f]{32}\b')
@@ -424,6 +425,15 @@ def test_unreachable_agent_is_reported_in_single_sentence(url: str, capsys: Capt
     assert 'Traceback' in run_command(capsys, 'send', 'http://127.0.0.1:9', 'x', '--debug').err
 
 
+def test_lost_message_is_sent_again_to_agent_with_replay(capsys: Capture) -> None:
+    canned = CannedAgent(Response('', 502), stream_response({'task': TASK}))
+    with serve_canned(canned) as server:
+        canned.card['capabilities'] = {'streaming': True, 'extensions': [REPLAY]}
+        assert run_command(capsys, 'send', server.url, 'hello').code == 0
+    first, second = (body['params']['message'] for _, _, _, body in canned.requests if body)
+    assert first == second
+
+
 @each_case(('slow', 'error'), [(True, 'too slowly|silent'), (False, 'HTTP 503')])
 def test_task_is_not_canceled_if_agent_stops_answering(
     slow: bool, error: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
@@ -615,6 +625,33 @@ def test_ctrl_c_before_first_answer_is_reported(monkeypatch: pytest.MonkeyPatch)
     with serve_canned(canned, InterruptingServer(canned, messages=0)) as server:
         code, terminal = run_at_terminal(monkeypatch, 'send', server.url, 'hello')
     assert (code, 'interrupted before the agent has named its task' in terminal.text) == (130, True)
+
+
+def test_ctrl_c_cancels_running_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ended, released = Event(), Event(), asyncio.Event()
+
+    async def call() -> None:
+        begun.set()
+        try:
+            await released.wait()
+        finally:
+            ended.set()
+
+    async def release() -> None:
+        released.set()
+
+    def press() -> None:
+        begun.wait(LIMIT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    client = A2AClient(CannedAgent().app)
+    with in_terminal(monkeypatch), client_thread.ClientThread(client) as thread:
+        Thread(target=press, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            thread.run(call)
+        is_canceled = ended.is_set()
+        thread.run(release)  # else the thread would wait for a call that goes on
+    assert is_canceled
 
 
 def test_failed_cancel_at_end_of_input_names_task(monkeypatch: pytest.MonkeyPatch) -> None:

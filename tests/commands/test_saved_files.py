@@ -20,12 +20,13 @@ from pydantic_ai_a2a.types.a2a_objects import Part
 
 from ..bounds import LIMIT
 from ..cases import each_case
-from ..client.agents.canned_tasks import task_with
+from ..client.agents.canned_tasks import pending_call, task_waiting_with, task_with
 from ..client.canned_agent import (
     WORKING,
     CannedAgent,
     agent_message,
     artifact_update,
+    result_response,
     serve_canned,
     status_update,
     stream_response,
@@ -250,6 +251,15 @@ def test_files_of_every_outcome_are_saved(event: dict[str, Any], code: int, caps
     directory = tmp_path / f'case {len(list(tmp_path.iterdir()))}'
     assert send_and_save(capsys, directory, event).code == code
     assert tree(directory) == {'a.png': b'content'}
+
+
+def test_files_of_approved_task_are_saved(capsys: Capture, tmp_path: Path) -> None:
+    waiting = task_waiting_with(pending=[pending_call('approval')])
+    canned = CannedAgent(result_response(waiting), stream_response(completed(part('a.png'))))
+    with serve_canned(canned) as server:
+        sent = run_command(capsys, 'send', server.url, '--task', 't', '--approve', '--save', str(tmp_path / 'files'))
+    assert sent.code == 0
+    assert tree(tmp_path / 'files') == {'a.png': b'content'}
 
 
 def test_unusable_directory_is_refused_before_the_message(capsys: Capture, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from ..agents import clerk_agent
 from ..behaviour.pending_calls import ApprovalAgent
 from ..bounds import LIMIT
 from ..cases import each_case
+from ..client.agents.canned_tasks import DONE, pending_call, task_waiting_with
+from ..client.canned_agent import CannedAgent, result_response, serve_canned
 from .command import Step, process_in_terminal, run_at_terminal, run_command
 
 TOKENS = {name: f'a-long-secret-token-of-{name}' for name in ('ann', 'bob')}
@@ -126,6 +128,15 @@ def test_send_asks_owner_who_may_approve(rule: Any, monkeypatch: pytest.MonkeyPa
     with serve(guarded_app(rule)) as server:
         code, text = send(monkeypatch, server.url, 'delete', '--token-env', 'BOB', steps=[('Approve?', 'y\n')])
     assert (code, 'deleted a' in text) == (0, True)
+
+
+def test_send_asks_the_question_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = task_waiting_with(pending=[pending_call('approval', decidedBy='approver')])
+    now = task_waiting_with(pending=[pending_call(text='Which account?')])
+    answers = result_response({'task': before}), result_response(now), result_response({'task': DONE})
+    with serve_canned(CannedAgent(*answers)) as server:
+        code, text = send(monkeypatch, server.url, 'hello', steps=[('Which account?', '7\n')])
+    assert (code, 'Which account?' in text) == (0, True)
 
 
 def test_ctrl_c_cancels_task_that_waits_for_approver(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,9 @@ from pydantic_ai_a2a.testing import A2ATestClient, Answers, ClientFactory, Serve
 from ..agents import model_that_calls, scripted_model
 from ..behaviour.callers import caller_from_header
 from ..bounds import LIMIT
+from ..client.agents.canned_tasks import DONE, task_waiting_with
 from ..client.agents.sample_agents import agent_calling_tools, asking_agent
-from ..client.canned_agent import TASK, CannedAgent, stream_response
+from ..client.canned_agent import TASK, CannedAgent, result_response, stream_response
 
 DELETE = 'delete_file', {'path': 'a.txt'}
 ASK = 'ask', {'what': 'pizza'}
@@ -112,6 +113,15 @@ async def test_script_answers_inbox_of_approver(a2a_client: ClientFactory) -> No
     assert [result.state for result in results] == ['completed', 'input-required', 'input-required']
     with pytest.raises(AssertionError, match='The inbox is empty: no task waits for the caller'):
         await bob.answer_inbox(Answers({'delete_file': True}))
+
+
+async def test_questions_of_each_inbox_task_are_counted_anew() -> None:
+    tasks = [{**task_waiting_with(), 'id': f't{n}'} for n in range(101)]
+    pages = [result_response({'tasks': page, 'nextPageToken': ''}) for page in (tasks, [])]
+    async with asyncio.timeout(LIMIT):
+        async with A2ATestClient(CannedAgent(*pages, result_response({'task': DONE})).app) as client:
+            results = await client.answer_inbox(Answers(question='salami'))
+    assert [result.state for result in results] == ['completed'] * 101
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,10 @@ async def test_each_fault_of_server_is_reported(changed: dict[str, Response], fi
     assert named[0].sent.startswith('POST http://127.0.0.1:')
 
 
+async def test_live_text_is_hinted_only_if_card_declares_it() -> None:
+    assert 'hint live text' not in problems(await examined(CannedAgent(*answers())))
+
+
 EVENT = f'data: {json.dumps({"result": {"task": WORKING}})}\n\n'
 ENDLESS: dict[str, str] = {
     'events': EVENT,

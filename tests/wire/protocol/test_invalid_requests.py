@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from math import inf, nan
 from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
 
+from pydantic_ai_a2a.wire.protocol.nearest_names import nearest_method
 from pydantic_ai_a2a.wire.protocol.operations import OPERATIONS
 from pydantic_ai_a2a.wire.protocol.refused_requests import RpcRefused
 
@@ -128,6 +130,15 @@ def test_unknown_method_is_not_found_and_not_echoed(requests: DialectRequests, m
 def test_misspelt_method_is_answered_with_its_name(requests: DialectRequests, method: str, operation: str) -> None:
     text = f'Method not found. Did you mean {requests.method(operation)}?'
     assert requests.refused(rpc(method, {})) == (-32601, b'1', text)
+
+
+def test_long_method_name_is_not_compared(requests: DialectRequests) -> None:
+    method, methods = 'x' * 1_000_000, {requests.method('GetTask'): OPERATIONS['GetTask']}
+    tracemalloc.start()
+    assert nearest_method(method, methods) == ''
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
 
 
 def test_method_of_another_version_is_answered_with_own_name(requests: DialectRequests) -> None:
