@@ -56,6 +56,14 @@ async def test_approval_says_whether_the_reader_decides() -> None:
         assert decided_by(rest) == ['caller']
 
 
+async def test_immediate_answer_says_whether_the_reader_decides() -> None:
+    app = app_with('approve')
+    async with lifespan(app):
+        boss = client_of_caller(app, 'boss', scopes='approve')
+        task = await boss.send('delete two')
+        assert decided_by(await boss.send(answer_message(task, approve('c1')), returnImmediately=True)) == ['caller']
+
+
 async def deciders_of_stream(stream: Any) -> list[str | None]:
     """Who decides, by the first status of a stream that waits."""
     async for event in stream:
@@ -136,9 +144,12 @@ async def test_function_is_asked_about_own_approvals() -> None:
 
 
 async def test_task_answered_during_the_read_names_no_decider() -> None:
+    def everyone(approver: Caller, task: WaitingTask) -> bool:
+        return True
+
     backend = MemoryBackend('keeper', reader_lag=10**6)
     backend.reader = reader = BeforePause(backend)
-    app = app_with(lambda approver, task: True, backend=backend)
+    app = app_with(everyone, backend=backend)
     async with lifespan(app):
         boss = client_of_caller(app, 'boss')
         task = await boss.send('delete two')
