@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from playwright.async_api import Locator, Page, Route, expect
 from pydantic_ai import Tool
+from starlette.requests import Request
 
 from pydantic_ai_a2a import (
     A2AClient,
@@ -608,6 +610,20 @@ async def test_inbox_shows_arguments_exactly(visit_url: Visit) -> None:
         await expect(cells).to_have_text(['738529527931269425', '1.0', r'"a\u202eb"', 'null'])
 
 
+async def test_question_with_other_arguments_is_shown(visit_url: Visit) -> None:
+    async def change(route: Route) -> None:
+        answer = await route.fetch(timeout=LIMIT * 1000)
+        text = (await answer.text()).replace(r'{\"path\":\"old.txt\"', r'{\"path\":\"other.txt\"')
+        await route.fulfill(response=answer, body=text)
+
+    with serve(to_a2a(file_keeper())) as server:
+        await ask(server.url, 'Tidy up.')
+        page = await visit_url(f'{server.url}docs')
+        await page.route(LISTS, change, times=1)
+        await page.goto(f'{server.url}docs?inbox')
+        await expect(form(page).get_by_text('May I call delete_file {"path":"other.txt"')).to_have_count(1)
+
+
 async def test_lost_answer_to_decision_is_sent_again(visit_url: Visit) -> None:
     with serve(guarded_app()) as server:
         await ask(server.url, 'Tidy up.', ANN)
@@ -616,6 +632,23 @@ async def test_lost_answer_to_decision_is_sent_again(visit_url: Visit) -> None:
         await page.route('**/message:send', lose, times=1)
         await form(page).get_by_role('button', name='Approve').click()
         await expect(told(page)).to_have_text('Approved: delete_file. Nothing waits for you.')
+
+
+async def test_decision_is_shown_before_the_run_ends(visit_url: Visit) -> None:
+    released = Event()
+
+    def work() -> str:
+        return str(released.wait(LIMIT))
+
+    app = to_a2a(scripted({'Work.': [tool_call('work')]}, tools=[Tool(work, requires_approval=True)]))
+    with serve(app) as server:
+        await ask(server.url, 'Work.')
+        page = await visit_url(f'{server.url}docs?inbox')
+        try:
+            await form(page, 'Approval: work').get_by_role('button', name='Approve').click()
+            await expect(told(page)).to_have_text('Approved: work. Nothing waits for you.')
+        finally:
+            released.set()
 
 
 async def test_decision_in_flight_is_the_callers_own(visit_url: Visit) -> None:
@@ -815,3 +848,28 @@ async def test_enter_in_reason_denies_the_call(open_playground: Visit) -> None:
     await reason.fill('It is needed.')
     await reason.press('Enter')
     await expect(page.get_by_role('log').get_by_text('Denied delete_file: It is needed.')).to_have_count(1)
+
+
+async def test_enter_of_input_method_sends_no_denial(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()))
+    await send_message(page, 'Tidy up.')
+    reason = page.get_by_role('form', name='Approval: delete_file').get_by_label('Reason')
+    await reason.fill('It is')
+    await reason.dispatch_event('keydown', {'key': 'Enter', 'isComposing': True})
+    await reason.fill('It is needed.')
+    await reason.press('Enter')
+    await expect(page.get_by_role('log').get_by_text('Denied delete_file: It is needed.')).to_have_count(1)
+
+
+async def test_client_certificate_has_inbox(open_playground: Visit) -> None:
+    def ann(request: Request) -> Caller:
+        return Caller(id='ann')
+
+    app = to_a2a(
+        file_keeper(),
+        auth=ann,
+        security_schemes={'tls': {'mtls_security_scheme': {}}},
+        security_requirements=[{'schemes': {'tls': []}}],
+    )
+    page = await open_playground(app)
+    await expect(page.get_by_role('button', name='Inbox')).to_have_count(1)
