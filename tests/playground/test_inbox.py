@@ -273,7 +273,8 @@ async def lose(route: Route) -> None:
 
 
 async def let_look_once(page: Page) -> None:
-    """Let the page look for waiting tasks. Its further looks get no answer."""
+    """Leave the page. The next one may look for waiting tasks, and gets no answer to further looks."""
+    await page.goto('about:blank')
     looks: set[str] = set()
 
     async def answer_once(route: Route) -> None:
@@ -619,6 +620,7 @@ async def test_question_with_other_arguments_is_shown(visit_url: Visit) -> None:
     with serve(to_a2a(file_keeper())) as server:
         await ask(server.url, 'Tidy up.')
         page = await visit_url(f'{server.url}docs')
+        await page.goto('about:blank')  # The look of this page is not changed.
         await page.route(LISTS, change, times=1)
         await page.goto(f'{server.url}docs?inbox')
         await expect(form(page).get_by_text('May I call delete_file {"path":"other.txt"')).to_have_count(1)
@@ -699,6 +701,7 @@ async def test_refused_page_token_ends_only_a_look(visit_url: Visit) -> None:
     with serve(to_a2a(file_keeper())) as server:
         await ask(server.url, 'Tidy up.')
         page = await visit_url(f'{server.url}docs', failures=1)
+        await page.goto('about:blank')  # The look of this page is not answered so.
         await page.route(LISTS, empty, times=1)
         await page.route(re.compile('pageToken=next'), refuse)
         await page.goto(f'{server.url}docs?inbox')
