@@ -1,4 +1,4 @@
-"""A queue around another one, so that a test can let one of its methods fail."""
+"""A queue around another one, so that a test can let one of its methods fail, and a reader that is overtaken."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from pydantic_ai_a2a import A2AApp
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.server.store.ports import Accepted, Claim, Finish, Slot, Submission, TaskQueue
+from pydantic_ai_a2a.server.store.ports import Accepted, Claim, Finish, Pause, Slot, Submission, TaskQueue, TaskReader
+from pydantic_ai_a2a.server.store.sql.reader_port import SqlReader
 from pydantic_ai_a2a.store import WrappedQueue
 from pydantic_ai_a2a.types import TaskHeader
 
@@ -73,3 +74,16 @@ class BeforeSubmit(WrappedQueue):
 def run_before_submit(app: A2AApp, first: Callable[[], Awaitable[object]]) -> None:
     """Let something come first, once, when the app has checked its next message."""
     app.backend.queue = BeforeSubmit(app.backend.queue, first)
+
+
+class BeforePause(SqlReader):
+    """Has `first` come first, once, between the read of a task and the read of its pause."""
+
+    watch = TaskReader.watch
+    first: Callable[[], Awaitable[object]] | None = None
+
+    async def pause(self, task_id: str, owner: str) -> Pause | None:
+        first, self.first = self.first, None
+        if first is not None:
+            await first()
+        return await super().pause(task_id, owner)

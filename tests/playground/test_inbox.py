@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from playwright.async_api import Locator, Page, Route, expect
+from pydantic_ai import Tool
+from starlette.requests import Request
 
 from pydantic_ai_a2a import (
     A2AClient,
@@ -27,6 +30,7 @@ from pydantic_ai_a2a import (
 )
 from pydantic_ai_a2a.server.service import approver_lists
 
+from ..agents import clerk_agent
 from ..bounds import LIMIT
 from ..cases import each_case
 from ..postgres import postgres_server
@@ -115,6 +119,13 @@ async def press_tab_until_focused(page: Page, element: Locator) -> None:
     raise AssertionError('the key Tab does not reach the element')
 
 
+async def look_again(page: Page) -> None:
+    """Let the shown inbox look at once."""
+    async with page.expect_response(re.compile('status=TASK_STATE_AUTH_REQUIRED')):
+        for _ in range(2):
+            await open_inbox(page)
+
+
 async def test_own_tasks_are_counted_and_answered(open_playground: Visit) -> None:
     app = to_a2a(file_keeper())
     page = await open_playground(app)
@@ -156,6 +167,20 @@ async def test_question_of_agent_is_answered_with_text(open_playground: Visit) -
     await expect(told(page)).to_have_text('Answered. Nothing waits for you.')
     await open_inbox(page)
     await expect(page.get_by_text('Paris it is.')).to_have_count(1)
+
+
+async def test_words_in_inbox_answer_no_later_question(visit_url: Visit) -> None:
+    with serve(to_a2a(clerk_agent())) as server:
+        task_id = await ask(server.url, 'Hello.')
+        page = await visit_url(f'{server.url}docs', failures=1)
+        await let_look_once(page)
+        await page.goto(f'{server.url}docs?inbox')
+        await form(page, 'Question').get_by_label('Answer').fill('Paris')
+        async with client_of(server.url, None) as client:
+            await client.send('Rome', task_id=task_id)
+        await form(page, 'Question').get_by_role('button', name='Answer').click()
+        await expect(told(page)).to_contain_text('Somebody else was first: the task is input required')
+        await expect(form(page, 'Question').get_by_text('Which account shall I delete?')).to_have_count(1)
 
 
 @each_case('place', ['/docs', '/try/it', '/docs/'])
@@ -211,6 +236,17 @@ async def test_link_to_decided_task_says_its_state(visit_url: Visit) -> None:
         await expect(inbox(page).get_by_text(text)).to_have_count(1)
 
 
+async def test_decided_call_ends_buttons_for_all_calls(visit_url: Visit) -> None:
+    with serve(to_a2a(file_keeper())) as server:
+        await ask(server.url, 'Tidy all.')
+        page = await visit_url(f'{server.url}docs?inbox')
+        both = inbox(page).get_by_role('group', name='2 calls').and_(page.locator('div:not([inert])'))
+        await expect(both).to_have_count(1)
+        await form(page).first.get_by_role('button', name='Deny').click()
+        await expect(told(page)).to_have_text('Denied: delete_file. A task waits for you.')
+        await expect(both).to_have_count(0)
+
+
 async def test_decision_of_second_browser_ends_form(visit_url: Visit) -> None:
     with serve(guarded_app()) as server:
         for text in ('Tidy up.', 'Tidy all.'):
@@ -253,6 +289,31 @@ async def test_keys_decide_nothing_after_another_decision(visit_url: Visit) -> N
         await expect(told(second)).to_have_text('Approved: delete_file. Nothing waits for you.')
 
 
+async def without_replay(route: Route) -> None:
+    """Send a card without the extension for repeated messages."""
+    answer = await route.fetch(timeout=LIMIT * 1000)
+    await route.fulfill(response=answer, json={**await answer.json(), 'capabilities': {'streaming': True}})
+
+
+async def lose(route: Route) -> None:
+    """Lose the answer to a request."""
+    await route.fetch(timeout=LIMIT * 1000)
+    await route.abort()
+
+
+async def let_look_once(page: Page) -> None:
+    """Leave the page. The next one may look for waiting tasks, and gets no answer to further looks."""
+    await page.goto('about:blank')
+    looks: set[str] = set()
+
+    async def answer_once(route: Route) -> None:
+        if route.request.url not in looks:
+            looks.add(route.request.url)
+            await route.continue_()
+
+    await page.route(LISTS, answer_once)
+
+
 async def test_unconfirmed_decision_names_no_other_caller(visit_url: Visit) -> None:
     with serve(to_a2a(file_keeper())) as server:
         await ask(server.url, 'Tidy up.')
@@ -262,6 +323,20 @@ async def test_unconfirmed_decision_names_no_other_caller(visit_url: Visit) -> N
         await page.goto(f'{server.url}docs?inbox')
         await form(page).get_by_role('button', name='Approve').click()
         await expect(told(page)).to_contain_text('You or somebody else has decided: the task is completed')
+
+
+async def test_decision_sent_twice_by_hand_is_the_same_message(visit_url: Visit) -> None:
+    with serve(to_a2a(file_keeper())) as server:
+        await ask(server.url, 'Tidy up.')
+        page = await visit_url(f'{server.url}docs')
+        await page.route('**/agent-card.json', without_replay)
+        await page.route('**/message:send', lose, times=1)
+        await let_look_once(page)
+        await page.goto(f'{server.url}docs?inbox')
+        await form(page).get_by_role('button', name='Approve').click()
+        await expect(form(page).get_by_role('alert')).not_to_be_empty()
+        await form(page).get_by_role('button', name='Approve').click()
+        await expect(told(page)).to_contain_text('Approved: delete_file.')
 
 
 async def test_inbox_continues_after_server_restart(visit_url: Visit, tmp_path: Path) -> None:
@@ -392,6 +467,23 @@ async def test_title_says_that_more_wait(visit_url: Visit) -> None:
         await expect(page).to_have_title('(20) keeper · Playground')
 
 
+async def test_hidden_inbox_keeps_forms_of_later_pages(visit_url: Visit) -> None:
+    with serve(to_a2a(file_keeper())) as server:
+        for _ in range(20):
+            await ask(server.url, 'Tidy up.')
+        page = await visit_url(f'{server.url}docs')
+        await page.clock.install()
+        await page.goto(f'{server.url}docs?inbox')
+        await form(page).first.get_by_label('Reason').fill('It is needed.')
+        await open_inbox(page)
+        await expect(page).to_have_title('(20) keeper · Playground')
+        await ask(server.url, 'Tidy up.')
+        await page.clock.fast_forward(600_000)
+        await expect(page).to_have_title('(20+) keeper · Playground')
+        await open_inbox(page)
+        await expect(form(page).first.get_by_label('Reason')).to_have_value('It is needed.')
+
+
 async def test_hidden_tab_does_not_look(visit_url: Visit) -> None:
     with serve(to_a2a(file_keeper())) as server:
         page = await inbox_with_set_clock(visit_url, server.url)
@@ -510,6 +602,21 @@ async def test_inbox_shows_arguments_exactly(visit_url: Visit) -> None:
         await expect(cells).to_have_text(['738529527931269425', '1.0', r'"a\u202eb"', 'null'])
 
 
+async def test_question_with_other_arguments_is_shown(visit_url: Visit) -> None:
+    async def change(route: Route) -> None:
+        answer = await route.fetch(timeout=LIMIT * 1000)
+        text = (await answer.text()).replace(r'{\"path\":\"old.txt\"', r'{\"path\":\"other.txt\"')
+        await route.fulfill(response=answer, body=text)
+
+    with serve(to_a2a(file_keeper())) as server:
+        await ask(server.url, 'Tidy up.')
+        page = await visit_url(f'{server.url}docs')
+        await page.goto('about:blank')  # The look of this page is not changed.
+        await page.route(LISTS, change, times=1)
+        await page.goto(f'{server.url}docs?inbox')
+        await expect(form(page).get_by_text('May I call delete_file {"path":"other.txt"')).to_have_count(1)
+
+
 async def test_lost_answer_to_decision_is_sent_again(visit_url: Visit) -> None:
     with serve(guarded_app()) as server:
         await ask(server.url, 'Tidy up.', ANN)
@@ -517,6 +624,23 @@ async def test_lost_answer_to_decision_is_sent_again(visit_url: Visit) -> None:
         await page.route('**/message:send', lose_answer, times=1)
         await form(page).get_by_role('button', name='Approve').click()
         await expect(told(page)).to_have_text('Approved: delete_file. Nothing waits for you.')
+
+
+async def test_decision_is_shown_before_the_run_ends(visit_url: Visit) -> None:
+    released = Event()
+
+    def work() -> str:
+        return str(released.wait(LIMIT))
+
+    app = to_a2a(scripted({'Work.': [tool_call('work')]}, tools=[Tool(work, requires_approval=True)]))
+    with serve(app) as server:
+        await ask(server.url, 'Work.')
+        page = await visit_url(f'{server.url}docs?inbox')
+        try:
+            await form(page, 'Approval: work').get_by_role('button', name='Approve').click()
+            await expect(told(page)).to_have_text('Approved: work. Nothing waits for you.')
+        finally:
+            released.set()
 
 
 async def test_decision_in_flight_is_the_callers_own(visit_url: Visit) -> None:
@@ -535,9 +659,7 @@ async def test_decision_in_flight_is_the_callers_own(visit_url: Visit) -> None:
         await form(page).get_by_role('button', name='Approve').click()
         await asyncio.wait_for(decided.wait(), LIMIT)
         for _ in range(2):  # The second look begins after the end of the first.
-            async with page.expect_response(re.compile('status=TASK_STATE_AUTH_REQUIRED')):
-                for _ in range(2):
-                    await open_inbox(page)
+            await look_again(page)
         released.set()
         await expect(told(page)).to_have_text('Approved: delete_file. Nothing waits for you.')
 
@@ -555,6 +677,26 @@ async def test_empty_page_of_list_is_continued(visit_url: Visit) -> None:
         await page.route(LISTS, empty, times=1)
         await page.route(re.compile('pageToken=next'), go_on)
         await page.goto(f'{server.url}docs?inbox')
+        await expect(form(page)).to_have_count(1)
+
+
+async def test_refused_page_token_ends_only_a_look(visit_url: Visit) -> None:
+    async def empty(route: Route) -> None:
+        await route.fulfill(json={'tasks': [], 'nextPageToken': 'next', 'pageSize': 20, 'totalSize': 1})
+
+    async def refuse(route: Route) -> None:
+        await route.fulfill(status=400, json={'error': {'message': 'The token belongs to another list.'}})
+
+    with serve(to_a2a(file_keeper())) as server:
+        await ask(server.url, 'Tidy up.')
+        page = await visit_url(f'{server.url}docs', failures=1)
+        await page.goto('about:blank')  # The look of this page is not answered so.
+        await page.route(LISTS, empty, times=1)
+        await page.route(re.compile('pageToken=next'), refuse)
+        await page.goto(f'{server.url}docs?inbox')
+        await expect(told(page)).to_have_text('Nothing waits for you.')
+        await open_inbox(page)
+        await open_inbox(page)
         await expect(form(page)).to_have_count(1)
 
 
@@ -640,6 +782,53 @@ async def test_other_credentials_begin_another_inbox(visit_url: Visit) -> None:
             await expect(inbox(page).get_by_role('form')).to_have_count(1)
 
 
+async def test_late_list_of_earlier_credentials_is_left_out(visit_url: Visit) -> None:
+    asked, released = asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        answer = await route.fetch(timeout=LIMIT * 1000)
+        asked.set()
+        await released.wait()
+        await route.fulfill(response=answer)
+
+    with serve(guarded_app()) as server:
+        await ask(server.url, 'Tidy up.', ANN)
+        await ask(server.url, 'Name it.', EVE)
+        page = await visit_url(f'{server.url}docs?inbox')
+        await page.route(LISTS, hold, times=1)
+        await sign_in(page, BOSS)
+        await asyncio.wait_for(asked.wait(), LIMIT)
+        await sign_in(page, EVE)
+        await expect(form(page, 'Question: ask_name')).to_have_count(1)
+        async with page.expect_event('requestfinished', lambda request: LISTS.search(request.url) is not None):
+            released.set()
+        await look_again(page)
+        await expect(inbox(page).get_by_role('form')).to_have_count(1)
+
+
+async def test_lost_answer_of_earlier_credentials_is_no_news(visit_url: Visit) -> None:
+    asked, released = asyncio.Event(), asyncio.Event()
+
+    async def lose_late(route: Route) -> None:
+        asked.set()
+        await released.wait()
+        await route.abort()
+
+    with serve(guarded_app()) as server:
+        await ask(server.url, 'Tidy up.', ANN)
+        page = await visit_url(f'{server.url}docs?inbox')
+        await sign_in(page, BOSS)
+        await page.route('**/message:send', lose_late)
+        await form(page).get_by_role('button', name='Approve').click()
+        await asyncio.wait_for(asked.wait(), LIMIT)
+        await sign_in(page, EVE)
+        await expect(told(page)).to_have_text('Nothing waits for you.')
+        async with page.expect_event('requestfailed'):
+            released.set()
+        await look_again(page)
+        await expect(told(page)).to_have_text('Nothing waits for you.')
+
+
 async def test_enter_in_reason_denies_the_call(open_playground: Visit) -> None:
     page = await open_playground(to_a2a(file_keeper()))
     await send_message(page, 'Tidy up.')
@@ -647,3 +836,28 @@ async def test_enter_in_reason_denies_the_call(open_playground: Visit) -> None:
     await reason.fill('It is needed.')
     await reason.press('Enter')
     await expect(page.get_by_role('log').get_by_text('Denied delete_file: It is needed.')).to_have_count(1)
+
+
+async def test_enter_of_input_method_sends_no_denial(open_playground: Visit) -> None:
+    page = await open_playground(to_a2a(file_keeper()))
+    await send_message(page, 'Tidy up.')
+    reason = page.get_by_role('form', name='Approval: delete_file').get_by_label('Reason')
+    await reason.fill('It is')
+    await reason.dispatch_event('keydown', {'key': 'Enter', 'isComposing': True})
+    await reason.fill('It is needed.')
+    await reason.press('Enter')
+    await expect(page.get_by_role('log').get_by_text('Denied delete_file: It is needed.')).to_have_count(1)
+
+
+async def test_client_certificate_has_inbox(open_playground: Visit) -> None:
+    def ann(request: Request) -> Caller:
+        return Caller(id='ann')
+
+    app = to_a2a(
+        file_keeper(),
+        auth=ann,
+        security_schemes={'tls': {'mtls_security_scheme': {}}},
+        security_requirements=[{'schemes': {'tls': []}}],
+    )
+    page = await open_playground(app)
+    await expect(page.get_by_role('button', name='Inbox')).to_have_count(1)

@@ -101,6 +101,28 @@ async def test_all_calls_are_decided_together(open_playground: Visit, decision: 
     assert len([part for part in answers if 'callAnswers' in part.get('data', {})]) == 1
 
 
+@each_case('text, button', [('Tidy up.', 'Approve'), ('Tidy all.', 'Approve all 2')])
+async def test_second_press_sends_no_second_decision(open_playground: Visit, text: str, button: str) -> None:
+    decided: list[str] = []
+    released = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        decided.append(route.request.url)
+        await released.wait()
+        await route.continue_()
+
+    page = await open_playground(to_a2a(file_keeper()))
+    await send_message(page, text)
+    approve = page.get_by_role('log').get_by_role('button', name=button, exact=True)
+    await expect(approve).to_have_count(1)
+    await page.route('**/message:stream', hold)
+    for _ in range(2):
+        await approve.press('Enter')
+    released.set()
+    await expect(page.get_by_text('Results: ')).to_have_count(1)
+    assert len(decided) == 1
+
+
 async def test_stale_form_cannot_decide_newer_call(open_playground: Visit) -> None:
     """Another client has decided meanwhile, and the model calls the tool again under the same id."""
     paid: list[int] = []

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from playwright.async_api import Locator, Page, Route, expect
-from pydantic_ai import Agent, ModelRetry, Tool
+from pydantic_ai import Agent, ModelRetry, RunContext, Tool
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.conversation_store import InMemoryConversationStore
 from pydantic_ai.messages import (
     BinaryContent,
@@ -32,7 +33,7 @@ from pydantic_core import from_json
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from pydantic_ai_a2a import Access, Approvals, BearerAuth, InputRequired, mount, serve, to_a2a
+from pydantic_ai_a2a import Access, Approvals, BearerAuth, InputRequired, Rejected, mount, serve, to_a2a
 from pydantic_ai_a2a.server.agent.playground_steps import Trace
 from pydantic_ai_a2a.server.app.a2a_app import A2AApp
 from pydantic_ai_a2a.wire.extensions.remote_calls import SYSTEM
@@ -257,6 +258,25 @@ def test_error_of_exceeded_retries_is_at_its_tool() -> None:
     assert 'exceeded' in steps[-1]['result']
 
 
+class RenamedErrors(AbstractCapability[object]):
+    """Raises other errors for those of tools."""
+
+    async def wrap_node_run(self, ctx: RunContext[object], *, node: Any, handler: Any) -> Any:
+        try:
+            return await handler(node)
+        except RuntimeError as error:
+            raise ValueError('renamed') from error
+
+
+def test_error_renamed_by_capability_is_at_its_tool() -> None:
+    agent = Agent(scripted_model(ToolCallPart('fail', {}, 'c1')), tools=[fail], capabilities=[RenamedErrors()])
+    with TestClient(to_a2a(agent), client=('127.0.0.1', 50_000)) as client:
+        client.post('/docs/steps', headers=LOCAL)
+        sent = client.post('/message:send', json={'message': message()}, headers={'A2A-Version': '1.0'}).json()['task']
+        steps = client.post(f'/docs/steps?task={sent["id"]}', headers=LOCAL).json()[sent['id']]
+    assert (steps[-1]['id'], steps[-1]['result']) == ('c1', 'ValueError: renamed')
+
+
 async def test_error_raised_from_itself_is_a_step() -> None:
     trace, error = Trace(), RuntimeError('broken')
     error.__cause__ = error
@@ -294,6 +314,19 @@ def test_waiting_call_has_no_error_in_steps() -> None:
         task = task_of_message(client, message())
         steps = steps_of(client, task['id'])[task['id']]
     assert task['status']['state'] == 'TASK_STATE_INPUT_REQUIRED'
+    assert [step['kind'] for step in steps] == ['prompt', 'call']
+
+
+def test_rejection_by_tool_has_no_error_in_steps() -> None:
+    def pay() -> str:
+        raise Rejected('No card.')
+
+    app = to_a2a(Agent(scripted_model(ToolCallPart('pay', {}, 'c1')), tools=[pay]))
+    with TestClient(app, client=('127.0.0.1', 50_000)) as client:
+        client.post('/docs/steps', headers=LOCAL)
+        sent = client.post('/message:send', json={'message': message()}, headers={'A2A-Version': '1.0'}).json()['task']
+        steps = client.post(f'/docs/steps?task={sent["id"]}', headers=LOCAL).json()[sent['id']]
+    assert sent['status']['state'] == 'TASK_STATE_REJECTED'
     assert [step['kind'] for step in steps] == ['prompt', 'call']
 
 

@@ -22,6 +22,7 @@ from pydantic_ai_a2a.errors import ClientGone, OverloadedError, UnsupportedOpera
 from pydantic_ai_a2a.server.audit import LOGGER
 from pydantic_ai_a2a.server.auth import request_info
 from pydantic_ai_a2a.server.store.ports import TaskReader
+from pydantic_ai_a2a.server.store.sql.transaction import Transaction
 
 from ...app_client import Client, RpcError, lifespan, message, state_of
 from ...bounds import LIMIT
@@ -231,6 +232,15 @@ async def test_page_token_of_another_caller_filter_or_rule_is_refused(tmp_path: 
             await listed(boss(again), pageSize=1, pageToken=token)
 
 
+async def test_page_tokens_of_the_same_place_differ() -> None:
+    app = guarded()
+    async with lifespan(app):
+        tasks = [await ask(app) for _ in range(2)]
+        tokens = {(await listed(boss(app), pageSize=1))['nextPageToken'] for _ in range(2)}
+        following = [ids(await listed(boss(app), pageToken=token)) for token in tokens]
+    assert following == [[tasks[0]]] * 2
+
+
 async def test_page_token_is_valid_after_a_restart(tmp_path: Path) -> None:
     url = f'sqlite:///{tmp_path}/agent.db'
     app = guarded(every_task, backend=url)
@@ -265,6 +275,17 @@ async def test_tasks_for_which_the_function_fails_are_left_out(wrong: str, caplo
     )
 
 
+async def test_damaged_task_of_another_owner_is_left_out() -> None:
+    def damage(task_id: str) -> Transaction[None]:
+        yield [('UPDATE task SET pending = ? WHERE id = ?', [(b'{"calls": [{"kind": "approval"}]}', task_id)])]
+
+    app = guarded()
+    async with lifespan(app):
+        tasks = [await ask(app) for _ in range(2)]
+        await app.backend.write(damage, tasks[1])
+        assert ids(await listed(boss(app))) == [tasks[0]]
+
+
 async def test_list_fails_when_the_function_fails_for_all_tasks(caplog: pytest.LogCaptureFixture) -> None:
     def rule(approver: Caller, task: WaitingTask) -> bool:
         raise RuntimeError('no connection')
@@ -289,6 +310,36 @@ async def test_hanging_function_fails_the_list(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(RpcError) as error:
             await listed(boss(app))
     assert error.value.code == -32000
+
+
+async def test_functions_of_a_list_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_for: list[str] = []
+
+    async def rule(approver: Caller, task: WaitingTask) -> bool:
+        asked_for.append(task.id)
+        monkeypatch.setattr(request_info, 'FUNCTION_TIME', LIMIT)  # for a function that has its own time
+        if len(asked_for) > 1:
+            await asyncio.Event().wait()
+        return True
+
+    app = guarded(rule)
+    async with lifespan(app):
+        tasks = [await ask(app) for _ in range(3)]
+        monkeypatch.setattr(request_info, 'FUNCTION_TIME', 0.05)
+        assert ids(await listed(boss(app))) == [tasks[2]]
+    assert asked_for == [tasks[2], tasks[1]]
+
+
+async def test_list_is_empty_if_the_function_fails_beside_a_refusal() -> None:
+    def rule(approver: Caller, task: WaitingTask) -> bool:
+        if task.id == tasks[0]:
+            raise RuntimeError('no connection')
+        return False
+
+    app = guarded(rule)
+    async with lifespan(app):
+        tasks = [await ask(app) for _ in range(2)]
+        assert ids(await listed(boss(app))) == []
 
 
 async def test_withdrawn_scope_ends_the_lists() -> None:
@@ -405,6 +456,16 @@ async def test_page_ends_before_it_has_too_many_bytes(backend: str, monkeypatch:
         found = await pages(boss(app))
     assert [task_id for page in found for task_id in page] == tasks[::-1]
     assert 1 < len(found) <= 5
+
+
+async def test_task_with_too_many_bytes_has_a_page_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Limits, 'page', 1)
+    app = guarded()
+    async with lifespan(app):
+        tasks = [await ask(app) for _ in range(2)]
+        page = await listed(boss(app))
+        assert ids(page) == [tasks[1]]
+        assert ids(await listed(boss(app), pageToken=page['nextPageToken'])) == [tasks[0]]
 
 
 async def test_rule_that_changes_between_pages_holds_for_the_next_page() -> None:

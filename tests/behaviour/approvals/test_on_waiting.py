@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -210,6 +211,20 @@ async def test_sync_hook_for_pauses_runs_in_a_thread(backend: str) -> None:
         assert await asyncio.to_thread(called.wait, LIMIT)
     assert threads != [threading.current_thread()]
     assert [thread.daemon for thread in threads] == [True]  # the process ends without its return
+
+
+async def test_sync_hook_for_pauses_gets_the_context_of_the_app() -> None:
+    place, places, called = ContextVar('place', default='none'), list[str](), threading.Event()
+
+    def on_waiting(pause: TaskPause) -> None:
+        places.append(place.get())
+        called.set()
+
+    place.set('office')
+    async with serving(ApprovalAgent().agent, on_waiting=on_waiting) as client:
+        await client.send('delete')
+        assert await asyncio.to_thread(called.wait, LIMIT)
+    assert places == ['office']
 
 
 @SHARED_STORE

@@ -20,6 +20,7 @@ from pydantic_ai_a2a.server.auth.authenticator import Authenticator
 from pydantic_ai_a2a.server.auth.request_info import RequestInfo
 
 from ...app_client import LIMIT, Client, Exchange, RpcError, message, rpc, state_of
+from ...clocks import skip_time
 from ...serving import list_tasks, serving
 from ..pending_calls import ApprovalAgent, answer_message, approve
 from ..refusals import BASE_EXCEPTIONS, SECRET, error_of_answer, error_of_call, send_body, serving_without_runs
@@ -316,6 +317,26 @@ async def test_hanging_operator_function_times_out(
     assert error.message.endswith('try again later.')
     assert endless.ended.is_set()
     assert f'{name} has not returned within 0.01 s (correlation id ' in caplog.text
+
+
+class WaitingClient(Exchange):
+    """A request during which hours pass while the server watches whether the client leaves."""
+
+    async def _receive(self) -> Message:
+        if self._given:
+            skip_time(LIMIT / 4)
+        return await super()._receive()
+
+
+async def test_get_task_waits_briefly_for_approvers(monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = HangingFunction()
+    async with serving(ApprovalAgent().agent, **options_of(endless, 'Approvals.approvers')) as client:
+        task = await client.send('delete')
+        monkeypatch.setattr(request_info, 'FUNCTION_TIME', LIMIT / 2)
+        headers = {'Content-Type': 'application/json', 'A2A-Version': '1.0'}
+        answer = await WaitingClient(client.app, 'POST', '/', headers, rpc('GetTask', {'id': task['id']})).answer()
+    assert endless.ended.is_set()
+    assert answer.json['result']['id'] == task['id']
 
 
 class DisconnectingClient(Exchange):

@@ -11,20 +11,22 @@ import pytest
 
 from pydantic_ai_a2a import Approvals, Caller, WaitingTask, to_a2a
 from pydantic_ai_a2a.server.auth import request_info
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
 from ...app_client import lifespan, message, state_of
 from ...bounds import LIMIT
 from ...cases import each_case
 from ...dialects import current_dialect
 from ..callers import caller_from_header, client_of_caller
+from ..faulty_queues import BeforePause
 from ..pending_calls import ApprovalAgent, answer_message, approve, pending_calls
 
 WAITING = {'status': 'TASK_STATE_INPUT_REQUIRED'}
 
 
-def app_with(approvers: Any) -> Any:
+def app_with(approvers: Any, **options: Any) -> Any:
     agent = ApprovalAgent(name='keeper').agent
-    return to_a2a(agent, auth=caller_from_header, approvals=Approvals(approvers=approvers))
+    return to_a2a(agent, auth=caller_from_header, approvals=Approvals(approvers=approvers), **options)
 
 
 def decided_by(task: dict[str, Any]) -> list[str | None]:
@@ -52,6 +54,14 @@ async def test_approval_says_whether_the_reader_decides() -> None:
             assert await deciders_of_list(boss, contextId='desk') == [['caller']]
         rest = await boss.send(answer_message(task, approve()))
         assert decided_by(rest) == ['caller']
+
+
+async def test_immediate_answer_says_whether_the_reader_decides() -> None:
+    app = app_with('approve')
+    async with lifespan(app):
+        boss = client_of_caller(app, 'boss', scopes='approve')
+        task = await boss.send('delete two')
+        assert decided_by(await boss.send(answer_message(task, approve('c1')), returnImmediately=True)) == ['caller']
 
 
 async def deciders_of_stream(stream: Any) -> list[str | None]:
@@ -131,6 +141,21 @@ async def test_function_is_asked_about_own_approvals() -> None:
         if current_dialect().has_lists:
             assert await deciders_of_list(clients[0]) == [[None], ['caller'], ['approver']]
             assert await deciders_of_list(clients[1]) == [['caller'], ['caller']]
+
+
+async def test_task_answered_during_the_read_names_no_decider() -> None:
+    def everyone(approver: Caller, task: WaitingTask) -> bool:
+        return True
+
+    backend = MemoryBackend('keeper', reader_lag=10**6)
+    backend.reader = reader = BeforePause(backend)
+    app = app_with(everyone, backend=backend)
+    async with lifespan(app):
+        boss = client_of_caller(app, 'boss')
+        task = await boss.send('delete two')
+        reader.first = lambda: boss.send(answer_message(task, approve('c1')))
+        assert decided_by(await boss.get_task(task['id'])) == [None, None]
+        assert decided_by(await boss.get_task(task['id'])) == ['caller']
 
 
 def failing(approver: Caller, task: WaitingTask) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 from fasta2a.storage import InMemoryStorage
 
 from pydantic_ai_a2a import Approvals
+from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.wire.extensions.pending_calls_extension import PENDING_CALLS_URI
 
 from ...agents import clerk_agent
@@ -14,7 +15,8 @@ from ...app_client import Client, message, state_of, texts
 from ...cases import each_case
 from ...serving import each_backend, serving, wait_until_ended
 from ..callers import caller_from_header, client_of_caller
-from ..pending_calls import ApprovalAgent, answer_message, approve
+from ..faulty_queues import BeforePause
+from ..pending_calls import ApprovalAgent, answer_message, approve, pending_call_ids
 from ..refusals import error_of_call
 
 
@@ -51,6 +53,18 @@ async def test_repeated_answer_to_earlier_question_returns_its_task() -> None:
         sent = answer_to(first, 'Rome')
         second = await client.send(sent)
         assert await client.send(sent) == second
+
+
+async def test_simultaneous_answer_answers_no_later_question() -> None:
+    backend = MemoryBackend('clerk', reader_lag=10**6)
+    backend.reader = reader = BeforePause(backend)
+    async with serving(clerk_agent(), backend=backend) as client:
+        task = await client.send('hello')
+        reader.first = lambda: client.send(answer_to(task, 'Rome'))
+        error = await error_of_call(client.send(answer_to(task)))
+        assert error.code == -32004
+        ended = await client.send(message('No. 7', taskId=task['id']))
+    assert texts(ended) == ['hello + Rome + No. 7']
 
 
 @each_backend('sqlite', 'postgres')
@@ -130,6 +144,18 @@ async def test_words_of_an_approver_name_the_question_of_the_view() -> None:
         assert error.code == -32004
         await wait_until_ended(ann, task['id'])
     assert agent.deleted == [('a', True)]
+
+
+async def test_words_of_an_approver_answer_no_later_pause() -> None:
+    approvals = Approvals(approvers='approve', plain_text_answers='all')
+    async with serving(ApprovalAgent().agent, auth=caller_from_header, approvals=approvals) as client:
+        ann, bob = client_of_caller(client.app, 'ann'), client_of_caller(client.app, 'bob', scopes='approve')
+        task = await ann.send('delete two')
+        view = await bob.get_task(task['id'])
+        await bob.send(answer_message(view, approve('c1')))
+        error = await error_of_call(bob.send(answer_to(view, 'no')))
+        assert error.code == -32004
+        assert pending_call_ids(await bob.get_task(task['id'])) == ['c2']
 
 
 async def test_storage_of_user_refuses_answer_to_earlier_question() -> None:

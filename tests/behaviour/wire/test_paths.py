@@ -201,6 +201,12 @@ async def test_misspelt_path_is_answered_with_its_name(access: Access, is_served
     ]
 
 
+async def test_misspelt_path_below_a_mount_is_answered_with_its_name() -> None:
+    app = Starlette(routes=[Mount('/agents/of/the/whole/company', to_a2a(Agent('test')))])
+    answer = await ask(app, 'GET', '/agents/of/the/whole/company/task/0198-a1b2-c3d4-e5f6')
+    assert 'Did you mean /tasks/{id}?' in answer.json['error']['message']
+
+
 @pytest.mark.parametrize('verb', ['PUT', 'DELETE', 'PATCH'])
 async def test_agent_url_allows_get_head_and_post_only(verb: str) -> None:
     async with serving(Agent('test')) as client:

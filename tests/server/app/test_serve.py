@@ -132,6 +132,11 @@ def test_serve_accepts_an_agent_or_an_app(app: Any) -> None:
     assert card['supportedInterfaces'][0]['url'] == server.url
 
 
+def test_serve_accepts_single_process_options() -> None:
+    with serve(Agent(TestModel()), workers=1, reload=False) as server:
+        assert httpx.get(f'{server.url}health/live', timeout=LIMIT).status_code == 200
+
+
 async def test_run_in_a_running_event_loop_suggests_serve() -> None:
     with pytest.raises(RuntimeError, match=r'run\(\) cannot be called in a running event loop, .* use serve\(\)'):
         run(Agent(TestModel()))
