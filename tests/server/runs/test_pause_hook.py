@@ -64,9 +64,11 @@ async def test_heartbeat_takes_calls_with_expired_leases(backend: SqliteFileBack
 
 async def test_heartbeat_takes_none_of_its_own_calls(backend: SqliteFileBackend) -> None:
     worker = WorkerOfCalls(backend, lease=EXPIRED)  # each lease has expired before the next statement
+    worker.gate.clear()
     worker.hook.begin(await wait(backend, 'a'))
     await worker.hook.beat()
     assert len(worker.tasks) == 1
+    worker.gate.set()
     assert await worker.finished() == ['a']
 
 
