@@ -458,20 +458,23 @@ async def test_task_of_end_is_handed_back_at_shutdown(tmp_path: Path) -> None:
     backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
     queue = backend.queue = HeldEnds(backend.queue)
     async with AsyncExitStack() as stack, asyncio.timeout(LIMIT):
-        workers = Workers(running=1, lease=3600)
+        workers = Workers(running=2, lease=3600)
         client = await stack.enter_async_context(serving(stage.agent, backend=backend, workers=workers))
-        tasks = [(await client.send(text, returnImmediately=True))['id'] for text in ('one', 'two', 'three')]
-        await stage.reached('one')
+        tasks = [(await client.send(text, returnImmediately=True))['id'] for text in ('one', 'long', 'two', 'three')]
+        await stage.reached('one', 'long')
         stage.open('one')
         await queue.took.wait()
         stopped = asyncio.ensure_future(stack.aclose())
         while (await client.get('/health/ready')).status == 200:
             pass
         queue.returns.set()
+        while not queue.released and len(stage.began) == 2:
+            await client.get('/health/ready')
+        stage.open('long')
         await stopped
-    assert (stage.began, {*queue.released}) == (['one'], {tasks[1]})
+    assert ({*stage.began}, {*queue.released}) == ({'one', 'long'}, {tasks[2]})
     [taken] = await values.claim_up_to(backend, 1, 'another', limit=1, at=SYSTEM.now())
-    assert (taken.header.id, taken.attempt) == (tasks[1], 1)
+    assert (taken.header.id, taken.attempt) == (tasks[2], 1)
     backend.close()
 
 
