@@ -121,6 +121,7 @@ class OpenApprovalsSuite(PortSuite):
         await backend.queue.cancel('a', ANN, at=START + 1)
         await backend.housekeeping.erase_task('b', ANN, at=START + 1)
         assert await found(backend) == ['c']
+        assert await backend.reader.count_open_approvals(BOB) == 1
 
     async def test_open_approvals_are_those_of_the_tenant(self, backend: Backend) -> None:
         for owner in (ANN, BOB, 'acme/ann', 'acme/bob', 'acm/ann', 'acmes/ann', '/acme'):
