@@ -20,6 +20,7 @@ from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.types import TaskQuery
 
 from ..bounds import LIMIT
+from ..suites import hook_calls, open_approvals
 from ..suites.base import OpenBackend
 from ..suites.dead_letters import make_dead_letter
 from ..suites.export import complete_task, exported_names
@@ -49,6 +50,20 @@ async def long_task(backend: Backend, task_id: str, events: int, *, at: int = ST
     claimed = await claim_task(backend, task_id)
     await backend.queue.emit(claimed, [artifact_chunk(n, '.') for n in range(2, events)])
     await backend.queue.finish(claimed, finish_of(claimed, after=events - 1, at=at))
+
+
+async def test_agents_in_shared_store_share_no_pauses(open_backend: OpenBackend) -> None:
+    one, other = open_backend('one'), open_backend('other')
+    await open_approvals.wait(one, 'a')
+    await open_approvals.wait(other, 'b', at=START + 1)
+    assert await open_approvals.found(one, limit=1) == ['a']
+    assert await one.reader.count_open_approvals(open_approvals.BOB) == 1
+    assert await one.reader.page_key() != await other.reader.page_key()
+    await hook_calls.wait(other, 'c')
+    assert await hook_calls.take(one) == []
+    assert await hook_calls.take(other) == ['c']
+    for backend in (one, other):
+        backend.close()
 
 
 async def test_few_long_event_logs_are_swept_in_two_steps(backend: Backend) -> None:

@@ -13,13 +13,14 @@ import pytest
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import TaskNotFoundError, UnsupportedOperationError
-from pydantic_ai_a2a.server.store.ports import DEAD_LETTER, Answer, Backend, Charge, Checkpoint, DeadLetter
+from pydantic_ai_a2a.server.store.ports import DEAD_LETTER, Answer, Backend, Charge, Checkpoint, DeadLetter, Slot
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.types import TaskState
 
 from .base import PortSuite
 from .values import (
     EXPIRED,
+    LEASE,
     OWNER,
     START,
     WAIT_LIMIT,
@@ -194,6 +195,19 @@ class DeadLetterSuite(PortSuite):
         await retry(backend, 't', 'v', again=True)
         await backend.queue.cancel('u', OWNER, at=START, force=True)
         assert (await claim_task(backend, 'v')).checkpoint is None
+
+    async def test_end_leaves_retry_with_checkpoint_to_claim(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        claimed = await claim_task(backend, 't', 'the first', lease=EXPIRED)
+        done = Checkpoint(run='t.1', messages=model_turn('hello', 'step 1'), usage=RunUsage(requests=1))
+        await backend.queue.emit(claimed, [], checkpoint=done)
+        await exhaust_attempts(backend, 't', at=START + 1)
+        await submit(backend, message(new='ends'))
+        ending = await claim_task(backend, 'ends')
+        await retry(backend, 't', 'u')
+        slot = Slot('holder', LEASE)
+        assert await backend.queue.finish(ending, finish_of(ending, artifacts=[], slot=slot)) is None
+        assert (await claim_task(backend, 'u')).checkpoint is not None
 
     async def test_retry_is_charged_only_for_its_own_usage(self, backend: Backend) -> None:
         async def spent() -> list[int]:

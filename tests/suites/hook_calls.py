@@ -80,6 +80,14 @@ class HookCallSuite(PortSuite):
         assert await calls_of(backend).pause(second) is not None
         assert sorted(await calls_of(backend).take(lease=LEASE, limit=10)) == [first, second]
 
+    async def test_later_hook_call_outlives_the_earlier(self, backend: Backend) -> None:
+        first = await wait(backend, 'a')
+        await submit(backend, message('more', to='a'))
+        claim = await claim_task(backend, 'a')
+        await backend.queue.finish(claim, replace(finish_of(claim, 'input-required'), hook_lease=EXPIRED))
+        await calls_of(backend).done(first)
+        assert list(await calls_of(backend).take(lease=LEASE, limit=10)) == [HookCall('a', claim.run)]
+
     async def test_hook_call_has_no_pause_after_a_cancel(self, backend: Backend) -> None:
         call = await wait(backend, 'a')
         await backend.queue.cancel('a', OWNER, at=START)

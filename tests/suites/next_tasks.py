@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.errors import LeaseLost
+from pydantic_ai_a2a.errors import LeaseLost, OverloadedError
 from pydantic_ai_a2a.server.store.ports import Backend, Claim, Slot
 
 from .base import MakeBackend, PortSuite
@@ -134,6 +134,26 @@ class NextTaskSuite(PortSuite):
         following = await end(backend, claimed)
         assert following is not None
         assert (following.header.id, following.run) == ('t', 2)
+
+    @_TAKING
+    async def test_task_taken_by_end_frees_place_in_queue(self, backend: Backend) -> None:
+        for task_id in ('t', 'u'):
+            await queue(backend, task_id)
+        claimed = await claim_task(backend, 't')
+        with pytest.raises(OverloadedError):
+            await submit(backend, message(new='v'), queue_limit=1)
+        await end(backend, claimed)
+        await submit(backend, message(new='w'), queue_limit=1)
+
+    @_TAKING
+    async def test_run_that_goes_on_frees_no_place(self, backend: Backend) -> None:
+        for task_id in ('t', 'u'):
+            await queue(backend, task_id)
+        claimed = await claim_task(backend, 't')
+        await submit(backend, message('more', to='t'))
+        await end(backend, claimed)
+        with pytest.raises(OverloadedError):
+            await submit(backend, message(new='v'), queue_limit=1)
 
     @_TAKING
     async def test_repeated_end_releases_task_that_first_end_took(self, backend: Backend) -> None:

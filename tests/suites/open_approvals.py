@@ -115,12 +115,19 @@ class OpenApprovalsSuite(PortSuite):
         await wait(backend, 'c', calls=pending(replace(odd, kind='question'), call('q', 'question', note=':Infinity')))
         assert await found(backend) == ['a']
 
+    async def test_task_with_damaged_calls_can_be_canceled(self, backend: Backend) -> None:
+        await wait(backend, 'a', calls=b'{"calls":')
+        assert await found(backend) == []
+        await backend.queue.cancel('a', ANN, at=START + 1)
+        assert await backend.reader.count_open_approvals(BOB) == 0
+
     async def test_ended_or_erased_task_has_no_open_approval(self, backend: Backend) -> None:
         for task_id in 'abc':
             await wait(backend, task_id)
         await backend.queue.cancel('a', ANN, at=START + 1)
         await backend.housekeeping.erase_task('b', ANN, at=START + 1)
         assert await found(backend) == ['c']
+        assert await backend.reader.count_open_approvals(BOB) == 1
 
     async def test_open_approvals_are_those_of_the_tenant(self, backend: Backend) -> None:
         for owner in (ANN, BOB, 'acme/ann', 'acme/bob', 'acm/ann', 'acmes/ann', '/acme'):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from pydantic_ai_a2a.errors import InvalidParamsError, LeaseLost, UnsupportedOperationError
-from pydantic_ai_a2a.server.store.ports import Backend, DeadDelivery, Takes
+from pydantic_ai_a2a.server.store.ports import Backend, DeadDelivery, Slot, Takes
 from pydantic_ai_a2a.settings import Retention
 
 from .answers import answer_to, current_pause, interrupt_task
@@ -33,6 +34,7 @@ from .values import (
     LEASE,
     OWNER,
     START,
+    claim_all,
     claim_and_finish,
     claim_task,
     finish_of,
@@ -68,6 +70,15 @@ class OutboxSuite(PortSuite):
         await claim_and_finish(backend, 't')
         rest = ['3 working', '4 completed']
         assert await deliver_all(backend) == {'a': ['1 working', '2 input-required', *rest], 'b': rest}
+
+    async def test_webhook_gets_working_after_end_of_another_task(self, backend: Backend) -> None:
+        await submit(backend, message(new='ends'))
+        ending = await claim_task(backend, 'ends')
+        await submit(backend, replace(with_config(message(new='t'), 'c'), logged=False))
+        slot = Slot('holder', LEASE)
+        await backend.queue.finish(ending, finish_of(ending, artifacts=[], slot=slot))
+        await claim_all(backend)
+        assert await deliver_all(backend) == {'c': ['1 working']}
 
     async def test_message_with_push_config_over_limit_is_refused(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +21,13 @@ from pydantic_ai.usage import RequestUsage
 from pydantic_ai_a2a import Limits, Messages, Push, Retention, Workers
 from pydantic_ai_a2a.server.store.ports import Swept
 from pydantic_ai_a2a.server.store.sql.housekeeping import SqlHousekeeping
+from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
+from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.telemetry.metrics import metrics
 
 from ...agents import GatedAgent, scripted_model
-from ...app_client import RpcError, message, state_of
+from ...app_client import LIMIT, RpcError, message, state_of
 from ...constants import with_constants
 from ...serving import each_backend, serving, wait_until_ended
 from ...suites import values
@@ -199,6 +202,20 @@ async def test_queue_length_counts_tasks_waiting_for_slot(measured: Metrics) -> 
         assert (points['a2a.queue.length'], points['a2a.run.active']) == ([({}, 2)], [({}, 1)])
         points = measured.points()
         assert (points['a2a.queue.length'], points['a2a.queue.duration']) == ([({}, 0)], [({}, 3)])
+
+
+async def test_queue_length_excludes_tasks_claimed_elsewhere(measured: Metrics, tmp_path: Path) -> None:
+    stage, backend = GatedAgent(), SqliteFileBackend(SqliteFile(path=tmp_path / 'a.db'), 'agent', reader_lag=10**6)
+    workers = Workers(running=1, lease=0.03)
+    async with asyncio.timeout(LIMIT), serving(stage.agent, backend=backend, workers=workers) as client:
+        await client.send('one', returnImmediately=True)
+        await stage.reached('one')
+        waiting = await client.send('two', returnImmediately=True)
+        assert measured.points()['a2a.queue.length'] == [({}, 1)]
+        await values.claim_task(backend, waiting['id'], 'another', at=backend.now())
+        while measured.points()['a2a.queue.length'] != [({}, 0)]:
+            await backend.queued()
+    backend.close()
 
 
 async def test_canceled_queued_and_running_tasks_are_counted(measured: Metrics) -> None:

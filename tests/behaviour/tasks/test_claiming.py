@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Workers, to_a2a
@@ -356,6 +358,46 @@ async def test_end_of_task_starts_next_queued_task(file_backend: SqliteFileBacke
     assert (queue.following, queue.taken) == (tasks[1:], [])
 
 
+async def test_end_leaves_slot_to_lost_tasks(tmp_path: Path) -> None:
+    stage = GatedAgent()
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
+    for name in ('lost one', 'lost two'):
+        await values.submit(backend, values.message(name, new=name, owner='/', at=SYSTEM.now()))
+        await values.claim_task(backend, name, 'a dead worker', at=SYSTEM.now(), lease=values.EXPIRED)
+    async with serving(stage.agent, backend=backend, workers=Workers(running=1, lease=3600)) as client:
+        await stage.reached('lost one')
+        await client.send('new', returnImmediately=True)
+        stage.open('lost one', 'lost two', 'new')
+        await stage.reached('new')
+    backend.close()
+    assert stage.began == ['lost one', 'lost two', 'new']
+
+
+async def test_cancel_stops_task_begun_by_end(tmp_path: Path) -> None:
+    stage, stopped = GatedAgent(), list[str]()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        try:
+            return await stage.answer(messages, info)
+        except asyncio.CancelledError:
+            stopped.append(stage.began[-1])
+            raise
+
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
+    queue = backend.queue = TakingEnds(backend.queue)
+    workers = Workers(running=1, lease=3600)
+    async with serving(Agent(FunctionModel(answer)), backend=backend, workers=workers) as client:
+        await client.send('one', returnImmediately=True)
+        await stage.reached('one')
+        second = await client.send('two', returnImmediately=True)
+        stage.open('one')
+        await stage.reached('two')
+        canceled = await client.call('CancelTask', {'id': second['id']})
+        assert (state_of(canceled), stopped) == ('CANCELED', ['two'])
+    backend.close()
+    assert queue.following == [second['id']]
+
+
 class ErasedEnd(TakingEnds):
     """Stores the first end without an answer. The ended task is erased before the second try."""
 
@@ -406,20 +448,53 @@ async def test_task_of_end_is_handed_back_at_shutdown(file_backend: SqliteFileBa
     stage = GatedAgent()
     queue = file_backend.queue = HeldEnds(file_backend.queue)
     async with AsyncExitStack() as stack, asyncio.timeout(LIMIT):
-        workers = Workers(running=1, lease=3600)
+        workers = Workers(running=2, lease=3600)
         client = await stack.enter_async_context(serving(stage.agent, backend=file_backend, workers=workers))
-        tasks = [(await client.send(text, returnImmediately=True))['id'] for text in ('one', 'two', 'three')]
-        await stage.reached('one')
+        tasks = [(await client.send(text, returnImmediately=True))['id'] for text in ('one', 'long', 'two', 'three')]
+        await stage.reached('one', 'long')
         stage.open('one')
         await queue.took.wait()
         stopped = asyncio.ensure_future(stack.aclose())
         while (await client.get('/health/ready')).status == 200:
             pass
         queue.returns.set()
+        while not queue.released and len(stage.began) == 2:
+            await client.get('/health/ready')
+        stage.open('long')
         await stopped
-    assert (stage.began, {*queue.released}) == (['one'], {tasks[1]})
+    assert ({*stage.began}, {*queue.released}) == ({'one', 'long'}, {tasks[2]})
     [taken] = await values.claim_up_to(file_backend, 1, 'another', limit=1, at=SYSTEM.now())
-    assert (taken.header.id, taken.attempt) == (tasks[1], 1)
+    assert (taken.header.id, taken.attempt) == (tasks[2], 1)
+
+
+class UnavailableTakingEnds(TakingEnds):
+    """Stores only ends that claim no task."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.asked = asyncio.Event()
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        if finish.slot is not None:
+            self.asked.set()
+            raise StoreUnavailable
+        return await super().finish(claim, finish)
+
+
+async def test_end_stored_at_shutdown_claims_no_task(file_backend: SqliteFileBackend) -> None:
+    stage = GatedAgent()
+    queue = file_backend.queue = UnavailableTakingEnds(file_backend.queue)
+    workers = Workers(running=1, lease=3600, drain_grace=0.01)
+    async with asyncio.timeout(LIMIT), serving(stage.agent, backend=file_backend, workers=workers) as client:
+        tasks = [(await client.send(text, returnImmediately=True))['id'] for text in ('one', 'two')]
+        await stage.reached('one')
+        stage.open('one')
+        await queue.asked.wait()
+    ended = await file_backend.reader.load(tasks[0], None)
+    assert ended is not None
+    assert ended.header.state == 'completed'
+    [taken] = await values.claim_up_to(file_backend, 1, 'another', limit=1, at=SYSTEM.now())
+    assert (taken.header.id, taken.fence) == (tasks[1], 1)
 
 
 async def test_task_of_end_runs_in_context_of_its_message(

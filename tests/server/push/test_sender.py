@@ -60,6 +60,19 @@ async def test_retry_after_of_webhook_bounds_next_try(status: int, retry_after: 
     assert abs((leased.wait or 0) - seconds * 1000) < 60_000  # the machine may have slept meanwhile
 
 
+async def test_short_retry_after_shortens_no_pause() -> None:
+    backend = memory(SetClock())
+    settings = with_constants(Push, private_hosts=['127.0.0.1'], backoff=600.0, timeout=LIMIT)
+    async with webhook(b'HTTP/1.1 429 No\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n') as hook:
+        await canceled_task_with_webhook(backend, hook)
+        with log_event('(HTTP 429), attempt 1 of') as failed:
+            async with sending(backend, settings):
+                await asyncio.to_thread(failed.wait, LIMIT)
+    leased = await outbox_of(backend).lease(lease=LEASE, limit=1, held={})
+    assert leased.wait is not None
+    assert leased.wait >= 300_000
+
+
 def memory(clock: Clock = SYSTEM) -> MemoryBackend:
     return MemoryBackend('agent', reader_lag=10_000, clock=clock)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from pydantic_ai_a2a.store import Backend, SqliteFile
 from ...app_client import LIMIT
 from ...suites import READER_LAG
 from ...suites.hook_calls import calls_of, wait
-from ...suites.values import EXPIRED, LEASE
+from ...suites.open_approvals import call, pending
+from ...suites.values import EXPIRED, LEASE, claim_task, finish_of, message, submit
 
 
 class WorkerOfCalls:
@@ -64,9 +66,11 @@ async def test_heartbeat_takes_calls_with_expired_leases(backend: SqliteFileBack
 
 async def test_heartbeat_takes_none_of_its_own_calls(backend: SqliteFileBackend) -> None:
     worker = WorkerOfCalls(backend, lease=EXPIRED)  # each lease has expired before the next statement
+    worker.gate.clear()
     worker.hook.begin(await wait(backend, 'a'))
     await worker.hook.beat()
     assert len(worker.tasks) == 1
+    worker.gate.set()
     assert await worker.finished() == ['a']
 
 
@@ -74,21 +78,33 @@ async def test_worker_with_many_calls_takes_no_others(backend: SqliteFileBackend
     worker = WorkerOfCalls(backend)
     worker.gate.clear()
     own = [await wait(backend, f'own {number}', lease=LEASE) for number in range(10)]
-    for call in own:  # they have all places, and may hang
-        worker.hook.begin(call)
+    for each in own:  # they have all places, and may hang
+        worker.hook.begin(each)
     await wait(backend, 'lost')
     await worker.hook.beat()
     assert len(worker.tasks) == 10
     worker.gate.set()
-    assert await worker.finished() == [call.task_id for call in own]
+    assert await worker.finished() == [each.task_id for each in own]
     await worker.hook.beat()
-    assert await worker.finished() == ['lost', *(call.task_id for call in own)]
+    assert await worker.finished() == ['lost', *(each.task_id for each in own)]
+
+
+async def test_hook_gets_only_calls_without_answers(backend: SqliteFileBackend) -> None:
+    worker = WorkerOfCalls(backend)
+    await submit(backend, message(new='a'))
+    claim = await claim_task(backend, 'a')
+    calls = pending(call('answered'), call('open'), answered='answered')
+    paused = finish_of(claim, 'input-required', pending=calls)
+    await backend.queue.finish(claim, replace(paused, hook_lease=EXPIRED))
+    await worker.hook.beat()
+    await worker.finished()
+    assert [[open_call.id for open_call in pause.calls] for pause in worker.pauses] == [['open']]
 
 
 async def test_heartbeat_in_memory_looks_for_no_calls() -> None:
     backend = MemoryBackend('agent', reader_lag=READER_LAG)
     worker = WorkerOfCalls(backend)
-    call = await wait(backend, 'a')
+    stored = await wait(backend, 'a')
     await worker.hook.beat()
     assert worker.tasks == []
-    assert list(await calls_of(backend).take(lease=LEASE, limit=1)) == [call]
+    assert list(await calls_of(backend).take(lease=LEASE, limit=1)) == [stored]

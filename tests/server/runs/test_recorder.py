@@ -58,9 +58,11 @@ async def backend() -> AsyncIterator[MemoryBackend]:
     made.close()
 
 
-async def recorder_of(backend: MemoryBackend, queue: GatedQueue, **options: Any) -> Recorder:
+async def recorder_of(
+    backend: MemoryBackend, queue: GatedQueue, *, flush_delay: float = 0.001, **options: Any
+) -> Recorder:
     await submit(backend, message(new='t'))
-    return Recorder(await claim_task(backend, 't'), queue, lambda: START, flush_delay=0.001, **options)
+    return Recorder(await claim_task(backend, 't'), queue, lambda: START, flush_delay=flush_delay, **options)
 
 
 async def recorder_waiting_for_store(backend: MemoryBackend, queue: GatedQueue, **options: Any) -> Recorder:
@@ -128,6 +130,18 @@ async def test_fast_writer_waits_for_the_store(backend: MemoryBackend) -> None:
     queue.gate.set()
     await waiting
     assert queue.stored == [1, 1, 10]
+
+
+async def test_text_after_a_full_batch_is_gathered_anew(backend: MemoryBackend) -> None:
+    queue = GatedQueue(backend)
+    recorder = await recorder_of(backend, queue, flush_delay=LIMIT)
+    queue.gate.set()
+    await recorder.write(delta(0))
+    await recorder.write(TextDelta('x' * 500, first=False))
+    for n in range(1, 5):
+        await recorder.write(delta(n))
+    assert queue.stored == [1, 1]
+    await complete(recorder)
 
 
 async def test_unstored_text_chunks_merge_within_the_interval(backend: MemoryBackend) -> None:

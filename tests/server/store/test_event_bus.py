@@ -329,6 +329,21 @@ async def test_waiter_registered_before_task_checks_only_after_hint() -> None:
     assert (asked, event_bus.in_use) == ([None, TASK], False)
 
 
+async def test_stop_published_during_read_ends_wait() -> None:
+    event_bus = EventBus(never_read, 1000)
+
+    async def load(_: int) -> None:  # the store was read before the stop
+        event_bus.publish('t', [stopping_event(2)])
+
+    ending = BusEnding(event_bus, 't', load)
+    event_bus.hint('t', 1)
+    waiting = asyncio.ensure_future(ending.wait(1))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert waiting.done()
+    ending.close()
+
+
 async def test_stop_before_message_does_not_end_wait_for_answer() -> None:
     asked: list[int] = []
 

@@ -41,6 +41,7 @@ from pydantic_ai_a2a.server.store.sql import submitting as accept
 from pydantic_ai_a2a.server.store.sql.transaction import ContextKey, LockName, Transaction
 from pydantic_ai_a2a.types import TaskEvent
 
+from ....postgres import PASSWORD_USER
 from ....postgres import Postgres as Server
 from ....postgres_proxy import proxied
 from ....suites import READER_LAG
@@ -790,6 +791,33 @@ async def test_first_full_batch_of_filed_tasks_analyzes_tables(postgres: Server,
         )
         await stage.file()
         assert postgres.run(counted_rows, database(postgres_url)) == [str(rows)]
+    await asyncio.to_thread(stage.backend.close)
+
+
+async def test_role_without_tables_files_tasks_without_warnings(postgres: Server, postgres_url: str) -> None:
+    stage = ScheduleRun(postgres_url, calls=True)
+    await stage.end(*both(await stage.started()))
+    await stage.execute(
+        'INSERT INTO {0}.task SELECT ('
+        "    jsonb_populate_record(t, jsonb_build_object('id', n, 'replay_key', n, 'filed', 0))"
+        f").* FROM {{0}}.task t CROSS JOIN generate_series(1, {filing.EVERY}) n WHERE id = 't'"
+    )
+    postgres.run(f'DROP ROLE IF EXISTS {PASSWORD_USER}; CREATE ROLE {PASSWORD_USER}')
+    warnings = list[str]()
+    connection = await asyncpg.connect(postgres_url)
+    connection.add_log_listener(lambda _, entry: warnings.append(str(entry)))
+    for right in (
+        'USAGE ON SCHEMA',
+        'SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA',
+        'USAGE ON ALL SEQUENCES IN SCHEMA',
+    ):
+        await connection.execute(f'GRANT {right} called TO {PASSWORD_USER}')
+    await connection.execute(f'SET ROLE {PASSWORD_USER}')
+    await connection.execute(f"SELECT called.a2a_file('9s', 'agent', {filing.BATCH})")
+    await connection.execute(f'RESET ROLE; DROP OWNED BY {PASSWORD_USER}; DROP ROLE {PASSWORD_USER}')
+    await connection.close()
+    assert warnings == []
+    assert {json.loads(row)['filed'] for row in (await stage.rows())['task']} == {1}
     await asyncio.to_thread(stage.backend.close)
 
 

@@ -21,6 +21,7 @@ from pydantic_ai_a2a.types import TaskQuery
 from ....agents import echo_prompts
 from ....app_client import texts
 from ....serving import serving, wait_until_ended
+from ....suites import hook_calls
 from ....suites.push import outbox_of, register
 from ....suites.values import (
     EXPIRED,
@@ -220,3 +221,14 @@ async def test_sweep_waits_for_webhook_lock_before_locking_deliveries(open_backe
         await sweeping
     assert (await outbox_of(backend).lease(lease=LEASE, limit=9, held={})).wait is None
     assert await fetch_column(postgres_url, 'SELECT id FROM a2a.delivery') == []
+
+
+async def test_take_skips_locked_hook_calls(open_backend: Open, postgres_url: str) -> None:
+    backend = open_backend()
+    for task_id in 'ab':
+        await hook_calls.wait(backend, task_id)
+    locked = "SELECT 1 FROM a2a.hook_call WHERE task_id = 'a' FOR UPDATE"
+    async with blocking_session(postgres_url, locked) as held, asyncio.timeout(WAIT_LIMIT):
+        assert await hook_calls.take(backend) == ['b']
+        await held.open()
+    assert await hook_calls.take(backend) == ['a']

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import asyncpg
 import pytest
@@ -204,6 +205,25 @@ async def test_task_end_notifies_idle_worker_of_next_task(
         await here.queue.finish(alone, finish_of(alone, state))
         assert await counts.since() == []
         await here.queue.finish(first, finish_of(first, state))
+        assert await counts.since() == [('idle', 'r')]
+    stop()
+
+
+async def test_end_taking_task_notifies_idle_worker(open_backend: Open, postgres_url: str) -> None:
+    here, sender, another, idle = (open_backend() for _ in range(4))
+    attach_worker(idle)
+    idle.set_idle('worker', idle=True)
+    stop = here.listen(ignore, ignore)
+    async with count_notifications(postgres_url, idle=idle) as counts:
+        await wait_until_registered(postgres_url, idle, 3)
+        first = (await submit(here, message(new='first', context='c'), slot=SLOT)).claim
+        assert first is not None
+        await submit(sender, replace(message(new='taken', context='d'), logged=False))
+        await submit(another, message(new='next', context='c'))
+        await counts.since()
+        following = await here.queue.finish(first, replace(finish_of(first), slot=SLOT))
+        assert following is not None
+        assert following.header.id == 'taken'
         assert await counts.since() == [('idle', 'r')]
     stop()
 
