@@ -33,6 +33,8 @@ from pydantic_ai_a2a.engines.temporal import Temporal
 from pydantic_ai_a2a.server.conversion.failures import EngineFailure
 from pydantic_ai_a2a.server.runs.engine import Engine
 
+from .bounds import LIMIT
+
 
 def _no_limit(_worker: object, _limit: object = None) -> None:
     """Have no limit, whatever is set."""
@@ -148,7 +150,9 @@ class TemporalSetup(EngineSetup):
     def engine(self, *, empty: bool = False, **connection: Any) -> Engine:
         connection.setdefault('namespace', EMPTY if empty else 'default')
         interceptors = [Heartbeats(), *connection.pop('interceptors', ())]
-        return Temporal(self.address, task_queue=self.queue, interceptors=interceptors, **connection)
+        engine = Temporal(self.address, task_queue=self.queue, interceptors=interceptors, **connection)
+        engine.cancel_time = LIMIT
+        return engine
 
     async def workflows(self) -> dict[str, str]:
         client = await connect(self)

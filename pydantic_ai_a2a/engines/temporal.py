@@ -58,10 +58,10 @@ _POLL_TIME = timedelta(seconds=5)
 """Time in which a worker answers a poll."""
 _HEARTBEATS = timedelta(seconds=1)
 """A cancelled activity hears of the cancel with the answer to a heartbeat."""
-_CANCEL_TIME = 10.0
-"""Seconds until a workflow that no worker has cancelled is terminated."""
+_LATE = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
+"""What a call of Temporal ends with that is not answered in its time."""
 _TAKEOVER = timedelta(seconds=3)
-"""Time after which Temporal gives the next step of a workflow to another worker. By default as long as `_CANCEL_TIME`:
+"""Time after which Temporal gives the next step of a workflow to another worker. By default as long as `cancel_time`:
 a cancel after the loss of a worker would terminate the workflow before another worker has it."""
 _GRACE = timedelta(minutes=1)
 """Time after the `timeout` of a run until Temporal ends a workflow without a worker."""
@@ -88,6 +88,8 @@ class Temporal(Engine):
 
     in_server = False
     capability = TemporalDurability
+    cancel_time = 10.0
+    """Seconds until a workflow that no worker has cancelled is terminated."""
 
     @checked
     def __init__(
@@ -233,9 +235,11 @@ class Temporal(Engine):
                     POLL_QUERY, PollInput(from_offset=offset), result_type=PollResult, rpc_timeout=_POLL_TIME
                 )
             except (RPCError, WorkflowQueryFailedError) as error:
-                if not ended:  # no worker is free, or Temporal refuses calls: `result` says so
-                    continue
-                if isinstance(error, RPCError) and not run.result.exception() and run.output is None:
+                status = error.status if isinstance(error, RPCError) else None
+                has_output = ended and not run.result.exception() and run.output is None
+                if not ended or (has_output and status in _LATE):
+                    continue  # no worker is free, or Temporal refuses calls, which `result` says
+                if has_output and status is not None:
                     raise StoreUnavailable(str(error)) from error
                 return
             offset = page.next_offset
@@ -253,7 +257,7 @@ class Temporal(Engine):
         try:
             with suppress(WorkflowFailureError):  # `result` says how it has ended
                 try:
-                    async with asyncio.timeout(_CANCEL_TIME):
+                    async with asyncio.timeout(self.cancel_time):
                         await handle.signal(RunWorkflow.cancel)
                         await handle.result()
                 except TimeoutError:

@@ -210,10 +210,10 @@ async def test_cancel_before_worker_start_runs_no_step(kit: TemporalSetup) -> No
 
 
 @TEMPORAL
-async def test_canceled_task_without_worker_is_not_failed(kit: TemporalSetup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr('pydantic_ai_a2a.engines.temporal._CANCEL_TIME', 0.1)
-    waiting = GatedToolAgent(kit)
-    async with serving(waiting.agent, limits=PATIENT, **kit.options(worker=False)) as client:
+async def test_canceled_task_without_worker_is_not_failed(kit: TemporalSetup) -> None:
+    waiting, options = GatedToolAgent(kit), kit.options(worker=False)
+    options['engine'].cancel_time = 0.1
+    async with serving(waiting.agent, limits=PATIENT, **options) as client:
         task_id = await start_task(client, 'hello')
 
         async def is_open() -> bool:

@@ -203,6 +203,46 @@ async def test_long_stream_needs_no_workflow_update(kit: TemporalSetup) -> None:
     assert texts(done) == [''.join(f'{n} ' for n in range(pieces))]
 
 
+class LateAnswers(Interceptor):
+    """A Temporal server that answers queries too late."""
+
+    late = 0
+    """Number of the next queries without an answer in time."""
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        query = next.query_workflow
+
+        async def answer(input: Any) -> Any:
+            if self.late:
+                self.late -= 1
+                raise RPCError('Timeout expired', RPCStatusCode.CANCELLED, b'')
+            return await query(input)
+
+        setattr(next, 'query_workflow', answer)  # noqa: B010 (a method)
+        return next
+
+
+async def test_late_polls_repeat_no_streamed_text(kit: TemporalSetup) -> None:
+    answers, gate = LateAnswers(), asyncio.Event()
+
+    async def write(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+        yield 'one '
+        await gate.wait()
+        yield 'two'
+
+    agent = kit.agent(FunctionModel(stream_function=write), streams=True)
+    async with (
+        serving(agent, results=Results(stream='mark', interval=0), **kit.options(interceptors=[answers])) as client,
+        client.send_streaming('hello') as stream,
+    ):
+        begin = [await anext(stream) for _ in range(3)]  # the task is submitted, works, and writes
+        answers.late = 10
+        gate.set()
+        events = [event.result for event in (*begin, *await stream.rest())]
+    pieces = [event['artifactUpdate']['artifact']['parts'][0]['text'] for event in events if 'artifactUpdate' in event]
+    assert pieces == ['one ', 'two', '']
+
+
 async def test_runs_at_temporal_hold_no_worker_slots(kit: TemporalSetup) -> None:
     both, waiting = asyncio.Event(), list[str]()
     agent = kit.agent(TestModel(custom_output_text='Hi.'))

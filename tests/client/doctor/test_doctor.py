@@ -28,6 +28,7 @@ from pydantic_ai_a2a.client.doctor.findings import Finding
 from pydantic_ai_a2a.client.doctor.interface_probe import Probe
 from pydantic_ai_a2a.client.http_connections import HttpConnections
 from pydantic_ai_a2a.client.interfaces import Interface
+from pydantic_ai_a2a.clock import Clock
 from pydantic_ai_a2a.errors import RemoteUnavailable
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from pydantic_ai_a2a.types import SendParams
@@ -70,8 +71,16 @@ def problems(found: list[Finding]) -> list[str]:
     return [f'{finding.level} {finding.step}' for finding in found if finding.level not in ('ok', 'not checked')]
 
 
-def plain_app() -> Any:
-    return to_a2a(Agent(TestModel(), name='plain'))
+class StandingClock(Clock):
+    """A wall clock on which all events of a stream have one time: no proxy can seem to collect them."""
+
+    def now(self) -> int:
+        return HOUR
+
+
+def plain_app(**options: Any) -> Any:
+    backend = MemoryBackend('plain', reader_lag=READER_LAG, clock=StandingClock())
+    return to_a2a(Agent(TestModel(), name='plain'), backend=backend, **options)
 
 
 def mounted() -> Any:
@@ -89,14 +98,13 @@ async def test_doctor_finds_no_fault_in_own_server(make: Callable[[], Any], path
 
 
 async def test_doctor_sees_no_missing_live_text_in_pieces() -> None:
-    with serve(to_a2a(Agent(TestModel(), name='plain'), results=Results(stream='mark'))) as server:
+    with serve(plain_app(results=Results(stream='mark'))) as server:
         found = await findings(server.url)
     assert {*problems(found)} == {'hint security'}
 
 
 async def test_doctor_warns_only_if_token_is_missing() -> None:
-    app = to_a2a(Agent(TestModel(), name='secret'), auth=BearerAuth({TOKEN: 'ann'}))
-    with serve(app) as server:
+    with serve(plain_app(auth=BearerAuth({TOKEN: 'ann'}))) as server:
         with_token = await findings(server.url, TOKEN)
         without = await findings(server.url)
     assert {*problems(with_token)} == {'hint live text'}

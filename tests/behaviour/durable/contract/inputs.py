@@ -15,10 +15,12 @@ from pydantic_ai.messages import ModelMessage, UserPromptPart
 from pydantic_ai.models.function import AgentInfo
 from pydantic_ai.run import AgentRunResult
 
-from pydantic_ai_a2a import CallContext, Messages, a2a
+from pydantic_ai_a2a import CallContext, Limits, Messages, a2a
 
 from ....agents import scripted_model
 from ....app_client import RpcError, message
+from ....bounds import LIMIT
+from ....constants import with_constants
 from ....serving import wait_until_ended
 from . import ScenarioRun, add_table, call, echo, scenario
 
@@ -191,7 +193,7 @@ async def a_working_task_is_cancelled(play: ScenarioRun) -> None:
         await asyncio.Event().wait()
 
     agent = play.agent(scripted_model(call('work'), call('wait'), echo), tools=[work, wait])
-    async with play.serving(agent) as client:
+    async with play.serving(agent, limits=with_constants(Limits, cancel_grace=LIMIT)) as client:
         task = await client.send('hello', returnImmediately=True)
         await reached.wait()
         await client.call('CancelTask', {'id': task['id']})
