@@ -358,22 +358,20 @@ async def test_end_of_task_starts_next_queued_task(file_backend: SqliteFileBacke
     assert (queue.following, queue.taken) == (tasks[1:], [])
 
 
-async def test_end_leaves_slot_to_lost_tasks(tmp_path: Path) -> None:
+async def test_end_leaves_slot_to_lost_tasks(file_backend: SqliteFileBackend) -> None:
     stage = GatedAgent()
-    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
     for name in ('lost one', 'lost two'):
-        await values.submit(backend, values.message(name, new=name, owner='/', at=SYSTEM.now()))
-        await values.claim_task(backend, name, 'a dead worker', at=SYSTEM.now(), lease=values.EXPIRED)
-    async with serving(stage.agent, backend=backend, workers=Workers(running=1, lease=3600)) as client:
+        await values.submit(file_backend, values.message(name, new=name, owner='/', at=SYSTEM.now()))
+        await values.claim_task(file_backend, name, 'a dead worker', at=SYSTEM.now(), lease=values.EXPIRED)
+    async with serving(stage.agent, backend=file_backend, workers=Workers(running=1, lease=3600)) as client:
         await stage.reached('lost one')
         await client.send('new', returnImmediately=True)
         stage.open('lost one', 'lost two', 'new')
         await stage.reached('new')
-    backend.close()
     assert stage.began == ['lost one', 'lost two', 'new']
 
 
-async def test_cancel_stops_task_begun_by_end(tmp_path: Path) -> None:
+async def test_cancel_stops_task_begun_by_end(file_backend: SqliteFileBackend) -> None:
     stage, stopped = GatedAgent(), list[str]()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -383,10 +381,9 @@ async def test_cancel_stops_task_begun_by_end(tmp_path: Path) -> None:
             stopped.append(stage.began[-1])
             raise
 
-    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
-    queue = backend.queue = TakingEnds(backend.queue)
+    queue = file_backend.queue = TakingEnds(file_backend.queue)
     workers = Workers(running=1, lease=3600)
-    async with serving(Agent(FunctionModel(answer)), backend=backend, workers=workers) as client:
+    async with serving(Agent(FunctionModel(answer)), backend=file_backend, workers=workers) as client:
         await client.send('one', returnImmediately=True)
         await stage.reached('one')
         second = await client.send('two', returnImmediately=True)
@@ -394,7 +391,6 @@ async def test_cancel_stops_task_begun_by_end(tmp_path: Path) -> None:
         await stage.reached('two')
         canceled = await client.call('CancelTask', {'id': second['id']})
         assert (state_of(canceled), stopped) == ('CANCELED', ['two'])
-    backend.close()
     assert queue.following == [second['id']]
 
 
