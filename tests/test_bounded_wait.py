@@ -11,7 +11,7 @@ from pydantic_ai_a2a.bounded_wait import bounded_wait
 from .app_client import LIMIT
 
 
-async def late() -> str:
+async def raise_timeout() -> str:
     raise TimeoutError('late')
 
 
@@ -37,7 +37,7 @@ async def test_bounded_wait_ends_when_client_disconnects() -> None:
 
 async def test_bounded_wait_raises_timeout_of_awaited_work() -> None:
     with pytest.raises(TimeoutError, match='late'):
-        await bounded_wait(LIMIT, late())
+        await bounded_wait(LIMIT, raise_timeout())
 
 
 async def test_canceled_bounded_wait_cancels_work() -> None:

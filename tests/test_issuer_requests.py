@@ -12,7 +12,7 @@ from .webhooks import webhook
 
 
 @pytest.mark.parametrize('slash', ['', '/'])
-def test_metadata_urls_of_issuer(slash: str) -> None:
+def test_issuer_has_two_metadata_urls(slash: str) -> None:
     assert metadata_urls(f'https://login.example.com/tenant{slash}') == (
         'https://login.example.com/tenant/.well-known/openid-configuration',
         'https://login.example.com/.well-known/oauth-authorization-server/tenant',

@@ -162,7 +162,7 @@ async def test_task_takes_few_postgres_round_trips_and_no_notifications(
     assert counted['there: round trips'] == 0
 
 
-async def test_queued_task_of_client_in_another_process_takes_few_commits(
+async def test_queued_task_of_remote_client_takes_few_commits(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conversation, numbers, slot = DatabaseCalls(monkeypatch), count(), Slot('holder', values.LEASE)

@@ -181,5 +181,5 @@ def test_quiet_seconds_depend_on_load(load: float, quiet: int) -> None:
     assert round(progress.quiet) == quiet
 
 
-def test_watchdog_reports_after_60_and_ends_after_180_idle_seconds() -> None:
+def test_watchdog_acts_after_60_and_180_idle_seconds() -> None:
     assert (Limits().report, Limits().end) == (60.0, 180.0)

@@ -31,7 +31,7 @@ class Received(NamedTuple):
         return json.loads(self.body)
 
     @property
-    def says(self) -> str:
+    def summary(self) -> str:
         """What a notification tells, in short."""
         if 'status' in self.json:
             return f'task {self.json["status"]["state"]}'

@@ -79,7 +79,7 @@ class Deps:
     limit: timedelta
 
 
-def said(messages: Sequence[ModelMessage]) -> list[str]:
+def user_texts(messages: Sequence[ModelMessage]) -> list[str]:
     """The texts of the users."""
     contents = [part.content for sent in messages for part in sent.parts if isinstance(part, UserPromptPart)]
     return [content if isinstance(content, str) else str(content[0]) for content in contents]
@@ -94,7 +94,7 @@ def returned(messages: Sequence[ModelMessage]) -> list[str]:
 
 def text(messages: Sequence[ModelMessage]) -> ModelResponse:
     """All that was said, without the points."""
-    prompts = [prompt.partition(' at ')[0] for prompt in said(messages)]
+    prompts = [prompt.partition(' at ')[0] for prompt in user_texts(messages)]
     return ModelResponse(parts=[TextPart(' + '.join([*prompts, *returned(messages)]))])
 
 
@@ -105,12 +105,12 @@ def files(messages: Sequence[ModelMessage]) -> ModelResponse:
 
 
 def approval(messages: Sequence[ModelMessage]) -> ModelResponse:
-    calls = [ToolCallPart('delete', {'prompt': said(messages)[0], 'path': path}, path) for path in ('a', 'b')]
+    calls = [ToolCallPart('delete', {'prompt': user_texts(messages)[0], 'path': path}, path) for path in ('a', 'b')]
     return text(messages) if len(returned(messages)) > 1 else ModelResponse(parts=calls)
 
 
 def fail(messages: Sequence[ModelMessage]) -> NoReturn:
-    raise FAILURES[said(messages)[0].partition(' at ')[0]]
+    raise FAILURES[user_texts(messages)[0].partition(' at ')[0]]
 
 
 FAILURES: dict[str, Exception] = {
@@ -130,7 +130,7 @@ ANSWERS: dict[str, Callable[[Sequence[ModelMessage]], ModelResponse]] = {
 
 async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     """Call `look`, and then answer."""
-    prompt = said(messages)[0]
+    prompt = user_texts(messages)[0]
     number = 1 + sum(isinstance(sent, ModelResponse) for sent in messages)
     note(f'model-{number} for {prompt}')
     await stop_at(f'model-{number}', prompt)
@@ -146,7 +146,7 @@ async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 
 async def streamed(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
     """Call `look`, and then answer with a gate within the text."""
-    prompt = said(messages)[0]
+    prompt = user_texts(messages)[0]
     if not returned(messages):
         yield {0: DeltaToolCall('look', f'{{"prompt": "{prompt}"}}', tool_call_id='look')}
         return
@@ -181,7 +181,7 @@ async def delete(prompt: str, path: str) -> str:
 
 
 async def on_complete(result: AgentRunResult[Any]) -> None:
-    prompt = said(result.all_messages())[0]
+    prompt = user_texts(result.all_messages())[0]
     note(f'completed {prompt}: {result.output!r}')
     await stop_at('hook', prompt)
 
@@ -262,7 +262,7 @@ app = to_a2a(
 def ask_to_delete(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     if returned(messages):
         return text(messages)
-    return ModelResponse(parts=[ToolCallPart('delete_there', {'prompt': said(messages)[0]})])
+    return ModelResponse(parts=[ToolCallPart('delete_there', {'prompt': user_texts(messages)[0]})])
 
 
 async def delete_there(prompt: str) -> str:

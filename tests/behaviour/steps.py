@@ -125,12 +125,17 @@ def comparable_messages(messages: Sequence[ModelMessage]) -> list[Any]:
     """What model messages say, and to which conversation they belong; neither when, nor how it was transported."""
     dumped = ModelMessagesTypeAdapter.dump_python([*messages], mode='json')
     return [
-        (message['kind'], message.get('instructions'), [_what(part) for part in message['parts']], message['state'])
+        (
+            message['kind'],
+            message.get('instructions'),
+            [_part_fields(part) for part in message['parts']],
+            message['state'],
+        )
         for message in dumped
     ]
 
 
-def _what(part: dict[str, Any]) -> dict[str, Any]:
+def _part_fields(part: dict[str, Any]) -> dict[str, Any]:
     if isinstance(args := part.get('args'), str):
         part['args'] = ToolCallPart('', args).args_as_dict()
     return {name: value for name, value in part.items() if name != 'timestamp'}

@@ -55,7 +55,7 @@ def test_behaviour_is_tested_in_every_version_or_without_version(
     assert versions in whole
 
 
-def test_node_id_contains_the_ids_of_its_behaviours(request: pytest.FixtureRequest) -> None:
+def test_node_id_contains_ids_of_its_behaviours(request: pytest.FixtureRequest) -> None:
     ids = [(row.id, item.nodeid) for item in request.config.stash[COLLECTED] for row in behaviours_of(item)]
     assert [(name, nodeid) for name, nodeid in ids if name not in nodeid] == []
 

@@ -41,7 +41,7 @@ def with_interfaces(*interfaces: tuple[str, str, str]) -> dict[str, Any]:
     return {**CARD, 'supportedInterfaces': listed}
 
 
-async def test_card_is_found_below_agent_url_or_at_card_url() -> None:
+async def test_card_is_fetched_from_agent_or_card_url() -> None:
     canned = CannedAgent(result_response(TASK))
     async with client_at_url(canned.app, 'http://agent.example/a') as client:
         assert (await client.card())['name'] == 'canned'
@@ -316,7 +316,7 @@ async def test_cut_card_request_is_retried_a_few_times(cuts: int, requests: int,
         ('', 300),
     ],
 )
-async def test_card_is_fresh_as_long_as_cache_control_says(control: str, seconds: int, clock: CardClock) -> None:
+async def test_cache_control_decides_freshness_of_card(control: str, seconds: int, clock: CardClock) -> None:
     headers = {'cache-control': control, 'etag': '"1"'}
     canned = CannedAgent(card=Response('{"name": "one"}', headers=headers))
     async with client_at_url(canned.app, 'http://agent.example') as client:
@@ -561,7 +561,7 @@ async def test_each_outage_of_card_is_logged_once(clock: CardClock, caplog: pyte
 
 
 @each_case('status', [401, 403])
-async def test_known_card_is_not_used_when_agent_asks_for_credentials(status: int, clock: CardClock) -> None:
+async def test_cached_card_is_unused_after_401_or_403(status: int, clock: CardClock) -> None:
     canned = CannedAgent(result_response(TASK))
     async with client_at_url(canned.app, 'http://agent.example') as client:
         await client.card()

@@ -376,7 +376,7 @@ async def test_message_is_retried_while_issuer_answers_503(path: str) -> None:
     assert len(sent_tokens(canned)) == 1
 
 
-def test_token_is_shared_by_event_loops_and_repr_hides_secret() -> None:
+def test_event_loops_share_token_and_repr_hides_secret() -> None:
     canned = CannedAgent(result_response(TASK))
 
     async def main() -> None:

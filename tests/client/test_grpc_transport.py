@@ -373,7 +373,7 @@ async def test_call_after_silence_uses_new_connection(monkeypatch: pytest.Monkey
 
 
 @pytest.fixture
-async def silence_is_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def instant_silence_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no wait for the next event last. The other limits have no end: no time passes but in gRPC itself."""
     loop = asyncio.get_running_loop()
     now, call_later = loop.time(), loop.call_later
@@ -385,7 +385,7 @@ async def silence_is_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, 'call_later', call_soon)
 
 
-@pytest.mark.usefixtures('silence_is_over_at_once')
+@pytest.mark.usefixtures('instant_silence_timeout')
 @pytest.mark.parametrize('begins', [True, False])
 async def test_silent_stream_stays_open_while_health_check_answers(begins: bool) -> None:
     asked: list[None] = []
@@ -408,7 +408,7 @@ async def test_silent_stream_stays_open_while_health_check_answers(begins: bool)
     assert [name for name, _ in server.calls] == ['SendStreamingMessage']
 
 
-@pytest.mark.usefixtures('silence_is_over_at_once')
+@pytest.mark.usefixtures('instant_silence_timeout')
 async def test_silent_stream_is_given_up_when_health_check_hangs() -> None:
     async def answers(name: str, request: bytes, context: Any) -> AsyncIterator[bytes]:
         await asyncio.Event().wait()
@@ -422,7 +422,7 @@ async def test_silent_stream_is_given_up_when_health_check_hangs() -> None:
             await client.send('hello')
 
 
-@pytest.mark.usefixtures('silence_is_over_at_once')
+@pytest.mark.usefixtures('instant_silence_timeout')
 async def test_stream_refused_after_silence_raises_its_error() -> None:
     asked = asyncio.Event()
 
@@ -474,7 +474,7 @@ async def test_canceled_send_ends_grpc_call(begins: bool) -> None:
     ],
     ids=['no message', 'too long', 'too many values', 'no task'],
 )
-async def test_invalid_answer_is_protocol_error(
+async def test_invalid_grpc_answer_is_protocol_error(
     messages: list[bytes], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grpc_transport, 'MAX_ANSWER', 2000)

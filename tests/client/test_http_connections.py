@@ -44,11 +44,11 @@ from .canned_agent import (
     canned_client,
     card_with_interface,
     error_response,
-    let_requests_take_long,
     result_response,
     serve_canned,
     silent_response,
     stream_response,
+    timeout_after_few_requests,
 )
 from .cutting_proxy import cutting_proxy
 from .servers import ANSWER, WaitingAgent, fasta2a_server, own_server, sdk_server, text_of
@@ -59,7 +59,7 @@ async def test_in_process_agent_is_served_by_its_client() -> None:
         assert text_of((await client.send('hello')).outcome) == ANSWER
 
 
-async def test_agent_with_own_to_a2a_method_is_served_by_package() -> None:
+async def test_to_a2a_method_of_agent_is_not_called() -> None:
     class Foreign(WrapperAgent[Any, Any]):
         def to_a2a(self) -> None:
             raise AssertionError
@@ -95,7 +95,7 @@ async def test_client_entered_twice_starts_its_app_once() -> None:
 
 
 @each_case('kind', [A2AClient, A2ATestClient], ids=['client', 'test client'])
-async def test_client_has_a_connection_for_each_of_300_calls(kind: type[A2AClient]) -> None:
+async def test_client_has_connection_for_each_of_300_calls(kind: type[A2AClient]) -> None:
     canned, waiting, all_here = CannedAgent(result_response(TASK)), 0, asyncio.Event()
 
     async def together(scope: Scope, receive: Receive, send: Send) -> None:
@@ -171,7 +171,7 @@ async def test_dead_proxy_is_named_without_its_password(monkeypatch: pytest.Monk
                 await client.card()
 
 
-def test_http_client_of_other_package_is_refused_by_its_package() -> None:
+def test_http_client_of_httpx_is_refused() -> None:
     other: Any = httpx.AsyncClient()
     with pytest.raises(TypeError, match='takes an AsyncClient of httpx2 or None, not an AsyncClient of httpx'):
         A2AClient('http://agent.example', http_client=other)
@@ -242,7 +242,7 @@ async def test_empty_events_are_ignored_and_artifacts_replaced_by_id() -> None:
     assert [text_of({'artifacts': [artifact]}) for artifact in tasks[-2]['artifacts']] == ['one', 'three']
 
 
-async def test_in_process_app_ending_without_response_is_an_error() -> None:
+async def test_in_process_app_ending_without_response_is_error() -> None:
     async def broken(scope: Scope, receive: Receive, send: Send) -> None:
         raise LookupError('inside')
 
@@ -446,7 +446,7 @@ async def test_tasks_of_foreign_servers_are_complete_over_cut_connections(app: A
             assert [text_of(task) for task in answered] == [ANSWER] * tasks
 
 
-async def test_lost_message_error_without_replay_says_task_may_have_started() -> None:
+async def test_lost_send_without_replay_warns_of_started_task() -> None:
     with serve(official_at_root(WaitingAgent()), anonymous=True) as server:
         async with asyncio.timeout(LIMIT), cutting_proxy(server.url, share=1, seed=4) as (url, _):
             card = await card_through_proxy(url, server.url)
@@ -471,23 +471,23 @@ async def test_stopped_server_is_remote_unavailable_after_timeout() -> None:
 
 async def test_lost_stream_error_names_task_of_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     canned = CannedAgent(stream_response({'task': WORKING}), Response('', 502))
-    async with A2AClient(canned.app, timeout=let_requests_take_long(canned, monkeypatch)) as client:
+    async with A2AClient(canned.app, timeout=timeout_after_few_requests(canned, monkeypatch)) as client:
         with pytest.raises(RemoteUnavailable, match='The task t may go on: read it with `get`') as lost:
             await client.send('Hello.')
         assert lost.value.task_id == 't'
 
 
-async def test_unanswered_resend_error_says_task_may_have_started(
+async def test_unanswered_resend_warns_of_started_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     canned = CannedAgent(Response('', 502))
-    async with A2AClient(canned.app, timeout=let_requests_take_long(canned, monkeypatch)) as client:
+    async with A2AClient(canned.app, timeout=timeout_after_few_requests(canned, monkeypatch)) as client:
         with pytest.raises(RemoteUnavailable, match=r'The task may have been started: `list` has it then\.') as lost:
             await client.send('Hello.', resend=True)
         assert lost.value.task_id is None
 
 
-async def test_lost_connection_keeps_warning_of_earlier_request() -> None:
+async def test_lost_connection_keeps_warning_of_started_task() -> None:
     answers = iter([httpx2.Response(502)])
 
     def answer(request: httpx2.Request) -> httpx2.Response:

@@ -76,7 +76,7 @@ async def test_inbox_asks_other_servers_for_whole_tasks(card: Any, whole: bool) 
         assert ('historyLength' in params) is not whole
 
 
-async def test_inbox_leaves_out_tasks_that_do_not_wait() -> None:
+async def test_inbox_leaves_out_working_task() -> None:
     canned = CannedAgent(listed(('a', 1), state='WORKING'), listed())
     async with canned_client(canned) as client:
         assert await inbox_of(client) == []
@@ -87,7 +87,7 @@ def guarded_call(**fields: Any) -> dict[str, Any]:
     return pending_call('approval', id='guarded', tool='pay', text='Pay?', decidedBy='approver', **fields)
 
 
-async def test_inbox_leaves_out_approvals_of_approvers() -> None:
+async def test_inbox_leaves_out_calls_decided_by_approver() -> None:
     question = pending_call('question', id='q', tool='ask', text='Which size?')
     page = [
         {**task_waiting_with(pending=[guarded_call()]), 'id': 'guarded'},
@@ -141,7 +141,7 @@ def only_bob(caller: Caller, task: WaitingTask) -> bool:
 
 @pytest.mark.parametrize('rule', ['approve', only_bob], ids=['scope', 'function'])
 @pytest.mark.parametrize('binding', ['JSONRPC', 'HTTP+JSON', 'GRPC'])
-async def test_approver_decides_tasks_of_others_from_inbox(rule: str | Rule, binding: str) -> None:
+async def test_approver_decides_foreign_tasks_from_inbox(rule: str | Rule, binding: str) -> None:
     keeper = ApprovalAgent()
     async with clients_of_approvers(keeper.agent, approvers=rule, binding=binding) as (ann, bob, _):
         tasks = [(await ann.send('delete', context_id=f'secret {n}')).task_id for n in range(2)]
@@ -158,7 +158,7 @@ async def test_approver_decides_tasks_of_others_from_inbox(rule: str | Rule, bin
     assert keeper.deleted == [('a', True)]
 
 
-async def test_approval_returns_last_state_that_approver_may_see() -> None:
+async def test_approval_returns_last_state_visible_to_approver() -> None:
     async with clients_of_approvers(ApprovalAgent().agent, approvers=only_bob) as (ann, bob, _):
         task_id = (await ann.send('delete')).task_id
         [result] = await inbox_of(bob)
@@ -168,7 +168,7 @@ async def test_approval_returns_last_state_that_approver_may_see() -> None:
             await bob.get(task_id)
 
 
-async def test_second_approver_learns_that_call_was_decided() -> None:
+async def test_second_approver_gets_error_about_earlier_decision() -> None:
     async with clients_of_approvers(ApprovalAgent().agent, approvers='approve') as (ann, bob, eve):
         await ann.send('delete')
         [first], [second] = await inbox_of(bob), await inbox_of(eve)
@@ -177,7 +177,7 @@ async def test_second_approver_learns_that_call_was_decided() -> None:
             await second.approve()
 
 
-async def test_task_that_waits_again_comes_in_the_next_inbox() -> None:
+async def test_task_waiting_again_is_in_next_inbox() -> None:
     async with clients_of_approvers(ApprovalAgent().agent, approvers='approve') as (ann, bob, _):
         await ann.send('delete two')
         async for result in bob.inbox():
@@ -186,7 +186,7 @@ async def test_task_that_waits_again_comes_in_the_next_inbox() -> None:
         assert len(await inbox_of(bob)) == 1
 
 
-async def test_inbox_has_own_sign_ins_and_external_calls() -> None:
+async def test_inbox_lists_sign_in_and_external_call_of_caller() -> None:
     agent = ApprovalAgent().agent
     signed_in = list[bool]()
 
@@ -211,7 +211,7 @@ async def test_inbox_has_own_sign_ins_and_external_calls() -> None:
         assert (await result.answer('the page')).text == 'fetch + the page'
 
 
-async def test_erased_task_of_own_is_not_found_while_followed() -> None:
+async def test_erased_task_is_not_found_while_followed() -> None:
     canned = CannedAgent(result_response({'task': WORKING}), error_response(-32001, 'Gone.'))
     async with canned_client(canned) as client:
         with pytest.raises(TaskNotFoundError):

@@ -56,13 +56,13 @@ async def test_file_in_any_base64_variant_is_decoded(raw: str) -> None:
     assert content_of(task).data == expected
 
 
-async def test_task_of_0_3_without_kind_in_unknown_state_is_followed() -> None:
+async def test_0_3_task_in_unknown_state_is_followed() -> None:
     unknown = {**DONE, 'status': {'state': 'unknown'}}
     task = await send_to(result_response(unknown), result_response({**DONE, 'kind': 'task'}), card=OLDER)
     assert task['status']['state'] == 'completed'
 
 
-async def test_events_of_0_3_without_kind_are_recognized_by_fields() -> None:
+async def test_0_3_events_without_kind_are_recognized() -> None:
     ids = {'taskId': 't', 'contextId': 'c'}
     pieces = [
         {**DONE, 'status': {'state': 'submitted'}},
@@ -76,7 +76,7 @@ async def test_events_of_0_3_without_kind_are_recognized_by_fields() -> None:
 
 
 @each_case('state', ['cancelled', 'TASK_STATE_CANCELLED'])
-async def test_canceled_may_be_written_with_two_l(state: str) -> None:
+async def test_state_spelled_cancelled_is_read_as_canceled(state: str) -> None:
     task = await send_to(result_response({'task': {**TASK, 'status': {'state': state}}}))
     assert task['status']['state'] == 'canceled'
 
@@ -90,7 +90,7 @@ async def test_message_without_role_is_of_agent() -> None:
 
 
 @each_case(('binding', 'older'), [('jsonrpc', False), ('http+json', False), ('jsonrpc', True)])
-async def test_binding_in_lower_case_is_spoken(binding: str, older: bool) -> None:
+async def test_binding_in_lower_case_is_accepted(binding: str, older: bool) -> None:
     url = 'http://agent.example/rpc'
     interface = {'protocolBinding': binding, 'url': url, 'protocolVersion': '1.0'}
     card = {**OLDER, 'preferredTransport': binding} if older else {**CARD, 'supportedInterfaces': [interface]}
@@ -142,7 +142,7 @@ async def test_task_event_without_artifacts_keeps_streamed_artifacts() -> None:
     assert content_of(emptied) == ''
 
 
-async def test_conformance_client_parse_answers_are_read() -> None:
+async def test_answers_of_conformance_specification_are_read() -> None:
     """Those of CLIENT-PARSE-001 to 006 of the A2A conformance test specification (ACTS)."""
     task = await send_to(result_response({'task': {**TASK, 'artifacts': [artifact({'text': 'hello world'})]}}))
     assert (task['id'], task['context_id'], task['status']['state']) == ('t', 'c', 'completed')

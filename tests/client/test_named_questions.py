@@ -68,7 +68,7 @@ async def test_answer_from_inbox_names_its_question() -> None:
             await earlier.answer('Paris')
 
 
-async def test_conversation_answers_the_question_that_it_has_read() -> None:
+async def test_conversation_does_not_answer_unread_question() -> None:
     async with clients() as (client, other):
         chat, streaming = client.conversation(), client.conversation()
         first, events = await chat.send('hello'), [event async for event in streaming.stream('hello')]
@@ -143,7 +143,7 @@ async def test_only_agents_with_pending_calls_get_name_of_question(card: Any, me
     assert canned.messages[1].get('metadata') == metadata
 
 
-async def test_other_metadata_of_message_reaches_other_agents() -> None:
+async def test_agent_without_extension_gets_remaining_metadata() -> None:
     canned = CannedAgent(result_response({'task': DONE}))
     metadata: dict[str, Any] = {PENDING_CALLS_URI: {'question': 'm'}, 'colour': 'red'}
     async with canned_client(canned) as client:

@@ -109,7 +109,7 @@ async def test_webhook_retry_has_new_signature_and_same_notification_id() -> Non
     assert first.headers[HEADER] != second.headers[HEADER]
 
 
-def test_different_card_and_push_keys_with_same_id_are_refused() -> None:
+def test_card_and_push_keys_need_distinct_ids() -> None:
     keys = [{**ECAlgorithm.to_jwk(Key().private, as_dict=True), 'kid': 'key-1'} for _ in range(2)]
     to_a2a(Agent('test'), url=URL, push=Push(signing=keys[:1]), access=Access(signing=keys[:1]))
     with pytest.raises(

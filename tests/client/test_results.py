@@ -404,7 +404,7 @@ async def test_approval_does_not_repeat_reference_task_ids() -> None:
     assert names == [[first.task_id], None]
 
 
-async def test_options_of_answer_replace_those_of_message() -> None:
+async def test_answer_replaces_metadata_and_keeps_output_modes() -> None:
     answers = (result_response({'task': task}) for task in (task_in_state('INPUT_REQUIRED'), TASK))
     canned = CannedAgent(*answers, card={**CARD, 'capabilities': {}})
     async with A2AClient(canned.app) as client:
@@ -524,7 +524,7 @@ async def test_waiting_task_is_approved_by_another_client() -> None:
         assert (await client.get(asked.task_id)).text == 'a is deleted'
 
 
-async def test_message_before_last_prompt_is_no_answer() -> None:
+async def test_answer_before_last_prompt_is_not_returned() -> None:
     said = [('ROLE_USER', 'First?'), ('ROLE_AGENT', 'First.'), ('ROLE_USER', 'Second?')]
     history = [
         {'messageId': text, 'role': role, 'parts': [{'text': text}]}

@@ -269,7 +269,7 @@ async def test_card_signed_by_text_of_specification_is_verified() -> None:
     assert await VERIFIER.content(sign_payload(with_more, rfc8785.dumps(without)), '') == without
 
 
-async def test_only_the_signed_content_of_a_card_is_used() -> None:
+async def test_only_signed_content_of_card_is_used() -> None:
     wire = signed()
     wire['url'] = 'http://evil.example/'
     wire['supportsAuthenticatedExtendedCard'] = True
@@ -468,7 +468,7 @@ async def test_unchanged_card_is_verified_after_each_fetch(monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures('stale_cards')
-async def test_known_card_is_verified_with_keys_of_now_in_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cached_card_is_verified_again_during_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     app = to_a2a(Agent('test', name='joker'), url='http://agent.example/', access=Access(signing=[private_pem()]))
     valid, down = CardVerifier.content, False
 

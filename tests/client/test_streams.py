@@ -136,7 +136,7 @@ async def test_streamed_messages_are_added_to_task_history(name: str) -> None:
     assert [''.join(part['text'] for part in said['parts']) for said in task['history']] == ['Hi', *texts]
 
 
-async def test_status_message_enters_history_with_the_next_status() -> None:
+async def test_status_message_enters_history_with_next_status() -> None:
     """As in the tasks that GetTask of the official SDK returns: a question is only in the status."""
     events = [
         {'task': WORKING},

@@ -151,7 +151,7 @@ def send_and_wait_until_completed(url: str, task_id: str) -> None:
     asyncio.run(do())
 
 
-def test_no_single_key_decides(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_key_press_decides_no_task(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [task] = send(url, 'delete')
     code, terminal = watch(
         monkeypatch,
@@ -191,7 +191,7 @@ def test_end_of_terminal_ends_inbox(monkeypatch: pytest.MonkeyPatch) -> None:
             assert keys.read() == ['quit']
 
 
-def test_end_of_input_at_prompt_of_inbox_decides_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_end_of_inbox_input_decides_no_task(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [task] = send(url, 'delete')
     code, terminal = watch(
         monkeypatch, url, ('1 in the inbox', ENTER), ('Approve?', '\x04'), ('1 in the inbox', '\x04')
@@ -242,7 +242,7 @@ def test_call_decided_by_another_person_is_reported(monkeypatch: pytest.MonkeyPa
 
 
 @each_case('prompt, typed', [('hello', 'Paris\n'), ('sign in', 'n\n')])
-def test_answer_to_an_earlier_question_is_not_sent(prompt: str, typed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answer_to_earlier_question_is_not_sent(prompt: str, typed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asks = 'Answer' if prompt == 'hello' else 'Have you signed in?'
     with serve(to_a2a(clerk_agent())) as server:
         [task] = send(server.url, prompt)
@@ -261,7 +261,7 @@ def test_answer_to_an_earlier_question_is_not_sent(prompt: str, typed: str, monk
 
 
 @each_case('decided, chosen', [(0, 1), (1, 2), (2, 1)])
-def test_decided_row_leaves_list_with_next_key(decided: int, chosen: int) -> None:
+def test_decided_row_stays_until_next_key(decided: int, chosen: int) -> None:
     with serve(deleting_app()) as server:
         tasks = [*reversed(send(server.url, '1', '2', '3'))]
     choice = Choice()
@@ -275,7 +275,7 @@ def test_decided_row_leaves_list_with_next_key(decided: int, chosen: int) -> Non
     assert len(choice.rows()) == 2
 
 
-def test_chosen_task_stays_chosen_while_others_come() -> None:
+def test_inbox_selection_survives_new_tasks() -> None:
     with serve(deleting_app()) as server:
         new, *tasks = reversed(send(server.url, '1', '2', '3'))
     choice = Choice()
@@ -331,7 +331,7 @@ def test_unseen_character_of_short_call_is_shown_as_escape(monkeypatch: pytest.M
     assert 'May I call pay?\npay {\n  "to": "ann\\u200b@bank.example"\n}' in terminal.text
 
 
-def test_hidden_arguments_are_said_to_be_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_approval_prompt_says_arguments_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     with serve(deleting_app(approvals=Approvals(hide_arguments=['delete']))) as server:
         send(server.url, 'Go.')
         _, terminal = watch(
@@ -375,7 +375,7 @@ def test_refused_list_ends_inbox_on_screen(monkeypatch: pytest.MonkeyPatch) -> N
         (Response('', 502), 'it is not known if the answer has reached the task t:'),
     ],
 )
-def test_lost_answer_of_inbox_is_reported(answer: Response, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_or_lost_inbox_answer_is_reported(answer: Response, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Answering(CannedAgent):
         async def _serve(self, request: Any) -> Response:
             body = await request.body()

@@ -117,7 +117,7 @@ def test_file_of_answer_is_saved(capsys: Capture, tmp_path: Path) -> None:
         (f'a.{"b" * 500}', f'a.{"b" * 98}'),
     ],
 )
-def test_name_of_file_is_plain(name: str | None, saved: str, capsys: Capture, tmp_path: Path) -> None:
+def test_saved_file_name_is_sanitized(name: str | None, saved: str, capsys: Capture, tmp_path: Path) -> None:
     directory = tmp_path / f'case {len(list(tmp_path.iterdir()))}' / 'files'
     sent = send_and_save(capsys, directory, completed(part(name)))
     assert (sent.code, messages(sent)) == (0, [f'saved {directory}/{saved}'])
@@ -131,7 +131,7 @@ def test_answer_without_files_leaves_no_directory(capsys: Capture, tmp_path: Pat
     assert ((tmp_path / 'empty').is_dir(), (tmp_path / 'new').exists()) == (True, False)
 
 
-def test_existing_files_and_links_stay_as_they_are(capsys: Capture, tmp_path: Path) -> None:
+def test_existing_files_and_links_are_not_overwritten(capsys: Capture, tmp_path: Path) -> None:
     directory, secret = tmp_path / 'files', tmp_path / 'secret'
     directory.mkdir()
     secret.write_text('secret')
@@ -151,7 +151,7 @@ def test_existing_files_and_links_stay_as_they_are(capsys: Capture, tmp_path: Pa
     assert not (tmp_path / 'missing').exists()
 
 
-def test_simultaneous_saves_of_one_name_lose_no_file(tmp_path: Path) -> None:
+def test_simultaneous_saves_under_same_name_keep_all_files(tmp_path: Path) -> None:
     contents = [f'{n}'.encode() for n in range(60)]
     with ThreadPoolExecutor(6) as threads:
         saved = [
@@ -192,7 +192,7 @@ def longest_file(size: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_file_that_cannot_be_written_leaves_nothing(capsys: Capture, tmp_path: Path) -> None:
+def test_unwritable_file_leaves_no_partial_file(capsys: Capture, tmp_path: Path) -> None:
     answer = completed(part('one.txt'), part('large.bin', bytes(2_000_000)), part('two.txt'))
     with longest_file(1_000_000):
         sent = send_and_save(capsys, tmp_path / 'files', answer)
@@ -280,7 +280,7 @@ def test_unusable_directory_is_refused_before_the_message(capsys: Capture, tmp_p
 
 
 @each_case(('size', 'raw'), [(10, None), (9, None), (0, None), (8, None), (10, 'AAAAAAAAAAAAAA')])
-def test_size_of_file_has_no_padding(size: int, raw: str | None, capsys: Capture) -> None:
+def test_reported_file_size_excludes_base64_padding(size: int, raw: str | None, capsys: Capture) -> None:
     file = part('a.bin', bytes(size))
     answer = completed(file if raw is None else {**file, 'raw': raw})
     with serve_canned(CannedAgent(stream_response(answer))) as server:

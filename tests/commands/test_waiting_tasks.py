@@ -71,7 +71,7 @@ def test_answer_of_send_to_earlier_question_is_refused(
     assert (code, f'{prompt} + Rome' in text) == (0, True)
 
 
-def test_send_follows_task_that_has_gone_on_with_other_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_send_follows_task_answered_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     with serve(to_a2a(clerk_agent())) as server:
 
         def answer_elsewhere() -> None:
@@ -123,7 +123,7 @@ def test_send_asks_owner_and_waits_for_approver(monkeypatch: pytest.MonkeyPatch)
 
 
 @each_case('rule', ['approve', is_bob])
-def test_send_asks_owner_who_may_approve(rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_send_asks_owner_with_approval_rights(rule: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('BOB', TOKENS['bob'])
     with serve(guarded_app(rule)) as server:
         code, text = send(monkeypatch, server.url, 'delete', '--token-env', 'BOB', steps=[('Approve?', 'y\n')])
@@ -139,7 +139,7 @@ def test_send_asks_the_question_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (code, 'Which account?' in text) == (0, True)
 
 
-def test_ctrl_c_cancels_task_that_waits_for_approver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_cancels_task_awaiting_approver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv('ANN', TOKENS['ann'])
     with (
         serve(guarded_app('approve')) as server,
@@ -151,7 +151,7 @@ def test_ctrl_c_cancels_task_that_waits_for_approver(monkeypatch: pytest.MonkeyP
     assert 'is canceled' in terminal.close()
 
 
-def test_send_without_terminal_says_that_task_waits_for_approver(
+def test_send_without_terminal_reports_wait_for_approver(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv('ANN', TOKENS['ann'])
@@ -160,7 +160,7 @@ def test_send_without_terminal_says_that_task_waits_for_approver(
     assert (outcome.code, 'waits for an approver' in outcome.err, '--approve' in outcome.err) == (3, True, False)
 
 
-def test_approver_is_told_that_owner_gets_answer(
+def test_approver_command_prints_state_without_answer(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, token in TOKENS.items():

@@ -146,7 +146,7 @@ NAMES: dict[tuple[str, str], Callable[[], set[str]]] = {
 
 
 @each_case('place', NAMES, ids=' '.join)
-def test_table_lists_all_names_of_the_code(place: tuple[str, str]) -> None:
+def test_docs_table_lists_all_names_in_code(place: tuple[str, str]) -> None:
     page, heading = place
     cells = [row[0] for row in table(DOCS / page, heading)]
     # Only the values of a row of scopes have commas.

@@ -67,7 +67,7 @@ def test_clients_requesting_live_text_get_live_text() -> None:
     assert live == {(name, f'{agent} on-request', 'live') for name in asking for agent in ANSWERS}
 
 
-def test_google_adk_needs_grpc_off_the_card() -> None:
+def test_google_adk_reads_text_without_grpc_on_card() -> None:
     shown = {
         (seen['server'], of_text(seen['answer'], TEXT))
         for seen in SEEN['google-adk']['seen']

@@ -55,7 +55,7 @@ def test_page_has_single_title_and_no_question_headings(path: Path) -> None:
 
 
 @each_case('path', PAGES, ids=lambda path: path.stem)
-def test_page_is_short(path: Path) -> None:
+def test_page_stays_within_word_limit(path: Path) -> None:
     assert len(path.read_text().split()) <= (MOST_WORDS_TO_BEGIN if path.stem == 'get-started' else MOST_WORDS)
 
 

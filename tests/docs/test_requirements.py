@@ -56,7 +56,7 @@ def test_protocol_page_lists_all_requirements() -> None:
     assert [each.text for each in ALL.values() if f'| {each.name} | ' not in page or each.text not in page] == []
 
 
-def test_each_attack_has_a_protection_and_a_test() -> None:
+def test_each_attack_has_protection_and_test() -> None:
     attacks = table(ROOT / 'tests' / 'attacks.md', 'Attack')
     assert [row for row in attacks if len(row) != 3 or not all(row)] == []
     assert [row for row in attacks if not row[-1].startswith('tests/')] == []

@@ -132,20 +132,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _misses(site: Path, questions: dict[str, str]) -> dict[str, list[str]]:
     """Return the questions whose page is not among the first three, with these three."""
-    pages = dict(zip(questions, found(site, [*questions]), strict=True))
+    pages = dict(zip(questions, search_results(site, [*questions]), strict=True))
     first = {question: [page.rstrip('/') for page in pages[question][:3]] for question in questions}
     return {
         question: first[question] for question in questions if not {*first[question]} & {*questions[question].split()}
     }
 
 
-def test_search_answers_public_issue_questions(site: Path) -> None:
+def test_docs_search_finds_page_for_reported_problems(site: Path) -> None:
     misses = _misses(site, ASKED)
     assert len(misses) <= 2, misses
 
 
 @pytest.mark.parametrize('questions', [ALSO, NEW, SENTENCES], ids=['common', 'new', 'sentences'])
-def test_search_answers_common_questions(site: Path, questions: dict[str, str]) -> None:
+def test_docs_search_finds_page_for_question(site: Path, questions: dict[str, str]) -> None:
     assert _misses(site, questions) == {}
 
 
@@ -189,7 +189,7 @@ _SEARCH = """async (queries) => {
 """Asks the worker as the search field does, and returns the pages of each query, best first."""
 
 
-def found(site: Path, queries: Sequence[str]) -> list[list[str]]:
+def search_results(site: Path, queries: Sequence[str]) -> list[list[str]]:
     """Return the addresses of the pages that each query finds, best first."""
     with served(site) as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)

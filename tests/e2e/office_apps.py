@@ -15,11 +15,11 @@ from pydantic_ai_a2a import A2AApp, to_a2a
 Word = Literal['weather', 'joker']
 
 
-def says(word: Word) -> FunctionModel:
+def model_saying(word: Word) -> FunctionModel:
     return FunctionModel(lambda messages, info: ModelResponse(parts=[TextPart(word)]))
 
 
-weather, joker = Agent(says('weather')), Agent(says('joker'))
+weather, joker = Agent(model_saying('weather')), Agent(model_saying('joker'))
 
 
 def _app(agent: Agent[Any, Any], **options: Any) -> A2AApp:

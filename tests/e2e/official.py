@@ -65,7 +65,7 @@ async def official_client(url: str, **config: Any) -> AsyncGenerator[Client]:
             yield client
 
 
-def say(text: str, *, context_id: str | None = None, task_id: str | None = None) -> SendMessageRequest:
+def text_request(text: str, *, context_id: str | None = None, task_id: str | None = None) -> SendMessageRequest:
     message = new_text_message(text, context_id=context_id, task_id=task_id, role=Role.ROLE_USER)
     return SendMessageRequest(message=message)
 

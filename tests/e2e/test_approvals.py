@@ -22,12 +22,12 @@ from .official import (
     BINDINGS,
     OFFICIAL,
     official_client,
-    say,
     send,
     serving_process,
     state_of,
     task_of,
     text_of,
+    text_request,
     using_binding,
 )
 from .official_0_3 import OFFICIAL_0_3, client_0_3
@@ -95,22 +95,22 @@ async def client_of(server: Process) -> AsyncGenerator[Callable[[SendMessageRequ
 async def test_pending_calls_are_answered_across_restarts(start: Start, tmp_path: Path) -> None:
     with start() as server:
         async with client_of(server) as sent:
-            task = await sent(say('delete:a fetch:b ask:c'))
+            task = await sent(text_request('delete:a fetch:b ask:c'))
             assert asked(task) == [('c1', 'approval'), ('c2', 'external'), ('c3', 'question')]
             half = await sent(answers(task, {'id': 'c2', 'decision': 'result', 'result': 'b!'}))
             assert asked(half) == [('c1', 'approval'), ('c3', 'question')]
         server.signal(signal.SIGKILL)
     with start() as server:
         async with client_of(server) as sent:
-            between = await sent(say('meanwhile', context_id=task.context_id))
+            between = await sent(text_request('meanwhile', context_id=task.context_id))
             assert text_of(between) == 'meanwhile'
             half = await sent(answers(task, {'id': 'c1', 'decision': 'approve'}))
             assert (asked(half), deleted(tmp_path)) == ([('c3', 'question')], [])
         server.signal(signal.SIGKILL)
     with start() as server:
         async with client_of(server) as sent:
-            ended = await sent(say('c!', task_id=task.id))
-            after = await sent(say('after', context_id=task.context_id))
+            ended = await sent(text_request('c!', task_id=task.id))
+            after = await sent(text_request('after', context_id=task.context_id))
     assert text_of(ended) == 'delete:a fetch:b ask:c + deleted a + b! + c!'
     assert text_of(after).startswith('meanwhile + delete:a fetch:b ask:c + after')
     assert deleted(tmp_path) == ['a']
@@ -169,7 +169,7 @@ async def test_approval_is_answered_by_message_schema(start: Start, tmp_path: Pa
         async with client_of(server) as sent:
             for wanted, said, done in ANSWERS:
                 before = deleted(tmp_path)
-                task = await sent(say('delete:a'))
+                task = await sent(text_request('delete:a'))
                 assert (state_of(task), asked(task)) == ('TASK_STATE_INPUT_REQUIRED', [('c1', 'approval')])
                 assert deleted(tmp_path) == before
                 ended = await sent(answer_of(schema_of(task), **wanted))
@@ -235,15 +235,15 @@ async def test_0_3_client_answers_calls_across_restarts(python: Path, start: Sta
 async def test_text_only_client_may_deny_call(start: Start, tmp_path: Path) -> None:
     with start() as server:
         async with client_of(server) as sent:
-            task = await sent(say('delete:a'))
+            task = await sent(text_request('delete:a'))
             what = task.status.message.parts[0].text.splitlines()[-1]
             assert what.startswith('Write "no" or "no: reason" to deny the call.')
             with pytest.raises(InvalidParamsError) as refused:
-                await sent(say('yes', task_id=task.id))
+                await sent(text_request('yes', task_id=task.id))
             assert what.removesuffix('.') in str(refused.value)
-            again = await sent(say('yes, but only once', task_id=task.id))
+            again = await sent(text_request('yes, but only once', task_id=task.id))
             assert (state_of(again), asked(again)) == ('TASK_STATE_INPUT_REQUIRED', [('c1', 'approval')])
-            ended = await sent(say('No!', task_id=task.id))
+            ended = await sent(text_request('No!', task_id=task.id))
     assert text_of(ended) == 'delete:a + The tool call was denied.'
     assert deleted(tmp_path) == []
 
@@ -272,8 +272,8 @@ async def test_official_client_answers_call_of_declared_tool(binding: str) -> No
     with using_binding(binding), serving_process('client_tools:app', app_dir=ROOT / 'examples') as server:
         uri = await declared(server.url, 'may declare tools')
         async with official_client(server.url, streaming=False) as client:
-            without = await task_of(client.send_message(say('What is in note a?')))
-            task = await task_of(client.send_message(with_tools(say('What is in note a?'), uri, NOTE)))
+            without = await task_of(client.send_message(text_request('What is in note a?')))
+            task = await task_of(client.send_message(with_tools(text_request('What is in note a?'), uri, NOTE)))
             [call] = [
                 call
                 for part in MessageToDict(task.status.message)['parts']
@@ -282,7 +282,7 @@ async def test_official_client_answers_call_of_declared_tool(binding: str) -> No
             answer = answer_of(schema_of(task), decision='result', result='Buy milk.')
             done = await task_of(client.send_message(answer))
             with pytest.raises(InvalidParamsError, match='is the name of an earlier tool'):
-                await task_of(client.send_message(with_tools(say('Hello!'), uri, NOTE, NOTE)))
+                await task_of(client.send_message(with_tools(text_request('Hello!'), uri, NOTE, NOTE)))
     assert text_of(without) == 'I have no tool to read notes.'
     assert (state_of(task), call['tool'], call['args']) == ('TASK_STATE_INPUT_REQUIRED', 'read_note', {'name': 'a'})
     assert (done.id, text_of(done)) == (task.id, 'The note says: Buy milk.')

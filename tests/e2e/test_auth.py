@@ -16,7 +16,7 @@ from a2a.client.interceptors import ClientCallInterceptor
 from a2a.types import GetTaskRequest, ListTasksRequest
 
 from .auth_apps import AUDIENCE, ISSUER, KEY, SECRET, TOKEN
-from .official import collect, event_summary, say, state_of, task_of
+from .official import collect, event_summary, state_of, task_of, text_request
 from .server import LIMIT, Process, uvicorn
 
 
@@ -59,14 +59,14 @@ async def test_official_client_authenticates_as_the_card_says(
     server: Process, scheme: str, credential: Callable[[], str]
 ) -> None:
     async with authenticated_client(server.url, scheme, credential()) as client:
-        task = await task_of(client.send_message(say('hello')))
+        task = await task_of(client.send_message(text_request('hello')))
         assert state_of(task) == 'TASK_STATE_COMPLETED'
         assert await client.get_task(GetTaskRequest(id=task.id)) == task
 
 
 async def test_official_client_authenticates_streams(server: Process) -> None:
     async with authenticated_client(server.url, 'bearer', TOKEN, streaming=True) as client:
-        events = await collect(client.send_message(say('hello')))
+        events = await collect(client.send_message(text_request('hello')))
     assert event_summary(events)[-1] == 'COMPLETED'
 
 
@@ -75,7 +75,7 @@ async def test_api_key_owner_sees_only_own_tasks(server: Process) -> None:
         authenticated_client(server.url, 'bearer', TOKEN) as ann,
         authenticated_client(server.url, 'apiKey', KEY) as bob,
     ):
-        await task_of(ann.send_message(say('hello')))
+        await task_of(ann.send_message(text_request('hello')))
         assert (await bob.list_tasks(ListTasksRequest())).total_size == 0
 
 
@@ -96,7 +96,7 @@ async def test_bad_credential_gets_http_401_or_403(
 ) -> None:
     async with authenticated_client(server.url, scheme, credential(), streaming=streaming) as client:
         with pytest.raises(A2AClientError, match=f'HTTP Error {status}'):
-            await collect(client.send_message(say('hello')))
+            await collect(client.send_message(text_request('hello')))
 
 
 async def test_api_key_in_query_is_not_logged() -> None:

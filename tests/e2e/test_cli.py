@@ -22,7 +22,7 @@ from ..behaviour.promised_behaviours import covers
 from ..client.canned_agent import TASK, CannedAgent, error_response, stream_response
 from ..client.canned_agent import serve_canned as canned
 from ..commands.command import process_in_terminal
-from .official import collect, event_summary, official_client, say, state_of, task_of, text_of
+from .official import collect, event_summary, official_client, state_of, task_of, text_of, text_request
 from .server import LIMIT, ROOT, Process, process, uvicorn
 
 APPS = 'tests.e2e.shared_apps'
@@ -67,7 +67,7 @@ async def get(url: str) -> tuple[int, Any]:
 async def test_serve_command_serves_a_bare_agent(tmp_path: Path) -> None:
     with command(tmp_path, 'serve', f'{APPS}:agent', '--port', '0', NAME='the agent') as server:
         async with official_client(server.url, streaming=False) as client:
-            task = await task_of(client.send_message(say('hello')))
+            task = await task_of(client.send_message(text_request('hello')))
         assert await get(f'{server.url}health/ready') == (200, {'ready': True, 'components': OK})
         server.signal(signal.SIGTERM)
         assert await server.ended() == -signal.SIGTERM
@@ -97,8 +97,8 @@ async def test_worker_runs_tasks_of_separate_server(tmp_path: Path) -> None:
             official_client(server.url, streaming=False) as plain,
             official_client(server.url) as streaming,
         ):
-            task = await task_of(plain.send_message(say('hello')))
-            events = await collect(streaming.send_message(say('hello')))
+            task = await task_of(plain.send_message(text_request('hello')))
+            events = await collect(streaming.send_message(text_request('hello')))
         off = {**OK, 'agent': 'off', 'worker': 'off'}
         assert await get(f'{server.url}health/ready') == (200, {'ready': True, 'components': off})
         running.signal(signal.SIGTERM)
@@ -116,7 +116,7 @@ async def test_worker_runs_tasks_of_uvicorn_without_workers(tmp_path: Path) -> N
         worker(tmp_path, **{**env, 'NAME': 'the worker'}) as running,
     ):
         async with official_client(server.url, streaming=False) as client:
-            assert text_of(await task_of(client.send_message(say('hello')))) == 'Answered by the worker.'
+            assert text_of(await task_of(client.send_message(text_request('hello')))) == 'Answered by the worker.'
         off = {**OK, 'agent': 'off', 'worker': 'off'}
         assert await get(f'{server.url}health/ready') == (200, {'ready': True, 'components': off})
         running.signal(signal.SIGTERM)
@@ -161,7 +161,7 @@ async def test_worker_runs_tasks_of_all_mounted_apps(tmp_path: Path) -> None:
     with web(tmp_path, 'parent') as server, worker(tmp_path, 'parent', '--health-port', '0', NAME='one') as running:
         for path in ('ann/', 'bob/'):
             async with official_client(f'{server.url}{path}', streaming=False) as client:
-                assert text_of(await task_of(client.send_message(say('hello')))) == 'Answered by one.'
+                assert text_of(await task_of(client.send_message(text_request('hello')))) == 'Answered by one.'
         health = running.wait_for(r'the health endpoints listen on (\S+)')[1]
         for path in ('ann/', 'bob/'):
             assert await get(f'{health}{path}health/ready') == (200, {'ready': True, 'components': OK})
@@ -173,7 +173,7 @@ async def test_worker_runs_tasks_of_all_mounted_apps(tmp_path: Path) -> None:
 async def test_next_worker_continues_task_of_stopped_worker(tmp_path: Path) -> None:
     with web(tmp_path) as server, worker(tmp_path, 'hasty', NAME='one', HANGS='1') as one:
         async with official_client(server.url) as client:
-            stream = client.send_message(say('hello'))
+            stream = client.send_message(text_request('hello'))
             task = (await anext(stream)).task
             one.wait_for('A run has begun')
             one.signal(signal.SIGTERM)
@@ -192,7 +192,7 @@ async def test_draining_worker_reports_health_until_second_signal(tmp_path: Path
     ):
         health = running.wait_for(r'the health endpoints listen on (\S+)')[1]
         async with official_client(server.url) as client:
-            stream = client.send_message(say('hello'))
+            stream = client.send_message(text_request('hello'))
             await anext(stream)
             running.wait_for('A run has begun')
             running.signal(signal.SIGTERM)
@@ -253,7 +253,7 @@ def test_send_command_reports_reason_of_its_retry() -> None:
 async def test_server_without_worker_does_not_start_agent(tmp_path: Path) -> None:
     with web(tmp_path, 'locked') as server, worker(tmp_path, 'locked', KEY='1', NAME='the worker'):
         async with official_client(server.url, streaming=False) as client:
-            assert text_of(await task_of(client.send_message(say('hello')))) == 'Answered by the worker.'
+            assert text_of(await task_of(client.send_message(text_request('hello')))) == 'Answered by the worker.'
 
 
 @covers('SIGTERM')
@@ -267,7 +267,7 @@ async def test_draining_server_serves_but_is_not_ready(number: signal.Signals, t
                 pass  # the signal is on its way
         assert answer == (503, {'ready': False, 'components': {**OK, 'server': 'draining'}})
         async with official_client(server.url, streaming=False) as client:
-            task = await task_of(client.send_message(say('hello')))
+            task = await task_of(client.send_message(text_request('hello')))
         server.signal(number)
         assert await server.ended() == (0 if number == signal.SIGINT else -number)
     assert text_of(task) == 'Answered by the server.'
@@ -312,7 +312,7 @@ async def run(where: Path, *arguments: str) -> tuple[int, list[Any]]:
 async def test_listed_dead_letter_completes_when_retried(tmp_path: Path) -> None:
     with web(tmp_path, 'fragile') as server:
         async with official_client(server.url) as client:
-            stream = client.send_message(say('hello'))
+            stream = client.send_message(text_request('hello'))
             task = (await anext(stream)).task
             with worker(tmp_path, 'fragile', NAME='one', HANGS='1') as one:
                 one.wait_for('A run has begun')
@@ -327,7 +327,7 @@ async def test_listed_dead_letter_completes_when_retried(tmp_path: Path) -> None
                 code, [retried] = await run(tmp_path, *retry)
                 assert code == 0
                 async with official_client(server.url, streaming=False) as plain:
-                    next_ = await task_of(plain.send_message(say('and then?', context_id=task.context_id)))
+                    next_ = await task_of(plain.send_message(text_request('and then?', context_id=task.context_id)))
             again = await client.get_task(GetTaskRequest(id=retried['retriedAs']))
     assert [text_of(each) for each in (again, next_)] == ['Answered by two.', 'Answered by two.']
     assert list(again.history[0].reference_task_ids) == [task.id]
@@ -337,7 +337,7 @@ async def test_export_and_erase_work_beside_server(tmp_path: Path) -> None:
     store = ('--backend', 'sqlite:///agent.db', '--namespace', 'shared', '--owner', '/')
     with command(tmp_path, 'serve', f'{APPS}:app', '--port', '0', NAME='the server') as server:
         async with official_client(server.url, streaming=False) as client:
-            task = await task_of(client.send_message(say('remember SECRET')))
+            task = await task_of(client.send_message(text_request('remember SECRET')))
             code, lines = await run(tmp_path, 'export', *store)
             assert code == 0
             assert [line.get('task', {}).get('id') for line in lines] == [task.id, None]
@@ -345,14 +345,14 @@ async def test_export_and_erase_work_beside_server(tmp_path: Path) -> None:
             assert (code, counts['tasks'], counts['conversations']) == (0, 1, 1)
             assert [path.name for path in tmp_path.glob('agent.db*') if b'SECRET' in path.read_bytes()] == []
             assert await run(tmp_path, 'export', *store) == (1, [])
-            assert text_of(await task_of(client.send_message(say('go on')))) == 'Answered by the server.'
+            assert text_of(await task_of(client.send_message(text_request('go on')))) == 'Answered by the server.'
 
 
 async def test_erase_with_cancel_ends_running_task_first(tmp_path: Path) -> None:
     store = ('--backend', 'sqlite:///agent.db', '--namespace', 'shared', '--owner', '/')
     with web(tmp_path) as server, worker(tmp_path, NAME='one', HANGS='1') as running:
         async with official_client(server.url) as client:
-            stream = client.send_message(say('hello'))
+            stream = client.send_message(text_request('hello'))
             task = (await anext(stream)).task
             running.wait_for('A run has begun')
             assert await run(tmp_path, 'erase', *store, '--yes') == (1, [])

@@ -45,12 +45,12 @@ from .official import (
     deploy,
     event_summary,
     official_client,
-    say,
     send,
     serving_process,
     state_of,
     task_of,
     text_of,
+    text_request,
     using_binding,
 )
 
@@ -114,7 +114,7 @@ async def test_card_lists_interfaces_and_capabilities(server: Deployment) -> Non
 @covers(OFFICIAL)
 async def test_blocking_send_returns_completed_task(server: Deployment) -> None:
     async with official_client(server.url, streaming=False) as client:
-        task = await task_of(client.send_message(say('say hello to everybody')))
+        task = await task_of(client.send_message(text_request('say hello to everybody')))
         same = await client.get_task(GetTaskRequest(id=task.id))
         without_history = await client.get_task(GetTaskRequest(id=task.id, history_length=0))
     assert (state_of(task), text_of(task)) == ('TASK_STATE_COMPLETED', 'hello to everybody ')
@@ -129,7 +129,7 @@ async def test_blocking_send_returns_completed_task(server: Deployment) -> None:
 @covers(OFFICIAL)
 async def test_answer_text_is_streamed_in_pieces(server: Deployment) -> None:
     async with official_client(server.url) as client:
-        events = await collect(client.send_message(say('say hello to everybody')))
+        events = await collect(client.send_message(text_request('say hello to everybody')))
     assert event_summary(events) == snapshot(
         [
             'task SUBMITTED',
@@ -147,7 +147,7 @@ async def test_answer_text_is_streamed_in_pieces(server: Deployment) -> None:
 async def test_text_beside_tool_call_becomes_status_message(server: Deployment) -> None:
     await server.gates.open('open')
     async with official_client(server.url) as client:
-        events = await collect(client.send_message(say('use open')))
+        events = await collect(client.send_message(text_request('use open')))
         task = await client.get_task(GetTaskRequest(id=events[0].task.id))
     assert event_summary(events) == snapshot(
         [
@@ -166,9 +166,9 @@ async def test_text_beside_tool_call_becomes_status_message(server: Deployment) 
 @covers(OFFICIAL)
 async def test_conversation_continues_in_its_context(server: Deployment) -> None:
     async with official_client(server.url, streaming=False) as client:
-        first = await task_of(client.send_message(say('say one')))
-        second = await task_of(client.send_message(say('recall', context_id=first.context_id)))
-        elsewhere = await task_of(client.send_message(say('recall')))
+        first = await task_of(client.send_message(text_request('say one')))
+        second = await task_of(client.send_message(text_request('recall', context_id=first.context_id)))
+        elsewhere = await task_of(client.send_message(text_request('recall')))
     assert (second.context_id, second.id != first.id) == (first.context_id, True)
     assert text_of(second) == 'Before, you said: say one.'
     assert text_of(elsewhere) == 'Before, you said: .'
@@ -177,9 +177,9 @@ async def test_conversation_continues_in_its_context(server: Deployment) -> None
 @covers(OFFICIAL)
 async def test_list_tasks_is_paged(server: Deployment) -> None:
     async with official_client(server.url, streaming=False) as client:
-        first = await task_of(client.send_message(say('say one')))
+        first = await task_of(client.send_message(text_request('say one')))
         context_id = first.context_id
-        rest = [await task_of(client.send_message(say('say more', context_id=context_id))) for _ in range(2)]
+        rest = [await task_of(client.send_message(text_request('say more', context_id=context_id))) for _ in range(2)]
         newest = await client.list_tasks(ListTasksRequest(context_id=context_id, page_size=2))
         oldest = await client.list_tasks(
             ListTasksRequest(
@@ -196,7 +196,7 @@ async def test_list_tasks_is_paged(server: Deployment) -> None:
 async def test_return_immediately_gives_submitted_task(server: Deployment) -> None:
     gates = server.gates
     async with official_client(server.url, streaming=False, polling=True) as client:
-        task = await task_of(client.send_message(say('wait poll')))
+        task = await task_of(client.send_message(text_request('wait poll')))
         await gates.reached('poll')
         running = await client.get_task(GetTaskRequest(id=task.id))
     async with official_client(server.url) as streaming:
@@ -213,7 +213,7 @@ async def test_return_immediately_gives_submitted_task(server: Deployment) -> No
 async def test_cancel_returns_after_run_has_stopped(server: Deployment, command: str) -> None:
     gates, gate = server.gates, f'cancel-{command}'
     async with official_client(server.url) as client, asyncio.TaskGroup() as both:
-        stream = client.send_message(say(f'{command} {gate}'))
+        stream = client.send_message(text_request(f'{command} {gate}'))
         task_id = (await anext(stream)).task.id
         rest = both.create_task(collect(stream))
         await gates.reached(gate)
@@ -227,7 +227,7 @@ async def test_cancel_returns_after_run_has_stopped(server: Deployment, command:
 async def test_subscriber_gets_snapshot_then_remaining_events(server: Deployment) -> None:
     gates = server.gates
     async with official_client(server.url) as client, official_client(server.url) as late, asyncio.TaskGroup() as both:
-        stream = client.send_message(say('wait subscribe'))
+        stream = client.send_message(text_request('wait subscribe'))
         seen = [await anext(stream) for _ in range(3)]
         subscription = late.subscribe(SubscribeToTaskRequest(id=seen[0].task.id))
         snapshot_of_task = (await anext(subscription)).task
@@ -248,8 +248,8 @@ async def test_two_clients_are_served_concurrently(server: Deployment) -> None:
         official_client(server.url) as streaming,
         asyncio.TaskGroup() as both,
     ):
-        sent = both.create_task(task_of(plain.send_message(say('use left'))))
-        streamed = both.create_task(collect(streaming.send_message(say('use right'))))
+        sent = both.create_task(task_of(plain.send_message(text_request('use left'))))
+        streamed = both.create_task(collect(streaming.send_message(text_request('use right'))))
         for gate in ('left', 'right'):
             await gates.reached(gate)
         for gate in ('right', 'left'):
@@ -262,7 +262,7 @@ async def test_two_clients_are_served_concurrently(server: Deployment) -> None:
 @covers(OFFICIAL, 'failed run')
 async def test_failed_task_has_safe_reason_and_correlation_id(server: Deployment) -> None:
     async with official_client(server.url, streaming=False) as client:
-        task = await task_of(client.send_message(say('explode')))
+        task = await task_of(client.send_message(text_request('explode')))
     correlation_id = MessageToDict(task.status.message.metadata)['correlationId']
     assert (state_of(task), get_message_text(task.status.message)) == (
         'TASK_STATE_FAILED',
@@ -317,16 +317,16 @@ async def test_data_parts_are_sent_and_received(mirror: Deployment, streaming: b
 @covers(OFFICIAL)
 async def test_each_error_raises_matching_client_exception(server: Deployment) -> None:
     async with official_client(server.url) as client:
-        done = (await collect(client.send_message(say('say done'))))[0].task
+        done = (await collect(client.send_message(text_request('say done'))))[0].task
         calls: dict[str, Awaitable[object]] = {
             'get unknown': client.get_task(GetTaskRequest(id='unknown')),
             'cancel unknown': client.cancel_task(CancelTaskRequest(id='unknown')),
             'subscribe unknown': collect(client.subscribe(SubscribeToTaskRequest(id='unknown'))),
-            'continue unknown': collect(client.send_message(say('say it', task_id='unknown'))),
+            'continue unknown': collect(client.send_message(text_request('say it', task_id='unknown'))),
             'cancel done': client.cancel_task(CancelTaskRequest(id=done.id)),
             'subscribe done': collect(client.subscribe(SubscribeToTaskRequest(id=done.id))),
-            'continue done': collect(client.send_message(say('say it', task_id=done.id))),
-            'other context': collect(client.send_message(say('say it', task_id=done.id, context_id='other'))),
+            'continue done': collect(client.send_message(text_request('say it', task_id=done.id))),
+            'other context': collect(client.send_message(text_request('say it', task_id=done.id, context_id='other'))),
             'no parts': collect(client.send_message(send())),
             'bytes of no type': collect(client.send_message(send(new_raw_part(b'\xfe\xff\x00\x01')))),
             'push': client.create_task_push_notification_config(
@@ -372,7 +372,7 @@ async def test_client_reaches_only_tenant_of_its_card() -> None:
             official_client(f'{server.url}umbrella/', streaming=False) as umbrella,
             official_client(server.url, streaming=False) as plain,
         ):
-            task = await task_of(acme.send_message(say('hello')))
+            task = await task_of(acme.send_message(text_request('hello')))
             assert await acme.get_task(GetTaskRequest(id=task.id)) == task
             assert (await acme.list_tasks(ListTasksRequest())).total_size == 1
             for other in (umbrella, plain):
@@ -385,7 +385,7 @@ async def test_client_reads_direct_message_reply() -> None:
     with serving_process('tests.e2e.auth_apps:messages') as server:
         for streaming in (False, True):
             async with official_client(server.url, streaming=streaming) as client:
-                [answer] = await collect(client.send_message(say('hello')))
+                [answer] = await collect(client.send_message(text_request('hello')))
                 assert (await client.list_tasks(ListTasksRequest())).total_size == 0
             assert (answer.message.role, answer.message.parts[0].text) == (Role.ROLE_AGENT, 'success (no tool calls)')
             assert answer.message.context_id
@@ -396,6 +396,6 @@ async def test_client_activates_run_metadata_extension(server: Deployment) -> No
     async with official_client(server.url, streaming=False) as client:
         parameters = ServiceParametersFactory.create([with_a2a_extensions([RUN_METADATA_URI])])
         context = ClientCallContext(service_parameters=parameters)
-        task = await task_of(client.send_message(say('say hello'), context=context))
+        task = await task_of(client.send_message(text_request('say hello'), context=context))
         seen = await client.get_task(GetTaskRequest(id=task.id))
     assert MessageToDict(seen.metadata)[RUN_METADATA_URI]['usage']['requests'] == 1.0

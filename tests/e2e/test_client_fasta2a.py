@@ -61,7 +61,7 @@ async def fasta2a_client(url: str) -> AsyncGenerator[A2AClient]:
         yield A2AClient(url, http_client=http, fetch_card=True)
 
 
-def say(text: str, **ids: Any) -> Message:
+def text_message(text: str, **ids: Any) -> Message:
     return send(Part(text=text), **ids)
 
 
@@ -142,7 +142,7 @@ async def test_client_finds_agent_by_its_card(server: Process) -> None:
 @covers(FASTA2A)
 async def test_send_returns_submitted_task_readable_when_done(server: Process) -> None:
     async with fasta2a_client(server.url) as client:
-        task = await sent(client, say('say hello to everybody'))
+        task = await sent(client, text_message('say hello to everybody'))
         done = await ended(client, task['id'])
     assert (task['status']['state'], 'artifacts' in task) == ('submitted', False)
     assert (done['status']['state'], done['id'], text_of(done)) == ('completed', task['id'], 'hello to everybody ')
@@ -156,7 +156,7 @@ async def test_send_returns_submitted_task_readable_when_done(server: Process) -
 async def test_blocking_send_returns_completed_task(server: Process) -> None:
     blocking = MessageSendConfiguration(accepted_output_modes=['text/plain'], blocking=True)
     async with fasta2a_client(server.url) as client:
-        response: Any = await client.send_message(say('say one'), configuration=blocking)
+        response: Any = await client.send_message(text_message('say one'), configuration=blocking)
         task = response['result']['task']
         same = await client.get_task(task['id'])
     assert (task['status']['state'], text_of(task)) == ('completed', 'one ')
@@ -166,7 +166,7 @@ async def test_blocking_send_returns_completed_task(server: Process) -> None:
 @covers(FASTA2A)
 async def test_answer_text_is_streamed_in_pieces(server: Process) -> None:
     async with fasta2a_client(server.url) as client:
-        events = await collect(client.stream_message(say('say hello to everybody')))
+        events = await collect(client.stream_message(text_message('say hello to everybody')))
     assert outline(events) == snapshot(
         [
             'task submitted',
@@ -184,9 +184,9 @@ async def test_answer_text_is_streamed_in_pieces(server: Process) -> None:
 @covers(FASTA2A)
 async def test_conversation_continues_in_its_context(server: Process) -> None:
     async with fasta2a_client(server.url) as client:
-        first = await sent(client, say('say one'))
-        second = await sent(client, say('recall', context_id=first['context_id']))
-        elsewhere = await sent(client, say('recall'))
+        first = await sent(client, text_message('say one'))
+        second = await sent(client, text_message('recall', context_id=first['context_id']))
+        elsewhere = await sent(client, text_message('recall'))
         recalled = [await ended(client, task['id']) for task in (second, elsewhere)]
     assert (second['context_id'], second['id'] != first['id']) == (first['context_id'], True)
     assert [text_of(task) for task in recalled] == ['Before, you said: say one.', 'Before, you said: .']
@@ -197,7 +197,7 @@ async def test_conversation_continues_in_its_context(server: Process) -> None:
 async def test_cancel_returns_after_run_has_stopped(server: Process, command: str) -> None:
     gates, gate = Gates(server.url), f'cancel-{command}-fasta2a'
     async with fasta2a_client(server.url) as client:
-        stream = client.stream_message(say(f'{command} {gate}'))
+        stream = client.stream_message(text_message(f'{command} {gate}'))
         first: Any = await anext(stream)
         await gates.reached(gate)
         canceled: Any = await cancel(client, first['result']['task']['id'])
@@ -211,7 +211,7 @@ async def test_cancel_returns_after_run_has_stopped(server: Process, command: st
 async def test_resubscriber_gets_snapshot_then_remaining_events(server: Process) -> None:
     gates = Gates(server.url)
     async with fasta2a_client(server.url) as client, fasta2a_client(server.url) as late:
-        stream = client.stream_message(say('wait subscribe-fasta2a'))
+        stream = client.stream_message(text_message('wait subscribe-fasta2a'))
         seen: list[Any] = [await anext(stream) for _ in range(3)]
         subscription = resubscribe(late, seen[0]['result']['task']['id'])
         there: Any = await anext(subscription)
@@ -227,7 +227,7 @@ async def test_resubscriber_gets_snapshot_then_remaining_events(server: Process)
 async def test_failed_task_has_safe_reason_and_correlation_id() -> None:
     with uvicorn('tests.e2e.apps:app') as server:
         async with fasta2a_client(server.url) as client:
-            task = await sent(client, say('explode'))
+            task = await sent(client, text_message('explode'))
             failed = await ended(client, task['id'])
     message = failed['status']['message']
     assert failed['status']['state'] == 'failed'
@@ -285,12 +285,12 @@ async def test_data_parts_are_sent_and_received(mirror: Process) -> None:
 @covers(FASTA2A)
 async def test_each_error_has_its_json_rpc_code(server: Process) -> None:
     async with fasta2a_client(server.url) as client:
-        done = await sent(client, say('say done'))
+        done = await sent(client, text_message('say done'))
         await ended(client, done['id'])
         wrong = {
-            'continue unknown': say('say it', task_id='unknown'),
-            'continue done': say('say it', task_id=done['id']),
-            'other context': say('say it', task_id=done['id'], context_id='other'),
+            'continue unknown': text_message('say it', task_id='unknown'),
+            'continue done': text_message('say it', task_id=done['id']),
+            'other context': text_message('say it', task_id=done['id'], context_id='other'),
             'bytes of no type': send({'raw': '/v8AAQ=='}),
         }
         refused: dict[str, Any] = {call: await client.send_message(message) for call, message in wrong.items()}

@@ -21,7 +21,7 @@ from pydantic_ai_a2a.wire.extensions.card_schemas import SCHEMAS_URI
 
 from ..behaviour.promised_behaviours import covers
 from ..temporal import temporal_program
-from .official import OFFICIAL, collect, event_summary, official_client, say, send, state_of, task_of, text_of
+from .official import OFFICIAL, collect, event_summary, official_client, send, state_of, task_of, text_of, text_request
 from .server import LIMIT, ROOT, Process, process, uvicorn
 
 EXAMPLES = ('--app-dir', str(ROOT / 'examples'))
@@ -37,7 +37,7 @@ async def serve_example(
             yield server, client
 
 
-def asked(parts: Sequence[Part]) -> dict[str, Any]:
+def pending_call(parts: Sequence[Part]) -> dict[str, Any]:
     """The only call that a status message tells of."""
     [data] = get_data_parts(parts)
     [call] = data['pending']
@@ -51,15 +51,17 @@ async def test_several_agents_example_serves_each_agent() -> None:
             official_client(f'{server.url}translator/', streaming=False) as translator,
             official_client(f'{server.url}summarizer/', streaming=False) as summarizer,
         ):
-            tasks = [await task_of(client.send_message(say('Good morning.'))) for client in (translator, summarizer)]
+            tasks = [
+                await task_of(client.send_message(text_request('Good morning.'))) for client in (translator, summarizer)
+            ]
     assert [text_of(task) for task in tasks] == ['Bonjour.', 'A greeting.']
 
 
 @covers(OFFICIAL)
 async def test_approvals_example_takes_result_of_external_call() -> None:
     async with serve_example('approvals') as (_, client):
-        task = await task_of(client.send_message(say('weigh the parcel')))
-        call = asked(task.status.message.parts)
+        task = await task_of(client.send_message(text_request('weigh the parcel')))
+        call = pending_call(task.status.message.parts)
         request = send(new_data_part({'callAnswers': [{'id': call['id'], 'decision': 'result', 'result': '2 kg'}]}))
         request.message.task_id = task.id
         done = await task_of(client.send_message(request))
@@ -72,13 +74,13 @@ async def test_sign_in_example_continues_after_sign_in() -> None:
         serve_example('sign_in', streaming=True) as (server, client),
         httpx.AsyncClient(timeout=LIMIT) as browser,
     ):
-        events = client.send_message(say('read ada'))
+        events = client.send_message(text_request('read ada'))
         *_, waits = [await anext(events) for _ in range(3)]
-        call = asked(waits.status_update.status.message.parts)
+        call = pending_call(waits.status_update.status.message.parts)
         sign_in = f'{server.url.rstrip("/")}{call["metadata"]["url"]}'
         pages = [await browser.get(sign_in) for _ in range(2)]
         rest = event_summary(await collect(events))
-        others = say('read bob')
+        others = text_request('read bob')
         others.message.context_id = waits.status_update.context_id
         others = event_summary(await collect(client.send_message(others)))
     assert (call['kind'], call['metadata']['schemes'], {page.status_code for page in pages}) == (
@@ -115,14 +117,14 @@ async def test_hello_example_answers(tmp_path: Path) -> None:
     (tmp_path / 'hello.py').write_text(source.replace('openai:gpt-5.2', 'test'))  # the only model without a provider
     with uvicorn('hello:app', '--app-dir', str(tmp_path)) as server:
         async with official_client(server.url, streaming=False) as client:
-            task = await task_of(client.send_message(say('Hello')))
+            task = await task_of(client.send_message(text_request('Hello')))
     assert text_of(task) == 'success (no tool calls)'
 
 
 async def test_weather_example_declines_unknown_questions() -> None:
     async with serve_example('weather_agent') as (_, client):
         tasks = [
-            await task_of(client.send_message(say(text)))
+            await task_of(client.send_message(text_request(text)))
             for text in ('How is the weather in Atlantis?', 'What is love?', 'Which of them is warmer?')
         ]
     assert [text_of(task) for task in tasks] == [
@@ -140,9 +142,9 @@ async def test_approvals_example_asks_before_acting() -> None:
             ('delete a.txt', 'yes'),
             ('order a pizza', 'hot'),
         ):
-            task = await task_of(client.send_message(say(wish)))
+            task = await task_of(client.send_message(text_request(wish)))
             said.append(task.status.message.parts[0].text)
-            said.append(text_of(await task_of(client.send_message(say(answer, task_id=task.id)))))
+            said.append(text_of(await task_of(client.send_message(text_request(answer, task_id=task.id)))))
     assert said == snapshot(
         [
             """\
@@ -166,11 +168,11 @@ async def test_own_storage_example_keeps_tasks_after_restart(
 ) -> None:
     env = {'MEMORY_FILE': str(tmp_path / 'memory.db')}
     async with serve_example('own_storage', env=env) as (_, client):
-        first = await task_of(client.send_message(say('my name is Ann')))
+        first = await task_of(client.send_message(text_request('my name is Ann')))
     async with serve_example('own_storage', env=env) as (_, client):
         same = await client.get_task(GetTaskRequest(id=first.id))
-        following = await task_of(client.send_message(say('who am I?', context_id=first.context_id)))
-        other = await task_of(client.send_message(say('who am I?')))
+        following = await task_of(client.send_message(text_request('who am I?', context_id=first.context_id)))
+        other = await task_of(client.send_message(text_request('who am I?')))
     assert state_of(first) == state_of(same) == 'TASK_STATE_COMPLETED'
     same.status.CopyFrom(first.status)
     assert same == first
@@ -235,7 +237,7 @@ async def customer(server: Process, name: str, **headers: str) -> AsyncGenerator
         client = await create_client(server.url, ClientConfig(httpx_client=http, streaming=False))
 
         async def order(what: str) -> Task:
-            return await task_of(client.send_message(say(what)))
+            return await task_of(client.send_message(text_request(what)))
 
         yield order
 
@@ -258,11 +260,11 @@ async def test_dependencies_example_keeps_completed_orders_per_customer() -> Non
 @covers(OFFICIAL)
 async def test_hooks_example_reports_how_runs_end() -> None:
     async with serve_example('hooks') as (server, client):
-        await task_of(client.send_message(say('hi')))
+        await task_of(client.send_message(text_request('hi')))
         server.wait_for('completed: hi')
-        await task_of(client.send_message(say('fail')))
+        await task_of(client.send_message(text_request('fail')))
         server.wait_for(r'failed: internal: It was told to\.')
-        request = say('wait')
+        request = text_request('wait')
         request.configuration.return_immediately = True
         task = await task_of(client.send_message(request))
         await wait_until_working(client, task.id)
@@ -277,8 +279,8 @@ async def wait_until_working(client: Client, task_id: str) -> None:
             pass
 
 
-def about(text: str, *tasks: Task) -> SendMessageRequest:
-    request = say(text)
+def request_about(text: str, *tasks: Task) -> SendMessageRequest:
+    request = text_request(text)
     request.message.reference_task_ids.extend(task.id for task in tasks)
     return request
 
@@ -286,8 +288,8 @@ def about(text: str, *tasks: Task) -> SendMessageRequest:
 @covers(OFFICIAL)
 async def test_references_example_uses_artifacts_of_referenced_task() -> None:
     async with serve_example('references') as (_, client):
-        first = await task_of(client.send_message(say('milk')))
-        second = await task_of(client.send_message(about('bread', first)))
+        first = await task_of(client.send_message(text_request('milk')))
+        second = await task_of(client.send_message(request_about('bread', first)))
     assert second.context_id != first.context_id
     assert text_of(second).splitlines() == [
         f'- -----BEGIN ARTIFACTS task="{first.id}"-----',

@@ -17,7 +17,7 @@ from a2a.helpers import get_data_parts
 from a2a.types import CancelTaskRequest, GetExtendedAgentCardRequest, SubscribeToTaskRequest
 
 from ..behaviour.promised_behaviours import covers
-from .official import OFFICIAL, collect, event_summary, official_client, say, state_of, task_of, text_of
+from .official import OFFICIAL, collect, event_summary, official_client, state_of, task_of, text_of, text_request
 from .server import (
     ASYNCIO,
     LIMIT,
@@ -37,9 +37,9 @@ from .server import (
 async def test_uvicorn_serves_app_with_asyncio_and_uvloop(options: tuple[str, ...]) -> None:
     with uvicorn('tests.e2e.apps:app', *options) as server:
         async with official_client(server.url) as client, official_client(server.url, streaming=False) as plain:
-            task = await task_of(plain.send_message(say('say one')))
-            events = await collect(client.send_message(say('recall', context_id=task.context_id)))
-            running = client.send_message(say('use never'))
+            task = await task_of(plain.send_message(text_request('say one')))
+            events = await collect(client.send_message(text_request('recall', context_id=task.context_id)))
+            running = client.send_message(text_request('use never'))
             started = (await anext(running)).task
             await Gates(server.url).reached('never')
             canceled = await client.cancel_task(CancelTaskRequest(id=started.id))
@@ -60,7 +60,7 @@ async def test_run_in_script_serves_until_signal(number: signal.Signals, tmp_pat
     )
     with process(str(script), cwd=tmp_path) as server:
         async with official_client(server.url, streaming=False) as client:
-            task = await task_of(client.send_message(say('hello')))
+            task = await task_of(client.send_message(text_request('hello')))
         server.signal(number)
         exit_code = await server.ended()
     assert text_of(task) == 'success (no tool calls)'
@@ -77,8 +77,8 @@ async def test_two_agents_are_mounted_in_fastapi() -> None:
             httpx.AsyncClient(timeout=LIMIT) as http,
         ):
             card = await weather.get_extended_agent_card(GetExtendedAgentCardRequest())
-            report = await task_of(weather.send_message(say('How is the weather in Rome?')))
-            squawk = await collect(parrot.send_message(say('Hello')))
+            report = await task_of(weather.send_message(text_request('How is the weather in Rome?')))
+            squawk = await collect(parrot.send_message(text_request('Hello')))
             own = await http.get(f'{server.url}agents')
     assert {interface.url for interface in card.supported_interfaces} == {f'{server.url}weather/'}
     assert get_data_parts(report.artifacts[0].parts) == [
@@ -113,16 +113,16 @@ async def test_waiting_clients_get_failed_task_at_shutdown(options: tuple[str, .
     with uvicorn('tests.e2e.apps:hasty', *options) as server:
         gates = Gates(server.url)
         async with official_client(server.url) as client, official_client(server.url, streaming=False) as plain:
-            streaming = client.send_message(say('use never'))
+            streaming = client.send_message(text_request('use never'))
             task = (await anext(streaming)).task
             await gates.reached('never')
-            queued = client.send_message(say('say next', context_id=task.context_id))
+            queued = client.send_message(text_request('say next', context_id=task.context_id))
             assert event_summary([await anext(queued)]) == ['task SUBMITTED']
             idle = client.subscribe(SubscribeToTaskRequest(id=task.id))
             assert (await anext(idle)).task.id == task.id
             async with asyncio.TaskGroup() as waiting:
                 streams = [waiting.create_task(collect(stream)) for stream in (streaming, idle, queued)]
-                blocking = waiting.create_task(task_of(plain.send_message(say('wait ever'))))
+                blocking = waiting.create_task(task_of(plain.send_message(text_request('wait ever'))))
                 await gates.reached('ever')
                 server.signal(number)
         assert await server.ended() == (0 if number == signal.SIGINT else -number)
@@ -153,8 +153,8 @@ async def test_task_ending_in_time_completes_during_shutdown(options: tuple[str,
             official_client(server.url, streaming=False) as plain,
             asyncio.TaskGroup() as waiting,
         ):
-            streaming = waiting.create_task(collect(client.send_message(say('wait one'))))
-            blocking = waiting.create_task(task_of(plain.send_message(say('use two'))))
+            streaming = waiting.create_task(collect(client.send_message(text_request('wait one'))))
+            blocking = waiting.create_task(task_of(plain.send_message(text_request('use two'))))
             for gate in ('one', 'two'):
                 await Gates(server.url).reached(gate)
             with pending_gate_request(server.url, 'one') as one, pending_gate_request(server.url, 'two') as two:
@@ -175,7 +175,7 @@ async def test_task_ending_in_time_completes_during_shutdown(options: tuple[str,
 async def test_second_signal_ends_open_stream(options: tuple[str, ...], second: signal.Signals) -> None:
     with uvicorn('tests.e2e.apps:patient', *options) as server:
         async with official_client(server.url) as client:
-            stream = asyncio.create_task(collect(client.send_message(say('wait never'))))
+            stream = asyncio.create_task(collect(client.send_message(text_request('wait never'))))
             await Gates(server.url).reached('never')
             server.signal(signal.SIGINT)
             await asyncio.to_thread(server.wait_for, 'Waiting for connections to close')
@@ -192,7 +192,7 @@ async def test_mounted_streams_without_lifespan_end_at_shutdown() -> None:
     with uvicorn('tests.e2e.apps:unforwarded') as server:
         url = f'{server.url}puppet/'
         async with official_client(url) as client, asyncio.TaskGroup() as waiting:
-            stream = waiting.create_task(collect(client.send_message(say('wait never'))))
+            stream = waiting.create_task(collect(client.send_message(text_request('wait never'))))
             await Gates(url).reached('never')
             server.signal(signal.SIGTERM)
         assert await server.ended() == -signal.SIGTERM

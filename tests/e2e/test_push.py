@@ -25,7 +25,17 @@ from google.protobuf.json_format import ParseDict
 from ..reserved_ports import port_of, reserved_port
 from ..server.grpc.certificates import LOCAL, Authority
 from ..webhooks import NEVER_ANSWERS, Received, Webhook, url_at, webhook
-from .official import BINDINGS, DEPLOYMENTS, Deployment, deploy, official_client, say, state_of, task_of, using_binding
+from .official import (
+    BINDINGS,
+    DEPLOYMENTS,
+    Deployment,
+    deploy,
+    official_client,
+    state_of,
+    task_of,
+    text_request,
+    using_binding,
+)
 from .official_0_3 import client_0_3
 from .server import LIMIT, Process, uvicorn
 from .shared_apps import QUESTIONS
@@ -44,7 +54,7 @@ def served(where: Path, *options: str) -> AbstractContextManager[Process]:
 
 def message_with_webhook(url: str) -> SendMessageRequest:
     """A message whose task a webhook is told of."""
-    request = say('hello')
+    request = text_request('hello')
     config = SendMessageConfiguration()
     config.task_push_notification_config.CopyFrom(TaskPushNotificationConfig(url=url, token='token'))
     request.configuration.CopyFrom(config)
@@ -68,7 +78,7 @@ async def kill(server: Process) -> None:
 
 def distinct_events(received: list[Received]) -> list[str]:
     """What each delivery says, once for each id."""
-    return [each.says for each in {each.id: each for each in received}.values()]
+    return [each.summary for each in {each.id: each for each in received}.values()]
 
 
 async def wait_for_all_events(hook: Webhook) -> None:
@@ -140,7 +150,7 @@ async def test_processes_share_deliveries_without_duplicates(tmp_path: Path) -> 
                 task_id = await send(server, hook.url)
                 received = (await hook.got(n * len(ALL)))[-len(ALL) :]
                 assert {each.json.popitem()[1]['taskId'] for each in received} == {task_id}
-                assert [each.says for each in received] == ALL
+                assert [each.summary for each in received] == ALL
     assert len({each.id for each in hook.received}) == len(hook.received) == 3 * len(ALL)
 
 
@@ -167,7 +177,7 @@ async def test_official_client_manages_push_configs(shared: Deployment, binding:
 
 
 async def registers(client: Client) -> None:
-    task = await task_of(client.send_message(say('hello')))
+    task = await task_of(client.send_message(text_request('hello')))
     config = TaskPushNotificationConfig(
         task_id=task.id,
         id='mine',
@@ -195,15 +205,17 @@ async def test_official_client_webhook_is_notified_of_every_message(shared: Depl
         async with webhook() as hook, asyncio.timeout(LIMIT):
             config = TaskPushNotificationConfig(url=hook.url)
             async with official_client(shared.url, streaming=False, push_notification_config=config) as client:
-                task = await task_of(client.send_message(say('question me')))
+                task = await task_of(client.send_message(text_request('question me')))
                 await hook.got(2)
                 for n in range(QUESTIONS):
-                    task = await task_of(client.send_message(say('yes', task_id=task.id, context_id=task.context_id)))
+                    task = await task_of(
+                        client.send_message(text_request('yes', task_id=task.id, context_id=task.context_id))
+                    )
                     await hook.got(sum(map(len, ANSWERED[: n + 2])))
                 every = ListTaskPushNotificationConfigsRequest(task_id=task.id)
                 configs = (await client.list_task_push_notification_configs(every)).configs
     assert state_of(task) == 'TASK_STATE_COMPLETED'
-    assert [each.says for each in hook.received] == [says for told in ANSWERED for says in told]
+    assert [each.summary for each in hook.received] == [says for told in ANSWERED for says in told]
     events = [ParseDict(each.json, StreamResponse()) for each in hook.received]
     assert {(event.status_update.task_id or event.artifact_update.task_id) for event in events} == {task.id}
     assert [each.url for each in configs] == [hook.url]
@@ -220,7 +232,7 @@ async def test_0_3_client_webhook_is_notified_of_every_message(server: Process) 
                 task = await client.task_of('yes', task_id=task['id'], context_id=task['contextId'])
             await hook.got(2 * QUESTIONS + 2)
     assert task['status']['state'] == 'completed'
-    assert [each.says for each in hook.received] == [
+    assert [each.summary for each in hook.received] == [
         *['task working', 'task input-required'] * QUESTIONS,
         'task working',
         'task completed',

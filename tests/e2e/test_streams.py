@@ -25,7 +25,7 @@ from pydantic_ai_a2a import Limits, serve, to_a2a
 from ..behaviour.promised_behaviours import covers
 from ..constants import with_constants
 from .apps import CHUNK
-from .official import OFFICIAL, collect, event_summary, official_client, say, task_of, text_of
+from .official import OFFICIAL, collect, event_summary, official_client, task_of, text_of, text_request
 from .server import LIMIT, Gates, Process, rpc, send_streaming, send_without_reading, uvicorn
 from .venvs import REQUIREMENT, python_with_a2a_sdk_0_3
 
@@ -89,7 +89,7 @@ async def test_broken_stream_resumes_after_last_received_event(server: Process) 
 @covers(OFFICIAL)
 async def test_official_client_resumes_by_last_event_id(server: Process) -> None:
     async with official_client(server.url) as client:
-        events = await collect(client.send_message(say('say one two')))
+        events = await collect(client.send_message(text_request('say one two')))
         request = SubscribeToTaskRequest(id=events[0].task.id)
         context = ClientCallContext(service_parameters={'Last-Event-ID': '2'})
         rest = await collect(client.subscribe(request, context=context))
@@ -122,7 +122,7 @@ async def test_stalled_reader_is_disconnected_and_can_resume(server: Process) ->
     with closing(send_without_reading(server.url, send_streaming(f'flood {CHUNKS}'))) as connection:
         await gates.reached('flood')
         async with official_client(server.url, streaming=False) as other:
-            assert text_of(await task_of(other.send_message(say('say hello')))) == 'hello '
+            assert text_of(await task_of(other.send_message(text_request('say hello')))) == 'hello '
         server.wait_for('A subscriber read its events too slowly and was disconnected')
         await gates.open('flood')
         received = await asyncio.to_thread(read_all, connection)

@@ -81,7 +81,7 @@ def form(page: Page, name: str = 'Approval: delete_file') -> Locator:
     return inbox(page).get_by_role('form', name=name).and_(page.locator('form:not([inert])'))
 
 
-def told(page: Page) -> Locator:
+def notice(page: Page) -> Locator:
     return inbox(page).get_by_role('status')
 
 
@@ -135,15 +135,15 @@ async def test_own_tasks_are_counted_and_answered(open_playground: Visit) -> Non
         await expect(page.get_by_role('log').get_by_role('form')).to_have_count(1)
     await expect(page).to_have_title('(4) keeper · Playground')
     await open_inbox(page)
-    await expect(told(page)).to_have_text('4 tasks wait for you.')
+    await expect(notice(page)).to_have_text('4 tasks wait for you.')
     await expect(inbox(page).get_by_text('Since')).to_have_count(4)
     await form(page).get_by_label('path').fill('older.txt')
     await form(page).get_by_role('button', name='Approve').click()
-    await expect(told(page)).to_have_text('Approved: delete_file. 3 tasks wait for you.')
+    await expect(notice(page)).to_have_text('Approved: delete_file. 3 tasks wait for you.')
     name = form(page, 'Question: ask_name')
     await name.get_by_label('Answer').fill('Ada')
     await name.get_by_role('button', name='Answer').click()
-    await expect(told(page)).to_have_text('Answered: ask_name. 2 tasks wait for you.')
+    await expect(notice(page)).to_have_text('Answered: ask_name. 2 tasks wait for you.')
     pizza = form(page, 'Question: order')
     await pizza.get_by_role('button', name='Answer').click()
     await expect(pizza.get_by_label('Kind')).to_have_accessible_description('is required')
@@ -164,7 +164,7 @@ async def test_question_of_agent_is_answered_with_text(open_playground: Visit) -
     await expect(form(page, 'Question').get_by_text('city')).to_have_css('font-weight', '700')
     await form(page, 'Question').get_by_label('Answer').fill('Paris')
     await form(page, 'Question').get_by_role('button', name='Answer').click()
-    await expect(told(page)).to_have_text('Answered. Nothing waits for you.')
+    await expect(notice(page)).to_have_text('Answered. Nothing waits for you.')
     await open_inbox(page)
     await expect(page.get_by_text('Paris it is.')).to_have_count(1)
 
@@ -179,12 +179,12 @@ async def test_words_in_inbox_answer_no_later_question(visit_url: Visit) -> None
         async with client_of(server.url, None) as client:
             await client.send('Rome', task_id=task_id)
         await form(page, 'Question').get_by_role('button', name='Answer').click()
-        await expect(told(page)).to_contain_text('Somebody else was first: the task is input required')
+        await expect(notice(page)).to_contain_text('Somebody else was first: the task is input required')
         await expect(form(page, 'Question').get_by_text('Which account shall I delete?')).to_have_count(1)
 
 
 @each_case('place', ['/docs', '/try/it', '/docs/'])
-async def test_link_opens_one_decision_after_sign_in(visit_url: Visit, place: str) -> None:
+async def test_link_opens_its_decision_after_sign_in(visit_url: Visit, place: str) -> None:
     with serve(guarded_app(docs_url=place)) as server:
         _, task_id = [await ask(server.url, 'Tidy up.', ANN) for _ in range(2)]
         page = await visit_url(f'{server.url}{place[1:]}?task={task_id}')
@@ -198,7 +198,7 @@ async def test_link_opens_one_decision_after_sign_in(visit_url: Visit, place: st
         assert await state_of_task(server.url, task_id) == 'input-required'
         await form(page).first.get_by_label('Reason').fill('It is needed.')
         await form(page).first.get_by_role('button', name='Deny').click()
-        await expect(told(page)).to_have_text('Denied: delete_file. A task waits for you.')
+        await expect(notice(page)).to_have_text('Denied: delete_file. A task waits for you.')
         assert await state_of_task(server.url, task_id) != 'input-required'
 
 
@@ -213,14 +213,14 @@ async def test_links_work_in_mounts_and_tenants(visit_url: Visit) -> None:
             await expect(page).to_have_title('(1) keeper · Playground')
 
 
-async def test_unseen_task_is_shown_as_missing(visit_url: Visit) -> None:
+async def test_foreign_task_is_shown_like_missing_task(visit_url: Visit) -> None:
     with serve(guarded_app()) as server:
         task_id = await ask(server.url, 'Tidy up.', ANN)
         shown: list[str] = []
         for linked in (task_id, 'unknown', '..', '%2e%2e%2Ftasks', 'a:cancel'):
             page = await visit_url(f'{server.url}docs?task={linked}', failures=None)
             await sign_in(page, EVE)
-            await expect(told(page)).to_have_text('Nothing waits for you.')
+            await expect(notice(page)).to_have_text('Nothing waits for you.')
             shown.append(await inbox(page).inner_text())
         assert set(shown) == {
             'The task of this link does not exist, or you may not see it.\n\nNothing waits for you.'
@@ -243,7 +243,7 @@ async def test_decided_call_ends_buttons_for_all_calls(visit_url: Visit) -> None
         both = inbox(page).get_by_role('group', name='2 calls').and_(page.locator('div:not([inert])'))
         await expect(both).to_have_count(1)
         await form(page).first.get_by_role('button', name='Deny').click()
-        await expect(told(page)).to_have_text('Denied: delete_file. A task waits for you.')
+        await expect(notice(page)).to_have_text('Denied: delete_file. A task waits for you.')
         await expect(both).to_have_count(0)
 
 
@@ -256,23 +256,23 @@ async def test_decision_of_second_browser_ends_form(visit_url: Visit) -> None:
         for page in (first, second):
             await expect(form(page)).to_have_count(3)
         await form(first).first.get_by_role('button', name='Approve').click()
-        await expect(told(first)).to_have_text('Approved: delete_file. A task waits for you.')
+        await expect(notice(first)).to_have_text('Approved: delete_file. A task waits for you.')
         # The second browser decides before it has looked again.
         await form(second).first.get_by_role('button', name='Deny').click()
-        await expect(told(second)).to_contain_text('Somebody else was first: the task is')
+        await expect(notice(second)).to_contain_text('Somebody else was first: the task is')
         await expect(form(second)).to_have_count(2)
         # One of two calls: the other one still waits, and keeps what stands in its form.
         await form(second).last.get_by_label('Reason').fill('It is needed.')
         await form(first).first.get_by_role('button', name='Approve').click()
         await expect(form(second)).to_have_count(1)
-        await expect(told(second)).to_contain_text('Somebody else was first: the task is input required')
+        await expect(notice(second)).to_contain_text('Somebody else was first: the task is input required')
         await expect(form(second).get_by_label('Reason')).to_be_focused()
         await form(second).get_by_role('button', name='Deny').click()
-        await expect(told(second)).to_have_text('Denied: delete_file. Nothing waits for you.')
-        await expect(told(first)).to_contain_text('Nothing waits for you.')
+        await expect(notice(second)).to_have_text('Denied: delete_file. Nothing waits for you.')
+        await expect(notice(first)).to_contain_text('Nothing waits for you.')
 
 
-async def test_keys_decide_nothing_after_another_decision(visit_url: Visit) -> None:
+async def test_keys_decide_no_task_after_foreign_decision(visit_url: Visit) -> None:
     with serve(guarded_app()) as server:
         for _ in range(2):
             await ask(server.url, 'Tidy up.', ANN)
@@ -281,12 +281,12 @@ async def test_keys_decide_nothing_after_another_decision(visit_url: Visit) -> N
             await expect(form(page)).to_have_count(2)
         await form(second).first.get_by_label('Reason').fill('It is')
         await form(first).first.get_by_role('button', name='Approve').click()
-        await expect(told(second)).to_contain_text('Somebody else was first')
+        await expect(notice(second)).to_contain_text('Somebody else was first')
         await expect(form(second)).to_be_focused()
         await second.keyboard.type(' needed.')
         await second.keyboard.press('Enter')
         await form(second).get_by_role('button', name='Approve').click()
-        await expect(told(second)).to_have_text('Approved: delete_file. Nothing waits for you.')
+        await expect(notice(second)).to_have_text('Approved: delete_file. Nothing waits for you.')
 
 
 async def without_replay(route: Route) -> None:
@@ -322,7 +322,7 @@ async def test_unconfirmed_decision_names_no_other_caller(visit_url: Visit) -> N
         await page.route('**/message:send', lose_answer, times=1)
         await page.goto(f'{server.url}docs?inbox')
         await form(page).get_by_role('button', name='Approve').click()
-        await expect(told(page)).to_contain_text('You or somebody else has decided: the task is completed')
+        await expect(notice(page)).to_contain_text('You or somebody else has decided: the task is completed')
 
 
 async def test_decision_sent_twice_by_hand_is_the_same_message(visit_url: Visit) -> None:
@@ -336,7 +336,7 @@ async def test_decision_sent_twice_by_hand_is_the_same_message(visit_url: Visit)
         await form(page).get_by_role('button', name='Approve').click()
         await expect(form(page).get_by_role('alert')).not_to_be_empty()
         await form(page).get_by_role('button', name='Approve').click()
-        await expect(told(page)).to_contain_text('Approved: delete_file.')
+        await expect(notice(page)).to_contain_text('Approved: delete_file.')
 
 
 async def test_inbox_continues_after_server_restart(visit_url: Visit, tmp_path: Path) -> None:
@@ -350,14 +350,14 @@ async def test_inbox_continues_after_server_restart(visit_url: Visit, tmp_path: 
             page = await inbox_of(visit_url, server.url, BOSS, failures=None)
             await expect(form(page)).to_have_count(1)
         await form(page).get_by_label('Reason').fill('It is needed.')
-        await expect(told(page)).to_have_text('The server cannot be reached. The inbox asks again by itself.')
+        await expect(notice(page)).to_have_text('The server cannot be reached. The inbox asks again by itself.')
         with serve(app(), port=port) as server:
-            await expect(told(page)).to_have_text('A task waits for you.')
+            await expect(notice(page)).to_have_text('A task waits for you.')
             await ask(server.url, 'Tidy up.', ANN)
             await expect(form(page)).to_have_count(2)
             await expect(form(page).first.get_by_label('Reason')).to_have_value('It is needed.')
             await form(page).first.get_by_role('button', name='Deny').click()
-            await expect(told(page)).to_have_text('Denied: delete_file. A task waits for you.')
+            await expect(notice(page)).to_have_text('Denied: delete_file. A task waits for you.')
             assert await state_of_task(server.url, task_id) != 'input-required'
 
 
@@ -369,16 +369,16 @@ async def test_inbox_continues_after_store_outage(visit_url: Visit) -> None:
             page = await inbox_of(visit_url, server.url, BOSS, failures=None)
             await form(page).get_by_label('Reason').fill('It is needed.')
             await asyncio.to_thread(store.stop)
-            await expect(told(page)).to_contain_text('The inbox asks again by itself.')
+            await expect(notice(page)).to_contain_text('The inbox asks again by itself.')
             async with page.expect_response(lambda response: response.url.endswith(':send')) as answer:
                 await form(page).get_by_role('button', name='Deny').click()
             assert (await answer.value).status == 503
             await asyncio.to_thread(store.start)
-            await expect(told(page)).to_have_text('Denied: delete_file. Nothing waits for you.')
+            await expect(notice(page)).to_have_text('Denied: delete_file. Nothing waits for you.')
             assert await state_of_task(server.url, task_id) != 'input-required'
 
 
-async def test_task_forgotten_by_restarted_server_is_gone(visit_url: Visit) -> None:
+async def test_inbox_reports_task_forgotten_by_restarted_server(visit_url: Visit) -> None:
     with reserved_port() as reserved:
         port = port_of(reserved)
         with serve(guarded_app(), port=port) as server:
@@ -386,7 +386,7 @@ async def test_task_forgotten_by_restarted_server_is_gone(visit_url: Visit) -> N
             page = await inbox_of(visit_url, server.url, BOSS, failures=None)
             await expect(form(page)).to_have_count(1)
         with serve(guarded_app(), port=port):
-            await expect(told(page)).to_have_text('This task is gone: delete_file. Nothing waits for you.')
+            await expect(notice(page)).to_have_text('This task is gone: delete_file. Nothing waits for you.')
             await expect(form(page)).to_have_count(0)
 
 
@@ -408,19 +408,19 @@ async def test_keyboard_alone_decides_task_after_task(visit_url: Visit) -> None:
         for _ in range(3):
             await page.keyboard.down('Enter')
         await page.keyboard.up('Enter')
-        await expect(told(page)).to_have_text('Approved: delete_file. 2 tasks wait for you.')
+        await expect(notice(page)).to_have_text('Approved: delete_file. 2 tasks wait for you.')
         await expect(form(page).first).to_be_focused()
         await expect(form(page)).to_have_count(2)
         await press_tab_until_focused(page, form(page).first.get_by_label('Reason'))
         await page.keyboard.type('It is needed.')
         await page.keyboard.press('Enter')
-        await expect(told(page)).to_have_text('Denied: delete_file. A task waits for you.')
+        await expect(notice(page)).to_have_text('Denied: delete_file. A task waits for you.')
         await expect(form(page)).to_be_focused()
         states = [task['status']['state'] for task in await app.list_tasks()]
         assert states.count('input-required') == 1
 
 
-async def test_double_click_decides_one_task(visit_url: Visit) -> None:
+async def test_double_click_decides_single_task(visit_url: Visit) -> None:
     with serve(to_a2a(file_keeper())) as server:
         for _ in range(2):
             await ask(server.url, 'Tidy up.')
@@ -429,11 +429,11 @@ async def test_double_click_decides_one_task(visit_url: Visit) -> None:
         before = await page.evaluate(SCROLL_POSITION)
         box = await form(page).last.bounding_box()
         await form(page).first.get_by_role('button', name='Approve').dblclick()
-        await expect(told(page)).to_have_text('Approved: delete_file. A task waits for you.')
+        await expect(notice(page)).to_have_text('Approved: delete_file. A task waits for you.')
         assert (await page.evaluate(SCROLL_POSITION), await form(page).bounding_box()) == (before, box)
 
 
-async def test_new_task_moves_no_form(visit_url: Visit) -> None:
+async def test_new_task_does_not_move_open_form(visit_url: Visit) -> None:
     with serve(to_a2a(file_keeper())) as server:
         await ask(server.url, 'Tidy up.')
         page = await visit_url(f'{server.url}docs?inbox', viewport={'width': 390, 'height': 780})
@@ -450,7 +450,7 @@ async def test_new_task_moves_no_form(visit_url: Visit) -> None:
         assert scrolled == shown
 
 
-async def test_title_says_that_more_wait(visit_url: Visit) -> None:
+async def test_title_counts_more_than_20_waiting_tasks(visit_url: Visit) -> None:
     with serve(to_a2a(file_keeper())) as server:
         for _ in range(22):
             await ask(server.url, 'Tidy up.')
@@ -458,11 +458,11 @@ async def test_title_says_that_more_wait(visit_url: Visit) -> None:
         await expect(page).to_have_title('(20+) keeper · Playground')
         await open_inbox(page)
         await expect(form(page)).to_have_count(20)
-        await expect(told(page)).to_have_text('More than 20 tasks wait for you.')
+        await expect(notice(page)).to_have_text('More than 20 tasks wait for you.')
         waiting = form(page).get_by_role('button', name='Approve')
         for text in ('More than 20 tasks wait for you.', '20 tasks wait for you.'):
             await waiting.first.click()
-            await expect(told(page)).to_have_text(f'Approved: delete_file. {text}')
+            await expect(notice(page)).to_have_text(f'Approved: delete_file. {text}')
             await expect(form(page)).to_have_count(20)
         await expect(page).to_have_title('(20) keeper · Playground')
 
@@ -484,10 +484,10 @@ async def test_hidden_inbox_keeps_forms_of_later_pages(visit_url: Visit) -> None
         await expect(form(page).first.get_by_label('Reason')).to_have_value('It is needed.')
 
 
-async def test_hidden_tab_does_not_look(visit_url: Visit) -> None:
+async def test_hidden_tab_sends_no_inbox_request(visit_url: Visit) -> None:
     with serve(to_a2a(file_keeper())) as server:
         page = await inbox_with_set_clock(visit_url, server.url)
-        await expect(told(page)).to_have_text('Nothing waits for you.')
+        await expect(notice(page)).to_have_text('Nothing waits for you.')
         await page.evaluate(HIDE_TAB, True)
         looks = requests_for_lists(page)
         await ask(server.url, 'Tidy up.')
@@ -508,21 +508,21 @@ async def test_inbox_waits_for_retry_after(visit_url: Visit) -> None:
         await expect(form(page)).to_have_count(1)
         await page.route(LISTS, busy, times=1)
         await page.clock.fast_forward(30_000)
-        await expect(told(page)).to_have_text('The store is unavailable. The inbox asks again by itself.')
+        await expect(notice(page)).to_have_text('The store is unavailable. The inbox asks again by itself.')
         looks = requests_for_lists(page)
         await page.clock.fast_forward(3_000_000)
         for _ in range(2):
             await open_inbox(page)
         assert looks == []
         await page.clock.fast_forward(600_000)
-        await expect(told(page)).to_have_text('A task waits for you.')
+        await expect(notice(page)).to_have_text('A task waits for you.')
 
 
 async def list_nothing(route: Route) -> None:
     await route.fulfill(json={'tasks': [], 'nextPageToken': '', 'pageSize': 20, 'totalSize': 0})
 
 
-async def test_slow_get_task_lengthens_the_pause(visit_url: Visit) -> None:
+async def test_slow_get_task_lengthens_polling_pause(visit_url: Visit) -> None:
     async def take_a_minute(route: Route) -> None:
         await page.clock.fast_forward(60_000)
         await route.fulfill(status=404, json={'error': {'message': 'Task not found.'}})
@@ -534,7 +534,7 @@ async def test_slow_get_task_lengthens_the_pause(visit_url: Visit) -> None:
         await page.route(LISTS, list_nothing)
         await page.route(f'**/tasks/{task_id}', take_a_minute)
         await page.clock.fast_forward(30_000)
-        await expect(told(page)).to_have_text('This task is gone: delete_file. Nothing waits for you.')
+        await expect(notice(page)).to_have_text('This task is gone: delete_file. Nothing waits for you.')
         looks = requests_for_lists(page)
         await page.clock.fast_forward(590_000)
         assert looks == []
@@ -554,16 +554,16 @@ async def test_inbox_waits_for_retry_after_of_get_task(visit_url: Visit) -> None
         await page.route(LISTS, list_nothing)
         await page.route(f'**/tasks/{task_id}', busy, times=1)
         await page.clock.fast_forward(30_000)
-        await expect(told(page)).to_have_text('The caller has used up a quota. The inbox asks again by itself.')
+        await expect(notice(page)).to_have_text('The caller has used up a quota. The inbox asks again by itself.')
         requests: list[str] = []
         page.on('request', lambda request: requests.append(request.url))
         await page.clock.fast_forward(3_000_000)
         assert requests == []
         await page.clock.fast_forward(600_000)
-        await expect(told(page)).to_have_text('A task waits for you.')
+        await expect(notice(page)).to_have_text('A task waits for you.')
 
 
-async def test_expired_credentials_take_no_keys(visit_url: Visit) -> None:
+async def test_typed_text_survives_expired_credentials(visit_url: Visit) -> None:
     async def refuse(route: Route) -> None:
         await route.fulfill(status=401, json={'error': {'message': 'The token has expired.'}})
 
@@ -575,12 +575,12 @@ async def test_expired_credentials_take_no_keys(visit_url: Visit) -> None:
         await form(page).get_by_label('Reason').fill('It is')
         await page.route(LISTS, refuse)
         await page.clock.fast_forward(600_000)
-        await expect(told(page)).to_have_text('The server wants credentials.')
+        await expect(notice(page)).to_have_text('The server wants credentials.')
         await page.keyboard.type(' needed.')
         await expect(form(page).get_by_label('Reason')).to_have_value('It is needed.')
 
 
-async def test_answer_of_proxy_is_no_list(visit_url: Visit) -> None:
+async def test_html_from_proxy_is_not_read_as_list(visit_url: Visit) -> None:
     async def greet(route: Route) -> None:
         await route.fulfill(body='<h1>Welcome</h1>')
 
@@ -617,13 +617,13 @@ async def test_question_with_other_arguments_is_shown(visit_url: Visit) -> None:
         await expect(form(page).get_by_text('May I call delete_file {"path":"other.txt"')).to_have_count(1)
 
 
-async def test_lost_answer_to_decision_is_sent_again(visit_url: Visit) -> None:
+async def test_decision_with_lost_response_is_sent_again(visit_url: Visit) -> None:
     with serve(guarded_app()) as server:
         await ask(server.url, 'Tidy up.', ANN)
         page = await inbox_of(visit_url, server.url, BOSS)
         await page.route('**/message:send', lose_answer, times=1)
         await form(page).get_by_role('button', name='Approve').click()
-        await expect(told(page)).to_have_text('Approved: delete_file. Nothing waits for you.')
+        await expect(notice(page)).to_have_text('Approved: delete_file. Nothing waits for you.')
 
 
 async def test_decision_is_shown_before_the_run_ends(visit_url: Visit) -> None:
@@ -638,12 +638,12 @@ async def test_decision_is_shown_before_the_run_ends(visit_url: Visit) -> None:
         page = await visit_url(f'{server.url}docs?inbox')
         try:
             await form(page, 'Approval: work').get_by_role('button', name='Approve').click()
-            await expect(told(page)).to_have_text('Approved: work. Nothing waits for you.')
+            await expect(notice(page)).to_have_text('Approved: work. Nothing waits for you.')
         finally:
             released.set()
 
 
-async def test_decision_in_flight_is_the_callers_own(visit_url: Visit) -> None:
+async def test_inbox_refresh_keeps_decision_in_flight(visit_url: Visit) -> None:
     decided, released = asyncio.Event(), asyncio.Event()
 
     async def hold(route: Route) -> None:
@@ -661,7 +661,7 @@ async def test_decision_in_flight_is_the_callers_own(visit_url: Visit) -> None:
         for _ in range(2):  # The second look begins after the end of the first.
             await look_again(page)
         released.set()
-        await expect(told(page)).to_have_text('Approved: delete_file. Nothing waits for you.')
+        await expect(notice(page)).to_have_text('Approved: delete_file. Nothing waits for you.')
 
 
 async def test_empty_page_of_list_is_continued(visit_url: Visit) -> None:
@@ -694,13 +694,13 @@ async def test_refused_page_token_ends_only_a_look(visit_url: Visit) -> None:
         await page.route(LISTS, empty, times=1)
         await page.route(re.compile('pageToken=next'), refuse)
         await page.goto(f'{server.url}docs?inbox')
-        await expect(told(page)).to_have_text('Nothing waits for you.')
+        await expect(notice(page)).to_have_text('Nothing waits for you.')
         await open_inbox(page)
         await open_inbox(page)
         await expect(form(page)).to_have_count(1)
 
 
-async def test_refused_lists_have_no_inbox(open_playground: Visit) -> None:
+async def test_inbox_is_hidden_if_lists_are_refused(open_playground: Visit) -> None:
     page = await open_playground(to_a2a(file_keeper(), access=Access(anonymous_list=False)), failures=1)
     await send_message(page, 'Tidy up.')
     await expect(page.get_by_role('form', name='Approval: delete_file')).to_have_count(1)
@@ -713,15 +713,15 @@ async def test_link_on_public_host_opens_task(visit_url: Visit) -> None:
         task_id = await ask(server.url, 'Tidy up.')
         url = f'{server.url}docs'.replace('127.0.0.1', 'agent.test')
         page = await visit_url(f'{url}?task={task_id}')
-        await expect(told(page)).to_have_text('The server lists no tasks for callers from other machines.')
+        await expect(notice(page)).to_have_text('The server lists no tasks for callers from other machines.')
         await form(page).get_by_role('button', name='Approve').click()
-        await expect(told(page)).to_contain_text('Approved: delete_file.')
+        await expect(notice(page)).to_contain_text('Approved: delete_file.')
         page = await visit_url(url)
         await expect(page.get_by_text('This server does not authenticate callers.')).to_have_count(1)
         await expect(page.get_by_role('button', name='Inbox')).to_have_count(0)
 
 
-async def test_approval_for_others_is_not_in_inbox(visit_url: Visit) -> None:
+async def test_approval_decided_by_approver_is_not_in_inbox(visit_url: Visit) -> None:
     async def mark(route: Route) -> None:
         answer = await route.fetch(timeout=LIMIT * 1000)
         page = await answer.json()
@@ -736,10 +736,10 @@ async def test_approval_for_others_is_not_in_inbox(visit_url: Visit) -> None:
         page = await visit_url(f'{server.url}docs?inbox')
         await page.route(LISTS, mark)
         await sign_in(page, ANN)
-        await expect(told(page)).to_have_text('Nothing waits for you.')
+        await expect(notice(page)).to_have_text('Nothing waits for you.')
 
 
-async def test_hidden_arguments_are_said_to_be_hidden(visit_url: Visit) -> None:
+async def test_inbox_says_arguments_are_hidden(visit_url: Visit) -> None:
     approvals = Approvals(approvers='files:approve', hide_arguments=['delete_file'])
     with serve(guarded_app(approvals=approvals)) as server:
         await ask(server.url, 'Tidy up.', ANN)
@@ -760,18 +760,18 @@ async def test_approver_by_function_decides_on_the_page(visit_url: Visit, monkey
         for _ in range(5):
             await ask(server.url, 'Tidy up.', EVE)
         boss, chief = [await inbox_of(visit_url, server.url, token) for token in (BOSS, CHIEF)]
-        await expect(told(boss)).to_have_text('A task waits for you.')
-        await expect(told(chief)).to_have_text('Nothing waits for you.')
+        await expect(notice(boss)).to_have_text('A task waits for you.')
+        await expect(notice(chief)).to_have_text('Nothing waits for you.')
         await expect(form(boss).first.get_by_role('cell')).to_have_text('old.txt')
         await form(boss).first.get_by_role('button', name='Approve').click()
-        await expect(told(boss)).to_have_text('Approved: delete_file. A task waits for you.')
+        await expect(notice(boss)).to_have_text('Approved: delete_file. A task waits for you.')
         await form(boss).get_by_label('Reason').fill('It is needed.')
         await form(boss).get_by_role('button', name='Deny').click()
-        await expect(told(boss)).to_have_text('Denied: delete_file. Nothing waits for you.')
+        await expect(notice(boss)).to_have_text('Denied: delete_file. Nothing waits for you.')
         assert await state_of_task(server.url, task_id) != 'input-required'
 
 
-async def test_other_credentials_begin_another_inbox(visit_url: Visit) -> None:
+async def test_new_credentials_replace_inbox(visit_url: Visit) -> None:
     with serve(guarded_app()) as server:
         await ask(server.url, 'Tidy up.', ANN)
         await ask(server.url, 'Name it.', EVE)
@@ -822,11 +822,11 @@ async def test_lost_answer_of_earlier_credentials_is_no_news(visit_url: Visit) -
         await form(page).get_by_role('button', name='Approve').click()
         await asyncio.wait_for(asked.wait(), LIMIT)
         await sign_in(page, EVE)
-        await expect(told(page)).to_have_text('Nothing waits for you.')
+        await expect(notice(page)).to_have_text('Nothing waits for you.')
         async with page.expect_event('requestfailed'):
             released.set()
         await look_again(page)
-        await expect(told(page)).to_have_text('Nothing waits for you.')
+        await expect(notice(page)).to_have_text('Nothing waits for you.')
 
 
 async def test_enter_in_reason_denies_the_call(open_playground: Visit) -> None:

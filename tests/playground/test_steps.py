@@ -155,7 +155,7 @@ async def test_steps_survive_task_failure_and_server_restart(visit_url: Visit, t
         await expect(step_block(page, 'work').get_by_role('cell')).to_have_text(['a bridge'])
 
 
-async def test_parallel_tool_results_appear_one_by_one(open_playground: Visit) -> None:
+async def test_parallel_tool_results_appear_as_each_finishes(open_playground: Visit) -> None:
     agent = scripted({'Work.': ['Let me look. ', tool_call('slow', n=1), tool_call('quick', n=2)]}, 'Ready.')
     done = Event()
 
@@ -244,7 +244,7 @@ def test_exception_text_reaches_developer_only(model: Any, error: dict[str, str]
     assert step == error
 
 
-def test_error_of_exceeded_retries_is_at_its_tool() -> None:
+def test_error_of_exceeded_retries_is_shown_at_tool() -> None:
     def retry() -> str:
         raise ModelRetry('Again.')
 
@@ -277,7 +277,7 @@ def test_error_renamed_by_capability_is_at_its_tool() -> None:
     assert (steps[-1]['id'], steps[-1]['result']) == ('c1', 'ValueError: renamed')
 
 
-async def test_error_raised_from_itself_is_a_step() -> None:
+async def test_error_with_cyclic_cause_is_a_step() -> None:
     trace, error = Trace(), RuntimeError('broken')
     error.__cause__ = error
     trace.fail('task', 'run', error)

@@ -115,7 +115,7 @@ def test_card_settings_override_the_agent() -> None:
     )
 
 
-def test_card_of_a_nameless_agent_has_neutral_defaults() -> None:
+def test_card_of_nameless_agent_has_neutral_defaults() -> None:
     built = rendered_card(
         CardFacts(name=None, description=None, input_modes=['text/plain'], output_modes=['text/plain'])
     )
@@ -141,7 +141,7 @@ def test_card_of_a_nameless_agent_has_neutral_defaults() -> None:
     ('name', 'slug'),
     [('Weather Agent', 'weather-agent'), ('my_agent.v2', 'my-agent-v2'), ('天気', '天気'), ('!?', 'agent')],
 )
-def test_default_skill_id_is_the_slugged_agent_name(name: str, slug: str) -> None:
+def test_default_skill_id_is_slugged_agent_name(name: str, slug: str) -> None:
     assert [skill['id'] for skill in rendered_card(name=name)['skills']] == [slug]
 
 

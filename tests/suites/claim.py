@@ -337,7 +337,7 @@ class ClaimSuite(PortSuite):
         await submit(backend, message('answer', to='t'))
         assert (await claim_task(backend, 't')).tried is None
 
-    async def test_release_of_stale_claim_changes_nothing(self, backend: Backend) -> None:
+    async def test_release_of_stale_claim_has_no_effect(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         stale = await claim_task(backend, 't', 'lost', lease=EXPIRED)
         [valid] = await claim_all(backend, 'other')

@@ -229,9 +229,7 @@ class DeadLetterSuite(PortSuite):
         assert await spent() == [6]
 
     @pytest.mark.parametrize('back', ['before the retry', 'during the retry', 'after the retry'])
-    async def test_lost_holder_and_retry_are_charged_for_checkpoint_usage_once(
-        self, backend: Backend, back: str
-    ) -> None:
+    async def test_checkpoint_usage_is_charged_once_despite_retry(self, backend: Backend, back: str) -> None:
         async def charge(requests: int) -> None:
             await backend.quotas.settle('t', lost.run, [of(requests)])
 
@@ -408,7 +406,7 @@ class DeadLetterSuite(PortSuite):
             *((state, True) for state in ('completed', 'canceled', 'rejected')),
         ],
     )
-    async def test_only_dead_letters_and_on_demand_failed_tasks_are_retried(
+    async def test_retry_refuses_tasks_besides_dead_letters(
         self, backend: Backend, state: TaskState, failed: bool
     ) -> None:
         await submit(backend, message(new='t'))

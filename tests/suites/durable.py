@@ -189,7 +189,7 @@ class DurableSuite(PortSuite):
             ran = [task.header.id for task in order if task.header.context_id == f'c{context}']
             assert ran == [f't{n}' for n in range(24) if n % 4 == context]
 
-    async def test_process_with_lost_lease_writes_nothing(self, opened: Opened) -> None:
+    async def test_process_with_lost_lease_cannot_write(self, opened: Opened) -> None:
         here, there = opened(), opened()
         await submit(here, message(new='t'))
         held = await claim_task(here, 't', 'here', lease=EXPIRED)

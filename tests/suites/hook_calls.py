@@ -56,7 +56,7 @@ class HookCallSuite(PortSuite):
         await calls_of(backend).renew([kept], lease=LEASE)
         assert await take(backend) == [lost.task_id]
 
-    async def test_hook_call_that_is_done_is_not_taken(self, backend: Backend) -> None:
+    async def test_done_hook_call_is_not_taken(self, backend: Backend) -> None:
         call = await wait(backend, 'a')
         await calls_of(backend).done(call)
         await calls_of(backend).renew([call], lease=EXPIRED)
@@ -69,7 +69,7 @@ class HookCallSuite(PortSuite):
             assert task is not None
             assert await calls_of(backend).pause(call) == (task.header, await backend.reader.pause(name, OWNER))
 
-    async def test_hook_call_has_no_pause_after_an_answer(self, backend: Backend) -> None:
+    async def test_hook_call_has_no_pause_after_answer(self, backend: Backend) -> None:
         first = await wait(backend, 'a')
         await submit(backend, message('more', to='a'))
         assert await calls_of(backend).pause(first) is None
@@ -88,7 +88,7 @@ class HookCallSuite(PortSuite):
         await calls_of(backend).done(first)
         assert list(await calls_of(backend).take(lease=LEASE, limit=10)) == [HookCall('a', claim.run)]
 
-    async def test_hook_call_has_no_pause_after_a_cancel(self, backend: Backend) -> None:
+    async def test_hook_call_has_no_pause_after_cancel(self, backend: Backend) -> None:
         call = await wait(backend, 'a')
         await backend.queue.cancel('a', OWNER, at=START)
         assert await calls_of(backend).pause(call) is None

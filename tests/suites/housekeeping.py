@@ -256,7 +256,7 @@ class RetentionSuite(PortSuite):
         await count_sweep_batches(backend, START + 1001 * SECOND)
         assert await conversation_texts(backend, 'c') == []
 
-    async def test_erasing_by_another_owner_deletes_nothing(self, backend: Backend) -> None:
+    async def test_erasing_by_another_owner_deletes_no_data(self, backend: Backend) -> None:
         await complete_task(backend, 't', context='c', messages=model_turn('hi', 'hello'))
         assert not await backend.housekeeping.erase_task('t', '/bob', at=START)
         assert not await erase(backend, '/bob', 'c')

@@ -94,7 +94,7 @@ class NextTaskSuite(PortSuite):
     @pytest.mark.parametrize(
         'case', ['events have a reader', 'a released task goes first', 'its context runs', 'it goes on after a pause']
     )
-    async def test_end_leaves_task_to_claim(self, backend: Backend, case: str) -> None:
+    async def test_end_leaves_ineligible_task_to_claim(self, backend: Backend, case: str) -> None:
         await queue(backend, 't')
         if case == 'a released task goes first':
             await queue(backend, 'released')
@@ -118,7 +118,7 @@ class NextTaskSuite(PortSuite):
         assert [claim.header.id for claim in await claim_all(backend)] == expected
 
     @_TAKING
-    async def test_end_of_task_before_takes_next_task_of_context(self, backend: Backend) -> None:
+    async def test_end_takes_next_task_of_same_context(self, backend: Backend) -> None:
         for task_id in ('t', 'u'):
             await queue(backend, task_id, context='c')
         following = await end(backend, await claim_task(backend, 't'))
@@ -126,7 +126,7 @@ class NextTaskSuite(PortSuite):
         assert following.header.id == 'u'
 
     @_TAKING
-    async def test_run_that_goes_on_takes_no_task(self, backend: Backend) -> None:
+    async def test_continued_run_takes_no_next_task(self, backend: Backend) -> None:
         for task_id in ('t', 'u'):
             await queue(backend, task_id)
         claimed = await claim_task(backend, 't')
@@ -156,7 +156,7 @@ class NextTaskSuite(PortSuite):
             await submit(backend, message(new='v'), queue_limit=1)
 
     @_TAKING
-    async def test_repeated_end_releases_task_that_first_end_took(self, backend: Backend) -> None:
+    async def test_repeated_end_releases_next_task_of_first_end(self, backend: Backend) -> None:
         for task_id in ('t', 'u', 'v'):
             await queue(backend, task_id)
         claimed = await claim_task(backend, 't')
@@ -194,7 +194,7 @@ class NextTaskSuite(PortSuite):
         assert await claim_all(backend) == []
 
     @_TAKING
-    async def test_release_of_earlier_claim_leaves_task_of_later_end(self, backend: Backend) -> None:
+    async def test_release_of_stale_claim_keeps_next_task(self, backend: Backend) -> None:
         for task_id in ('t', 'u', 'v'):
             await queue(backend, task_id)
         earlier = await end(backend, await claim_task(backend, 't'))
@@ -207,7 +207,7 @@ class NextTaskSuite(PortSuite):
         assert await end(backend, following) is None
 
     @_TAKING
-    async def test_task_of_lost_process_is_claimed_after_end_took_it(self, backend: Backend) -> None:
+    async def test_next_task_of_lost_process_is_claimed_again(self, backend: Backend) -> None:
         for task_id in ('t', 'u'):
             await queue(backend, task_id)
         await end(backend, await claim_task(backend, 't'))

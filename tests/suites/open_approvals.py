@@ -44,7 +44,7 @@ async def wait(
     await claim_and_finish(backend, task_id, state, at=at, pending=calls)
 
 
-async def found(backend: Backend, owner: str = BOB, **options: object) -> list[str]:
+async def open_ids(backend: Backend, owner: str = BOB, **options: object) -> list[str]:
     """The ids of the tasks of an owner's tenant with an open approval."""
     listed = await backend.reader.open_approvals(owner, limit=100, **options)  # pyright: ignore[reportArgumentType]
     return [header.id for header, _ in listed]
@@ -81,43 +81,43 @@ class OpenApprovalsSuite(PortSuite):
         await wait(backend, 'e', state='auth-required')
         await wait(backend, 'f', calls=pending(call('q', 'question', note='"kind":"approval"')))
         await submit(backend, message(new='g', owner=ANN))
-        assert await found(backend) == ['a']
+        assert await open_ids(backend) == ['a']
 
     async def test_answered_approval_is_no_longer_open(self, backend: Backend) -> None:
         two = call('one'), call('two')
         await wait(backend, 'a', calls=pending(*two))
         await answer(backend, 'a', pending(*two, answered='one'), rest=b'{"messageId":"r","parts":[]}')
-        assert await found(backend) == ['a']
+        assert await open_ids(backend) == ['a']
         answers = {'one': CallAnswer(decision='deny'), 'two': CallAnswer(decision='approve')}
         await answer(backend, 'a', dump(Pending(calls=two, answers=answers)))
-        assert await found(backend) == []
+        assert await open_ids(backend) == []
         claimed = await claim_task(backend, 'a', at=START + 50)
-        assert await found(backend) == []
+        assert await open_ids(backend) == []
         await backend.queue.finish(claimed, finish_of(claimed, 'input-required', at=START + 60, pending=ONE))
-        assert await found(backend) == ['a']
+        assert await open_ids(backend) == ['a']
 
-    async def test_partly_answered_task_with_only_a_question_left_is_no_open_approval(self, backend: Backend) -> None:
+    async def test_task_with_only_question_left_needs_no_approval(self, backend: Backend) -> None:
         calls = call('c'), call('q', 'question')
         await wait(backend, 'a', calls=pending(*calls))
         await answer(backend, 'a', pending(*calls, answered='c'), rest=b'{"messageId":"r","parts":[]}')
-        assert await found(backend) == []
+        assert await open_ids(backend) == []
 
     async def test_escapes_in_calls_hide_no_approval(self, backend: Backend) -> None:
         odd = 'a\\u0000"\\\0\ud83d\N{PILE OF POO}\\'.encode('utf-8', 'replace').decode()
         await wait(backend, 'a', calls=pending(call(odd, text=odd), call('\0b')))
         await wait(backend, 'b', calls=pending(call(odd, text=odd), answered=odd))
-        assert await found(backend) == ['a']
+        assert await open_ids(backend) == ['a']
 
     async def test_infinite_numbers_in_calls_hide_no_approval(self, backend: Backend) -> None:
         odd = PendingCall(id='c', kind='approval', tool='pay', text='"Infinity"', args={'a': inf, 'b': [-inf, nan]})
         await wait(backend, 'a', calls=pending(odd))
         await wait(backend, 'b', calls=pending(odd, answered='c'))
         await wait(backend, 'c', calls=pending(replace(odd, kind='question'), call('q', 'question', note=':Infinity')))
-        assert await found(backend) == ['a']
+        assert await open_ids(backend) == ['a']
 
     async def test_task_with_damaged_calls_can_be_canceled(self, backend: Backend) -> None:
         await wait(backend, 'a', calls=b'{"calls":')
-        assert await found(backend) == []
+        assert await open_ids(backend) == []
         await backend.queue.cancel('a', ANN, at=START + 1)
         assert await backend.reader.count_open_approvals(BOB) == 0
 
@@ -126,15 +126,15 @@ class OpenApprovalsSuite(PortSuite):
             await wait(backend, task_id)
         await backend.queue.cancel('a', ANN, at=START + 1)
         await backend.housekeeping.erase_task('b', ANN, at=START + 1)
-        assert await found(backend) == ['c']
+        assert await open_ids(backend) == ['c']
         assert await backend.reader.count_open_approvals(BOB) == 1
 
-    async def test_open_approvals_are_those_of_the_tenant(self, backend: Backend) -> None:
+    async def test_open_approvals_are_limited_to_tenant(self, backend: Backend) -> None:
         for owner in (ANN, BOB, 'acme/ann', 'acme/bob', 'acm/ann', 'acmes/ann', '/acme'):
             await wait(backend, owner.replace('/', ' of '), owner)
-        assert await found(backend, ANN) == [' of bob', ' of ann', ' of acme']
-        assert await found(backend, 'acm/bob') == ['acm of ann']
-        assert await found(backend, 'acme/eve') == ['acme of bob', 'acme of ann']
+        assert await open_ids(backend, ANN) == [' of bob', ' of ann', ' of acme']
+        assert await open_ids(backend, 'acm/bob') == ['acm of ann']
+        assert await open_ids(backend, 'acme/eve') == ['acme of bob', 'acme of ann']
 
     async def test_number_of_open_approvals_leaves_out_own_tasks(self, backend: Backend) -> None:
         for n, owner in enumerate((ANN, BOB, ANN, 'acme/ann', 'acm/ann')):
@@ -147,16 +147,16 @@ class OpenApprovalsSuite(PortSuite):
         for n in range(7):
             await wait(backend, f't{n}', at=START + n // 3)
         newest_first = ['t6', 't5', 't4', 't3', 't2', 't1', 't0']
-        assert await found(backend) == newest_first
+        assert await open_ids(backend) == newest_first
         pages: list[list[str]] = []
         before = None
         while page := await backend.reader.open_approvals(BOB, limit=3, before=before):
             pages.append([header.id for header, _ in page])
             before = page[-1][0].status_at, page[-1][0].id
         assert pages == [newest_first[:3], newest_first[3:6], newest_first[6:]]
-        assert await found(backend, since=START + 2) == ['t6']
+        assert await open_ids(backend, since=START + 2) == ['t6']
 
-    async def test_page_key_is_random_and_stays(self, backend: Backend) -> None:
+    async def test_page_key_is_random_and_persistent(self, backend: Backend) -> None:
         key = await backend.reader.page_key()
         assert len(key) == 32
         assert len(set(key)) > 1

@@ -140,7 +140,7 @@ class QuotaSuite(PortSuite):
         await backend.queue.finish(following, finish_of(following, charges=[CHARGE]))
         assert await usage_of(backend) == [(2, 40, 600)]
 
-    async def test_finish_after_forced_cancel_charges_nothing(self, backend: Backend) -> None:
+    async def test_finish_after_forced_cancel_adds_no_charge(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_task(backend, 't')
         await backend.queue.cancel('t', OWNER, at=START, force=True)
@@ -162,7 +162,7 @@ class QuotaSuite(PortSuite):
         assert await usage_of(backend) == [(3, 30, 300)]
 
     @pytest.mark.parametrize('state', ['completed', 'failed', 'input-required'])
-    async def test_settling_charged_run_adds_nothing(self, backend: Backend, state: TaskState) -> None:
+    async def test_settling_charged_run_adds_no_charge(self, backend: Backend, state: TaskState) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_and_finish(backend, 't', state, charges=[CHARGE])
         await backend.quotas.settle('t', claimed.run, [CHARGE])
@@ -189,7 +189,7 @@ class QuotaSuite(PortSuite):
         assert await usage_of(backend) == [(2, 40, 600)]
 
     @pytest.mark.parametrize('gone', ['erased', 'swept'])
-    async def test_settling_after_task_deletion_charges_nothing(self, backend: Backend, gone: str) -> None:
+    async def test_settling_after_task_deletion_adds_no_charge(self, backend: Backend, gone: str) -> None:
         lasting = CHARGE._replace(until=START + 60 * 24 * 60 * MINUTE)
         await submit(backend, message(new='ended'))
         ended = await claim_and_finish(backend, 'ended', charges=[lasting])

@@ -154,7 +154,7 @@ class RunSuite(PortSuite):
         assert await history_texts(backend, 't') == ['hi', 'note', 'told']
 
     @pytest.mark.parametrize('holder', ['another', 'same'])
-    async def test_stale_claim_writes_nothing(self, backend: Backend, holder: str) -> None:
+    async def test_stale_claim_cannot_write(self, backend: Backend, holder: str) -> None:
         await submit(backend, message(new='t'))
         stale = await claim_task(backend, 't', 'same', lease=EXPIRED)
         if holder == 'same':  # nobody takes over an expired task of its own

@@ -59,7 +59,7 @@ async def test_scripted_answer_decides_approval(a2a_client: ClientFactory, answe
     assert (await client.send('Go.', answers=Answers({'delete_file': answer}))).text == outcome
 
 
-async def test_scripted_sign_in_is_named_by_tool(a2a_client: ClientFactory) -> None:
+async def test_answers_keyed_by_tool_approve_sign_in(a2a_client: ClientFactory) -> None:
     client = await a2a_client(agent_calling_tools(('mail', {})))
     assert (await client.send('Go.', answers=Answers({'mail': True}))).text == 'Lunch?'
 

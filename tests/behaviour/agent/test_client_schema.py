@@ -238,13 +238,13 @@ def look_around() -> str:
 
 @covers('data part')
 async def test_schema_of_queued_message_applies_to_its_own_run() -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
 
     async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         if isinstance(messages[-1].parts[-1], ToolReturnPart):
             return ModelResponse(parts=[ToolCallPart('final_result', PARIS)])
-        await stage.answer(messages, info)
-        if stage.began[-1] == 'one':
+        await gates.answer(messages, info)
+        if gates.began[-1] == 'one':
             return ModelResponse(parts=[ToolCallPart('look_around', {}, 'c1')])
         return ModelResponse(parts=[ToolCallPart('final_result', {**PARIS, 'more': 1})])
 
@@ -253,11 +253,11 @@ async def test_schema_of_queued_message_applies_to_its_own_run() -> None:
     wider = {**WEATHER, 'additionalProperties': True}
     async with serving(agent, results=ALLOWED) as client:
         task = await client.send(message_with_schema(text='one'), returnImmediately=True)
-        await stage.reached('one')
+        await gates.reached('one')
         ids = {'taskId': task['id'], 'contextId': task['contextId']}
         await client.send(message_with_schema(wider, text='two', **ids), returnImmediately=True)
         async with client.subscribe(task['id']) as stream:
-            stage.open('one', 'two')
+            gates.open('one', 'two')
             await stream.until('TASK_STATE_INPUT_REQUIRED')
         task = await client.get_task(task['id'])
         await client.send(answer_message(task, approve()), returnImmediately=True)
@@ -339,7 +339,7 @@ def validating() -> Agent[Any, str]:
 
 
 @covers('data part')
-async def test_schema_is_refused_after_validator_is_added() -> None:
+async def test_schema_is_refused_once_agent_has_output_validator() -> None:
     agent = Agent('test')
     async with serving(agent, results=ALLOWED) as client:
         agent.output_validator(lambda output: output)
@@ -399,7 +399,7 @@ async def test_agent_card_declares_client_schema_extension() -> None:
     )
 
 
-def test_state_types_are_found_in_output_types() -> None:
+def test_task_state_types_are_found_in_output_types() -> None:
     def ask(question: str) -> InputRequired:
         return InputRequired(question)
 

@@ -166,18 +166,18 @@ async def test_deps_factory_gets_call_with_listed_headers_only() -> None:
 
 
 async def test_each_run_of_task_gets_own_dependencies() -> None:
-    stage, told = GatedAgent(), list[str]()
+    gates, told = GatedAgent(), list[str]()
 
     def factory(call: CallContext) -> None:
         told.append(call.message['parts'][0].get('text', ''))
 
-    async with serving(stage.agent, deps_factory=factory) as client:
-        assert texts(await stage.run_twice(client)) == ['one', 'one + two']
+    async with serving(gates.agent, deps_factory=factory) as client:
+        assert texts(await gates.run_twice(client)) == ['one', 'one + two']
     assert told == ['one', 'two']
 
 
 async def test_each_run_gets_call_context_of_its_own_message() -> None:
-    stage, told = GatedAgent(), list[tuple[str, Any, Any, Any]]()
+    gates, told = GatedAgent(), list[tuple[str, Any, Any, Any]]()
 
     def authenticate(request: Request) -> Caller:
         return Caller(id='ann', scopes=frozenset({request.headers['x-scope']}))
@@ -190,14 +190,14 @@ async def test_each_run_gets_call_context_of_its_own_message() -> None:
         'messages': Messages(deps_headers=['x-scope']),
         'auth': authenticate,
     }
-    async with serving(stage.agent, **options) as client:
+    async with serving(gates.agent, **options) as client:
         first, second, third = (Client(client.app, headers={'X-Scope': scope}) for scope in ('admin', 'read', 'write'))
         task = await first.send('one', returnImmediately=True)
-        await stage.reached('one')
+        await gates.reached('one')
         for caller, text in ((second, 'two'), (third, 'three')):
             params = {'message': message(text, taskId=task['id']), 'metadata': {'for': text}}
             await caller.post(rpc('SendMessage', {**params, 'configuration': {'returnImmediately': True}}))
-        stage.open('one', 'two', 'three')
+        gates.open('one', 'two', 'three')
         await wait_until_ended(first, task['id'])
     assert told == [
         ('one', {'x-scope': 'admin'}, {'admin'}, {}),
@@ -243,36 +243,36 @@ async def test_timed_out_run_closes_dependencies() -> None:
 
 
 async def test_canceled_run_closes_dependencies() -> None:
-    stage, session = GatedAgent(), Session()
-    async with serving(stage.agent, deps_factory=session) as client:
+    gates, session = GatedAgent(), Session()
+    async with serving(gates.agent, deps_factory=session) as client:
         task = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
         assert await cancel(client, task) == 'CANCELED'
         assert session.closed == ['RunCancelled']
 
 
 @each_backend('memory', 'sqlite')
 async def test_server_shutdown_closes_dependencies(backend: str) -> None:
-    stage, session = GatedAgent(), Session()
-    async with serving(stage.agent, backend=backend, deps_factory=session) as client:
+    gates, session = GatedAgent(), Session()
+    async with serving(gates.agent, backend=backend, deps_factory=session) as client:
         await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
     assert (session.opened, session.closed) == (1, ['CancelledError'])
 
 
 async def test_run_resumed_by_another_server_gets_same_call_context(tmp_path: Path) -> None:
-    stage, told = GatedAgent(), list[CallContext]()
+    gates, told = GatedAgent(), list[CallContext]()
     options: dict[str, Any] = {
         'backend': f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
         'deps_factory': told.append,
         'messages': Messages(deps_headers=['x-region']),
         'auth': AUTH,
     }
-    async with serving(stage.agent, **options, headers={'X-Region': 'eu'}) as client:
+    async with serving(gates.agent, **options, headers={'X-Region': 'eu'}) as client:
         task = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
-    stage.open('hi')
-    async with serving(stage.agent, **options) as client:
+        await gates.reached('hi')
+    gates.open('hi')
+    async with serving(gates.agent, **options) as client:
         assert texts(await wait_until_ended(client, task['id'])) == ['hi']
     first, second = told
     assert first == second
@@ -310,7 +310,7 @@ async def test_deps_factory_error_is_hidden_from_client(
 async def test_close_error_after_cancel_is_only_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
 
     @asynccontextmanager
     async def factory(call: CallContext) -> AsyncGenerator[None]:
@@ -319,9 +319,9 @@ async def test_close_error_after_cancel_is_only_logged(
         finally:
             raise RuntimeError('it does not close')
 
-    async with serving(stage.agent, deps_factory=factory) as client:
+    async with serving(gates.agent, deps_factory=factory) as client:
         task = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
         assert await cancel(client, task) == 'CANCELED'
     assert f'closed the dependencies of task {task["id"]}; the error of the run stays.' in caplog.text
 
@@ -375,7 +375,7 @@ async def test_dependencies_slower_than_timeout_fail_task() -> None:
 
 
 async def test_shutdown_does_not_wait_for_hanging_close_of_dependencies() -> None:
-    stage, closing = GatedAgent(), asyncio.Event()
+    gates, closing = GatedAgent(), asyncio.Event()
 
     @asynccontextmanager
     async def factory(call: CallContext) -> AsyncGenerator[None]:
@@ -386,9 +386,9 @@ async def test_shutdown_does_not_wait_for_hanging_close_of_dependencies() -> Non
             await asyncio.Event().wait()
 
     limits = with_constants(Limits, cancel_grace=0.01)
-    async with serving(stage.agent, deps_factory=factory, workers=Workers(drain_grace=0.01), limits=limits) as client:
+    async with serving(gates.agent, deps_factory=factory, workers=Workers(drain_grace=0.01), limits=limits) as client:
         task = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
         assert await cancel(client, task) == 'CANCELED'
         await closing.wait()
 
@@ -475,7 +475,7 @@ async def test_invalid_dependency_options_are_refused_at_start(
     assert str(refused.value) == said
 
 
-def test_factory_with_uncertain_arguments_is_accepted() -> None:
+def test_deps_factory_with_uncertain_signature_is_accepted() -> None:
     def wrapped(call: CallContext, database: str) -> None: ...
 
     @wraps(wrapped)

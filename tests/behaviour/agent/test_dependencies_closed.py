@@ -58,7 +58,7 @@ class Sessions:
         return row
 
 
-class Crowd:
+class EveryEndAgent:
     """Tasks that end in every way there is: as their prompt says."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Crowd:
             await self._all_wait.wait()
 
 
-async def ends(client: Client, prompt: str, count: int) -> Counter[str]:
+async def end_states(client: Client, prompt: str, count: int) -> Counter[str]:
     """How so many tasks end, of which some run at a time."""
     states = Counter[str]()
     for _ in range(0, count, AT_ONCE):
@@ -101,7 +101,7 @@ async def ends(client: Client, prompt: str, count: int) -> Counter[str]:
     return states
 
 
-async def begun(client: Client, prompt: str, count: int) -> list[str]:
+async def start_tasks(client: Client, prompt: str, count: int) -> list[str]:
     """Tasks that nobody waits for."""
     return [(await client.send(prompt, returnImmediately=True))['id'] for _ in range(count)]
 
@@ -109,20 +109,20 @@ async def begun(client: Client, prompt: str, count: int) -> list[str]:
 @pytest.mark.long
 async def test_dependencies_of_each_run_are_closed_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, 'pydantic_ai_a2a')  # hundreds of tracebacks
-    sessions, crowd = Sessions(tmp_path / 'sessions.db'), Crowd()
+    sessions, crowd = Sessions(tmp_path / 'sessions.db'), EveryEndAgent()
     timed_out, done, failed = short_or_long((50, 75, 75), (200, 350, 250))
     count = timed_out + done + failed + 8 * AT_ONCE
     async with serving(crowd.agent, deps_factory=sessions, timeout=0.01) as client:
-        assert await ends(client, 'wait', timed_out) == {'FAILED': timed_out}
+        assert await end_states(client, 'wait', timed_out) == {'FAILED': timed_out}
     crowd.waiting = 0
     async with serving(crowd.agent, deps_factory=sessions) as client:
-        assert await ends(client, 'say', done) == {'COMPLETED': done}
-        assert await ends(client, 'fail', failed) == {'FAILED': failed}
+        assert await end_states(client, 'say', done) == {'COMPLETED': done}
+        assert await end_states(client, 'fail', failed) == {'FAILED': failed}
         for n in range(1, 8):
-            tasks = await begun(client, 'wait', AT_ONCE)
+            tasks = await start_tasks(client, 'wait', AT_ONCE)
             await crowd.wait_for(n * AT_ONCE)
             canceled = await asyncio.gather(*(client.call('CancelTask', {'id': task_id}) for task_id in tasks))
             assert Counter(map(state_of, canceled)) == {'CANCELED': AT_ONCE}
-        await begun(client, 'wait', AT_ONCE)  # these the server ends
+        await start_tasks(client, 'wait', AT_ONCE)  # these the server ends
         await crowd.wait_for(8 * AT_ONCE)
     assert sessions.counted() == (count, count, count, done)

@@ -116,12 +116,12 @@ async def test_message_with_task_id_goes_to_its_task() -> None:
         await asyncio.sleep(0)
         return 'message' if 'direct' in said['parts'][0].get('text', '') else 'task'
 
-    stage = GatedAgent()
-    async with serving(stage.agent, messages=Messages(reply=never)) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, messages=Messages(reply=never)) as client:
         task = await client.send('first', returnImmediately=True)
-        await stage.reached('first')
+        await gates.reached('first')
         same = await client.send(message('direct', taskId=task['id']), returnImmediately=True)
-        stage.open('first', 'direct')
+        gates.open('first', 'direct')
         done = await wait_until_ended(client, task['id'])
     assert same['id'] == task['id']
     assert texts(done) == ['first', 'first + direct']
@@ -297,38 +297,38 @@ async def test_quotas_apply_to_direct_replies() -> None:
 
 
 async def test_messages_of_same_context_are_answered_in_order() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, messages=DIRECT) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, messages=DIRECT) as client:
         one = asyncio.create_task(send_text(client, 'one', contextId='c'))
-        await stage.reached('one')
+        await gates.reached('one')
         two = asyncio.create_task(send_text(client, 'two', contextId='c'))
-        stage.open('one', 'two')
+        gates.open('one', 'two')
         assert [reply_text(await each) for each in (one, two)] == ['one', 'one + two']
 
 
 async def test_concurrent_task_and_direct_reply_both_keep_their_turns() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, messages=Messages(reply=task_if_named)) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, messages=Messages(reply=task_if_named)) as client:
         answering = asyncio.create_task(send_text(client, 'one', contextId='c'))
-        await stage.reached('one')
-        stage.open('a task', 'last')
+        await gates.reached('one')
+        gates.open('a task', 'last')
         await client.send(message('a task', contextId='c'))
-        stage.open('one')
+        gates.open('one')
         await answering
         last = await send_text(client, 'last', contextId='c')
     assert reply_text(last) == 'a task + one + last'
 
 
 async def test_context_erased_during_reply_stays_erased() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, messages=DIRECT) as client:
-        stage.open('one', 'last')
+    gates = GatedAgent()
+    async with serving(gates.agent, messages=DIRECT) as client:
+        gates.open('one', 'last')
         await send_text(client, 'one', contextId='c')
         answering = asyncio.create_task(send_text(client, 'two', contextId='c'))
-        await stage.reached('two')
+        await gates.reached('two')
         app = client.a2a_app
         assert await app.erase_context('c')
-        stage.open('two')
+        gates.open('two')
         assert reply_text(await answering) == 'one + two'
         assert reply_text(await send_text(client, 'last', contextId='c')) == 'last'
 
@@ -492,7 +492,7 @@ async def test_conversation_of_direct_replies_survives_restart(tmp_path: Any) ->
             assert reply_text(await send_text(client, text, contextId='c')) == heard_by_then
 
 
-def test_reply_option_is_refused_with_custom_storage_or_bad_value() -> None:
+def test_reply_option_rejects_custom_storage_and_bad_value() -> None:
     with pytest.raises(TypeError, match=r'Messages\.reply cannot be combined'):
         to_a2a(ECHO, messages=DIRECT, storage=InMemoryStorage())
     with pytest.raises(ValueError, match="reply takes 'task', 'message' or a function, not the string"):

@@ -102,8 +102,8 @@ async def _stored(client: Client, task: dict[str, Any]) -> list[str]:
 async def test_rebuilt_messages_are_complete_in_later_turns(
     anew: Callable[[], AbstractCapability[Any]], backend: str
 ) -> None:
-    stage = TwoCallsAgent(anew())
-    async with serving(stage.agent, backend=backend) as client:
+    calling = TwoCallsAgent(anew())
+    async with serving(calling.agent, backend=backend) as client:
         first = await client.send('look')
         context = {'contextId': first['contextId']}
         task = await client.send(message('delete', **context))
@@ -114,7 +114,7 @@ async def test_rebuilt_messages_are_complete_in_later_turns(
         last = await client.send(message('bye', **context))
         expected = ['look', 'found', 'found', 'delete', 'deleted', 'deleted', 'bye']
         assert await _stored(client, last) == expected
-    assert stage.seen[-1] == expected
+    assert calling.seen[-1] == expected
 
 
 async def test_messages_added_by_capability_do_not_hide_run_messages() -> None:
@@ -136,16 +136,16 @@ async def test_messages_dropped_by_history_processor_stay_stored(backend: str) -
 
 
 async def test_canceled_turn_keeps_its_prompt() -> None:
-    stage = TwoCallsAgent(ProcessHistory(rebuild_requests))
+    calling = TwoCallsAgent(ProcessHistory(rebuild_requests))
     looking = asyncio.Event()
 
-    @stage.agent.tool_plain
+    @calling.agent.tool_plain
     async def look_on() -> str:
         looking.set()
         await asyncio.Event().wait()
         raise NotImplementedError
 
-    async with serving(stage.agent) as client:
+    async with serving(calling.agent) as client:
         task = await client.send('look_on', returnImmediately=True)
         await looking.wait()
         await client.call('CancelTask', {'id': task['id']})
@@ -153,13 +153,13 @@ async def test_canceled_turn_keeps_its_prompt() -> None:
 
 
 async def test_turn_interrupted_by_tool_keeps_its_prompt() -> None:
-    stage = TwoCallsAgent(ProcessHistory(rebuild_requests))
+    calling = TwoCallsAgent(ProcessHistory(rebuild_requests))
 
-    @stage.agent.tool_plain
+    @calling.agent.tool_plain
     def refuse() -> str:
         raise InputRequired('Why?')
 
-    async with serving(stage.agent) as client:
+    async with serving(calling.agent) as client:
         task = await client.send('refuse')
         for words in ('one', 'two'):
             assert state_of(task) == 'INPUT_REQUIRED'

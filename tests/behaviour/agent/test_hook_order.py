@@ -112,7 +112,7 @@ async def _in_agent_run(prompt: str) -> list[str]:
     return recorded.seen
 
 
-async def _told(client: Client, sent: Any, *, watched: bool) -> dict[str, Any]:
+async def _ended_task(client: Client, sent: Any, *, watched: bool) -> dict[str, Any]:
     if not watched:
         return await client.send(sent)
     async with client.live.send_streaming(sent) as stream:
@@ -127,10 +127,10 @@ async def _told(client: Client, sent: Any, *, watched: bool) -> dict[str, Any]:
 async def test_hooks_are_called_as_in_agent_run(prompt: str, watched: bool, backend: str) -> None:
     recorded = Recorded()
     async with serving(agent_with(recorded), backend=backend) as client:
-        task = await _told(client, prompt, watched=watched)
+        task = await _ended_task(client, prompt, watched=watched)
         if prompt == 'delete':
             assert state_of(task) == 'INPUT_REQUIRED'
-            task = await _told(client, answer_message(task, approve()), watched=watched)
+            task = await _ended_task(client, answer_message(task, approve()), watched=watched)
         assert state_of(task) == ('FAILED' if prompt == 'fail' else 'COMPLETED')
     expected = await _in_agent_run(prompt)
     assert recorded.seen == expected
@@ -153,7 +153,7 @@ async def test_before_node_run_hook_changes_prompt_before_model_request(watched:
         return request_context
 
     async with serving(agent_with(Hooks(before_node_run=redact, before_model_request=note))) as client:
-        assert state_of(await _told(client, 'my secret', watched=watched)) == 'COMPLETED'
+        assert state_of(await _ended_task(client, 'my secret', watched=watched)) == 'COMPLETED'
     assert asked == [['redacted']]
 
 
@@ -164,7 +164,7 @@ async def test_before_node_run_hook_may_replace_model_request(watched: bool) -> 
         return instead if isinstance(node, ModelRequestNode) else node
 
     async with serving(agent_with(Hooks(before_node_run=answer))) as client:
-        task = await _told(client, 'hello', watched=watched)
+        task = await _ended_task(client, 'hello', watched=watched)
     assert (state_of(task), texts(task)) == ('COMPLETED', ['not asked'])
 
 
@@ -182,7 +182,7 @@ async def test_node_run_hook_may_skip_model_request(watched: bool) -> None:
         return request_context
 
     async with serving(agent_with(Hooks(node_run=block, before_model_request=note))) as client:
-        task = await _told(client, 'hello', watched=watched)
+        task = await _ended_task(client, 'hello', watched=watched)
     assert (state_of(task), texts(task), asked) == ('COMPLETED', ['blocked'], [])
 
 
@@ -192,7 +192,7 @@ async def test_node_run_error_hook_may_recover_task(watched: bool) -> None:
         return End(FinalResult('recovered'))
 
     async with serving(agent_with(Hooks(node_run_error=recover))) as client:
-        task = await _told(client, 'fail', watched=watched)
+        task = await _ended_task(client, 'fail', watched=watched)
     assert (state_of(task), texts(task)) == ('COMPLETED', ['recovered'])
 
 

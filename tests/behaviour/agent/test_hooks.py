@@ -70,13 +70,13 @@ async def test_on_complete_gets_result_after_task_is_stored() -> None:
 
 
 async def test_on_complete_is_called_for_each_run_in_order() -> None:
-    stage, outputs = GatedAgent(), list[str]()
+    gates, outputs = GatedAgent(), list[str]()
 
     async def on_complete(result: AgentRunResult[str]) -> None:
         outputs.append(result.output)
 
-    async with serving(stage.agent, on_complete=on_complete) as client:
-        await stage.run_twice(client)
+    async with serving(gates.agent, on_complete=on_complete) as client:
+        await gates.run_twice(client)
     assert outputs == ['one', 'one + two']
 
 
@@ -132,13 +132,13 @@ async def test_awaitable_returned_by_sync_hook_is_awaited() -> None:
 async def test_failing_hook_is_logged_and_task_unchanged(
     error: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
 
     async def on_complete(result: AgentRunResult[Any]) -> None:
         raise error
 
-    async with serving(stage.agent, on_complete=on_complete) as client:
-        task = await stage.run_twice(client)
+    async with serving(gates.agent, on_complete=on_complete) as client:
+        task = await gates.run_twice(client)
         assert texts(task) == ['one', 'one + two']
     assert [said for said in caplog.messages if 'on_complete' in said] == [
         f'The hook on_complete of task {task["id"]} failed; the task stays as it is.'
@@ -146,10 +146,10 @@ async def test_failing_hook_is_logged_and_task_unchanged(
 
 
 async def test_on_cancel_gets_messages_of_canceled_run() -> None:
-    stage, canceled = GatedAgent(), RecordingHook()
-    async with serving(stage.agent, on_cancel=canceled.hear) as client:
+    gates, canceled = GatedAgent(), RecordingHook()
+    async with serving(gates.agent, on_cancel=canceled.hear) as client:
         task = await client.send(message('hi', contextId='c'), returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
         await client.call('CancelTask', {'id': task['id']})
         error = await canceled.one()
     assert isinstance(error, RunCancelled)
@@ -158,7 +158,7 @@ async def test_on_cancel_gets_messages_of_canceled_run() -> None:
 
 
 async def test_on_cancel_is_called_for_run_outlasting_cancel_grace() -> None:
-    stage, end, canceled = GatedAgent(), asyncio.Event(), RecordingHook()
+    gates, end, canceled = GatedAgent(), asyncio.Event(), RecordingHook()
 
     @asynccontextmanager
     async def slow(call: CallContext) -> AsyncGenerator[None]:
@@ -172,9 +172,9 @@ async def test_on_cancel_is_called_for_run_outlasting_cancel_grace() -> None:
         'on_cancel': canceled.hear,
         'deps_factory': slow,
     }
-    async with serving(stage.agent, **options) as client:
+    async with serving(gates.agent, **options) as client:
         task = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
         assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
         assert canceled.values == []
         end.set()
@@ -200,11 +200,11 @@ async def test_on_failure_gets_error_and_correlation_id() -> None:
 
 
 async def test_on_failure_is_called_for_tasks_ended_by_shutdown() -> None:
-    stage, failures = GatedAgent(), list[RunFailure]()
-    app = to_a2a(stage.agent, workers=Workers(drain_grace=0.01), on_failure=failures.append)
+    gates, failures = GatedAgent(), list[RunFailure]()
+    app = to_a2a(gates.agent, workers=Workers(drain_grace=0.01), on_failure=failures.append)
     async with asyncio.timeout(LIMIT), lifespan(app):
         await Client(app).send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
     assert [(failure.kind, failure.error) for failure in failures] == [('shutdown', None)]
 
 

@@ -79,7 +79,7 @@ def agent_of(*output: Any) -> Agent[Any, Any]:
 EACH_STORE = each_backend('memory', 'sqlite', 'postgres')
 
 
-async def _told(client: Client, sent: Any, *, watched: bool) -> dict[str, Any]:
+async def _ended_task(client: Client, sent: Any, *, watched: bool) -> dict[str, Any]:
     if not watched:
         return await client.send(sent)
     async with client.send_streaming(sent) as stream:
@@ -96,12 +96,12 @@ async def test_lone_surrogates_are_replaced_and_task_completes(
         with subtests.test(prompt):
             caplog.clear()
             async with serving(agent_of(), backend=backend, results=Results(progress=SHOWN)) as client:
-                task = await _told(client, prompt, watched=watched)
+                task = await _ended_task(client, prompt, watched=watched)
                 if prompt == 'delete':
-                    task = await _told(client, answer_message(task, approve()), watched=watched)
+                    task = await _ended_task(client, answer_message(task, approve()), watched=watched)
                 assert state_of(task) == 'COMPLETED'
                 assert texts(task) == [{'text': MENDED, 'pair': 'a\U0001f600'}.get(prompt, 'done')]
-                again = await _told(client, message('find', contextId=task['contextId']), watched=watched)
+                again = await _ended_task(client, message('find', contextId=task['contextId']), watched=watched)
                 assert state_of(again) == 'COMPLETED'
             assert ('object of the type object' in caplog.text) is (prompt == 'tell')
 

@@ -190,14 +190,14 @@ async def test_metrics_contain_no_ids_urls_or_message_text(measured: Metrics) ->
 
 
 async def test_queue_length_counts_tasks_waiting_for_slot(measured: Metrics) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, workers=Workers(running=1)) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, workers=Workers(running=1)) as client:
         await client.send(returnImmediately=True)
-        await stage.reached('hello')
+        await gates.reached('hello')
         last = [await client.send(returnImmediately=True) for _ in range(2)][-1]
         points = measured.points()
         async with client.subscribe(last['id']) as stream:
-            stage.open('hello')
+            gates.open('hello')
             await stream.rest()
         assert (points['a2a.queue.length'], points['a2a.run.active']) == ([({}, 2)], [({}, 1)])
         points = measured.points()
@@ -205,11 +205,11 @@ async def test_queue_length_counts_tasks_waiting_for_slot(measured: Metrics) -> 
 
 
 async def test_queue_length_excludes_tasks_claimed_elsewhere(measured: Metrics, tmp_path: Path) -> None:
-    stage, backend = GatedAgent(), SqliteFileBackend(SqliteFile(path=tmp_path / 'a.db'), 'agent', reader_lag=10**6)
+    gates, backend = GatedAgent(), SqliteFileBackend(SqliteFile(path=tmp_path / 'a.db'), 'agent', reader_lag=10**6)
     workers = Workers(running=1, lease=0.03)
-    async with asyncio.timeout(LIMIT), serving(stage.agent, backend=backend, workers=workers) as client:
+    async with asyncio.timeout(LIMIT), serving(gates.agent, backend=backend, workers=workers) as client:
         await client.send('one', returnImmediately=True)
-        await stage.reached('one')
+        await gates.reached('one')
         waiting = await client.send('two', returnImmediately=True)
         assert measured.points()['a2a.queue.length'] == [({}, 1)]
         await values.claim_task(backend, waiting['id'], 'another', at=backend.now())
@@ -219,10 +219,10 @@ async def test_queue_length_excludes_tasks_claimed_elsewhere(measured: Metrics, 
 
 
 async def test_canceled_queued_and_running_tasks_are_counted(measured: Metrics) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, workers=Workers(running=1)) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, workers=Workers(running=1)) as client:
         running = await client.send(returnImmediately=True)
-        await stage.reached('hello')
+        await gates.reached('hello')
         queued = await client.send(returnImmediately=True)
         for task in (queued, running):
             await client.call('CancelTask', {'id': task['id']})
@@ -253,7 +253,7 @@ async def test_run_ignoring_cancel_is_counted_as_lost_lease(measured: Metrics) -
     assert measured.points()['a2a.lease.lost'] == [({}, 1)]
 
 
-async def test_cancel_of_a_task_whose_worker_has_died_is_counted(measured: Metrics) -> None:
+async def test_cancel_of_task_of_dead_worker_is_counted(measured: Metrics) -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     await submit(backend, values.message(new='lost', owner='/', at=backend.now()))
     await values.claim_task(backend, 'lost', 'a worker that has died', at=backend.now())

@@ -122,14 +122,14 @@ async def test_tool_span_is_child_of_run_span(spans: Spans) -> None:
 
 @covers('`traceparent`')
 async def test_queued_run_is_in_trace_of_its_own_caller(spans: Spans) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         first = Client(client.app, headers={'traceparent': TRACEPARENT})
         await first.send(message(contextId='c'), returnImmediately=True)
         second = Client(client.app, headers={'traceparent': OTHER_TRACEPARENT})
         queued = await second.send(message(contextId='c'), returnImmediately=True)
         async with second.subscribe(queued['id']) as stream:
-            stage.open('hello')
+            gates.open('hello')
             await stream.rest()
     sends, runs = spans.named('SendMessage'), spans.named('a2a run')
     assert [trace_of(span) for span in runs] == [TRACE, OTHER_TRACE]
@@ -137,7 +137,7 @@ async def test_queued_run_is_in_trace_of_its_own_caller(spans: Spans) -> None:
 
 
 @covers('`traceparent`')
-def test_run_resumed_in_another_loop_stays_in_trace_of_caller(spans: Spans) -> None:
+def test_run_resumed_in_new_event_loop_keeps_trace(spans: Spans) -> None:
     starts: list[asyncio.Event] = []
 
     async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -186,10 +186,10 @@ async def test_web_framework_span_is_parent_of_operation(spans: Spans) -> None:
 
 
 async def test_each_operation_is_a_single_span(spans: Spans) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         task = await client.send(returnImmediately=True)
-        await stage.reached('hello')
+        await gates.reached('hello')
         await client.get_task(task['id'])
         if client.dialect.has_lists:
             await client.call('ListTasks')
@@ -205,14 +205,14 @@ async def test_each_operation_is_a_single_span(spans: Spans) -> None:
 
 
 async def test_spans_of_webhook_configs_and_resumed_streams_name_task(spans: Spans) -> None:
-    stage = GatedAgent()
-    async with webhook() as hook, serving(stage.agent, push=Push(private_hosts=['127.0.0.1'])) as client:
+    gates = GatedAgent()
+    async with webhook() as hook, serving(gates.agent, push=Push(private_hosts=['127.0.0.1'])) as client:
         task = await client.send(returnImmediately=True)
         config = await client.call('CreateTaskPushNotificationConfig', {'taskId': task['id'], 'url': hook.url})
         await client.call('ListTaskPushNotificationConfigs', {'taskId': task['id']})
         await client.call('DeleteTaskPushNotificationConfig', {'taskId': task['id'], 'id': config['id']})
         async with client.subscribe(task['id'], **{'Last-Event-ID': '1'}) as stream:
-            stage.open('hello')
+            gates.open('hello')
             await stream.rest()
     names = ['CreateTaskPushNotificationConfig', 'ListTaskPushNotificationConfigs', 'DeleteTaskPushNotificationConfig']
     named = [spans.one(name) for name in [*names, 'SubscribeToTask']]

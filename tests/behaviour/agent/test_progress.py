@@ -367,7 +367,7 @@ HIDDEN = {'approvals': Approvals(hide_arguments=['look'], change_arguments=['loo
     ids=['approved', 'same', 'changed', 'denied', 'result', 'sign-in'],
 )
 @each_case('options', [{}, HIDDEN], ids=['', 'hidden'])
-async def test_deferred_tool_call_is_shown_twice_only_with_changed_arguments(
+async def test_only_changed_arguments_show_deferred_call_again(
     tool: Any, answer_data: dict[str, Any] | None, ran: list[Any], options: Any
 ) -> None:
     agent: Agent[None, Any] = Agent(FunctionModel(answer), tools=[Tool(tool, name='look')])
@@ -473,20 +473,20 @@ async def test_text_beside_tool_call_needs_live_stream_or_notes(streams: bool, n
 @EACH_MODEL
 @EACH_SETTING
 @pytest.mark.parametrize('chunks', [False, True], ids=['whole', 'chunks'])
-async def test_text_beside_tool_call_reaches_webhooks_only_with_notes(streams: bool, notes: bool, chunks: bool) -> None:
+async def test_webhooks_get_tool_call_text_only_with_notes(streams: bool, notes: bool, chunks: bool) -> None:
     looking = Looking(streams=streams)
     results, push = Results(progress=Progress(notes=notes)), Push(private_hosts=['127.0.0.1'], chunks=chunks)
     looking.go_on.set()
     async with webhook() as hook, serving(looking.agent, push=push, results=results) as client:
         await client.send(taskPushNotificationConfig={'url': hook.url})
         received = await hook.got(4 if notes else 3)
-    assert [each.says for each in received] == [*['WORKING'] * (1 + notes), 'It is sunny. lastChunk', 'COMPLETED']
+    assert [each.summary for each in received] == [*['WORKING'] * (1 + notes), 'It is sunny. lastChunk', 'COMPLETED']
     assert ('Let me look.' in str([each.body for each in received])) == notes
 
 
 @only_in('0.3', 'webhooks of 0.3 get the whole task')
 @EACH_SETTING
-async def test_text_beside_tool_call_reaches_0_3_webhooks_only_with_notes(notes: bool) -> None:
+async def test_0_3_webhooks_get_tool_text_with_notes(notes: bool) -> None:
     looking = Looking(streams=True)
     results, push = Results(progress=Progress(notes=notes)), Push(private_hosts=['127.0.0.1'])
     looking.go_on.set()

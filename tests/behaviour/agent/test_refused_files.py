@@ -150,7 +150,7 @@ async def test_refused_file_of_earlier_message_is_named() -> None:
     assert failure(task)[1] == 'The model did not take the message with the file talk.ogg (audio/ogg).'
 
 
-def test_refusal_names_five_files_and_counts_the_rest() -> None:
+def test_refusal_names_five_files_and_counts_rest() -> None:
     content = [
         *(BinaryContent(bytes([n]), media_type=f'image/x-{n}') for n in range(6)),
         AudioUrl('https://example.com/talk', identifier='talk'),

@@ -117,7 +117,7 @@ async def test_call_with_invalid_arguments_is_not_reported() -> None:
     assert log.lines == []
 
 
-async def test_each_failing_call_is_reported_with_its_error() -> None:
+async def test_tool_hook_gets_error_of_each_failed_call() -> None:
     log, errors = CallLog(), iter([ModelRetry('Again.'), ApprovalRequired(), ZeroDivisionError()])
 
     def pay() -> None:

@@ -45,7 +45,7 @@ from ..refusals import error_of_call
 pytestmark = covering(DEFERRED_ROW)
 
 
-async def test_call_needing_approval_is_shown_with_an_answer_schema() -> None:
+async def test_call_needing_approval_is_shown_with_answer_schema() -> None:
     async with serving(ApprovalAgent().agent) as client:
         task = await client.send('delete')
         assert await client.get_task(task['id']) == task
@@ -125,7 +125,7 @@ async def test_approval_or_denial_continues_the_same_task(
     assert [each['role'] for each in done['history']] == ['ROLE_USER', 'ROLE_AGENT', 'ROLE_USER', 'ROLE_AGENT']
 
 
-async def test_pending_calls_are_shown_without_activating_the_extension() -> None:
+async def test_pending_calls_are_shown_without_activating_extension() -> None:
     async with serving(ApprovalAgent().agent) as client:
         header = client.dialect.extensions_header
         sent = rpc('SendMessage', {'message': message('delete')})
@@ -183,7 +183,7 @@ async def test_approval_does_not_rerun_finished_tools() -> None:
     ],
     ids=['external', 'retry', 'question'],
 )
-async def test_client_result_is_the_return_value_of_the_tool(prompt: str, answer: dict[str, Any], said: str) -> None:
+async def test_client_result_is_return_value_of_tool(prompt: str, answer: dict[str, Any], said: str) -> None:
     async with serving(ApprovalAgent().agent) as client:
         task = await client.send(prompt)
         done = await client.send(answer_message(task, answer))
@@ -219,7 +219,7 @@ async def test_new_task_of_context_does_not_see_paused_turn() -> None:
     assert kept.usage.requests == 5
 
 
-async def test_context_continues_after_a_paused_task_is_canceled() -> None:
+async def test_context_continues_after_paused_task_is_canceled() -> None:
     tools = ApprovalAgent()
     async with serving(tools.agent) as client:
         task = await client.send('delete')
@@ -231,7 +231,7 @@ async def test_context_continues_after_a_paused_task_is_canceled() -> None:
     assert texts(after) == ['delete + after']
 
 
-async def test_message_before_the_pause_is_a_turn_not_an_answer() -> None:
+async def test_message_before_pause_runs_as_next_turn() -> None:
     began, release = asyncio.Event(), asyncio.Event()
 
     async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -300,7 +300,7 @@ async def test_custom_storage_supports_pending_calls() -> None:
     assert (state_of(canceled), texts(after)) == ('CANCELED', ['delete two + delete + after'])
 
 
-async def test_approved_call_is_not_repeated_after_a_restart(tmp_path: Path) -> None:
+async def test_approved_call_is_not_repeated_after_restart(tmp_path: Path) -> None:
     reached, stay = asyncio.Event(), True
 
     async def slow() -> str:

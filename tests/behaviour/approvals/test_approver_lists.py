@@ -118,7 +118,7 @@ async def test_caller_without_approval_rights_lists_only_own_tasks() -> None:
         {'status': 'TASK_STATE_WORKING'},
     ],
 )
-async def test_other_lists_of_an_approver_have_only_own_tasks(params: dict[str, Any]) -> None:
+async def test_other_lists_of_approver_have_only_own_tasks(params: dict[str, Any]) -> None:
     app = guarded()
     async with lifespan(app):
         await ask(app, contextId='shared')
@@ -161,7 +161,7 @@ async def test_tasks_of_other_tenants_are_never_listed(backend: str) -> None:
         assert (ids(page), page['totalSize']) == ([here], 1)
 
 
-async def test_function_is_asked_once_for_each_open_approval() -> None:
+async def test_approvers_function_is_called_once_per_approval() -> None:
     seen: list[tuple[str, str]] = []
 
     def of_ann(approver: Caller, task: WaitingTask) -> bool:
@@ -182,7 +182,7 @@ async def test_function_is_asked_once_for_each_open_approval() -> None:
         assert refused not in ids(page)
 
 
-async def test_page_ends_after_a_bounded_number_of_refusals() -> None:
+async def test_page_ends_after_100_refused_tasks() -> None:
     asked_for: list[str] = []
 
     def rule(approver: Caller, task: WaitingTask) -> bool:
@@ -204,7 +204,7 @@ async def test_page_ends_after_a_bounded_number_of_refusals() -> None:
         assert asked_for == [*reversed(others), oldest]
 
 
-async def test_page_token_of_another_caller_filter_or_rule_is_refused(tmp_path: Path) -> None:
+async def test_page_token_belongs_to_caller_filter_and_rule(tmp_path: Path) -> None:
     url = f'sqlite:///{tmp_path}/agent.db'
     app = guarded(backend=url, access=Access(owner=lambda caller: 'team'))
     async with lifespan(app):
@@ -253,7 +253,7 @@ async def test_page_token_is_valid_after_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize('wrong', ['raises', 'returns text'])
-async def test_tasks_for_which_the_function_fails_are_left_out(wrong: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_list_omits_tasks_with_failing_approvers_function(wrong: str, caplog: pytest.LogCaptureFixture) -> None:
     def rule(approver: Caller, task: WaitingTask) -> Any:
         if task.owner.id == 'ann':
             return True
@@ -286,7 +286,7 @@ async def test_damaged_task_of_another_owner_is_left_out() -> None:
         assert ids(await listed(boss(app))) == [tasks[0]]
 
 
-async def test_list_fails_when_the_function_fails_for_all_tasks(caplog: pytest.LogCaptureFixture) -> None:
+async def test_list_fails_if_approvers_function_always_fails(caplog: pytest.LogCaptureFixture) -> None:
     def rule(approver: Caller, task: WaitingTask) -> bool:
         raise RuntimeError('no connection')
 
@@ -298,7 +298,7 @@ async def test_list_fails_when_the_function_fails_for_all_tasks(caplog: pytest.L
     assert 'no connection' in caplog.text
 
 
-async def test_hanging_function_fails_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_approvers_function_fails_list(monkeypatch: pytest.MonkeyPatch) -> None:
     async def rule(approver: Caller, task: WaitingTask) -> bool:
         await asyncio.Event().wait()
         return True
@@ -342,7 +342,7 @@ async def test_list_is_empty_if_the_function_fails_beside_a_refusal() -> None:
         assert ids(await listed(boss(app))) == []
 
 
-async def test_withdrawn_scope_ends_the_lists() -> None:
+async def test_withdrawn_scope_hides_listed_tasks() -> None:
     app = guarded()
     async with lifespan(app):
         task = await ask(app)
@@ -371,7 +371,7 @@ def copy_waiting_task(path: Path, task_id: str, number: int) -> None:
         database.execute("UPDATE task SET status_at = status_at WHERE id LIKE 'copy %'")
 
 
-async def test_function_that_refuses_almost_all_tasks_finds_the_last(tmp_path: Path) -> None:
+async def test_last_allowed_task_is_listed_after_9999_refusals(tmp_path: Path) -> None:
     asked_for: list[str] = []
 
     def rule(approver: Caller, task: WaitingTask) -> bool:
@@ -388,7 +388,7 @@ async def test_function_that_refuses_almost_all_tasks_finds_the_last(tmp_path: P
 
 
 @pytest.mark.parametrize('hangs', [True, False], ids=['hangs', 'is overloaded'])
-async def test_function_without_answer_ends_the_page(hangs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_page_ends_before_first_undecidable_task(hangs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     async def rule(approver: Caller, task: WaitingTask) -> bool:
         if task.id == slow:
             if not hangs:
@@ -414,7 +414,7 @@ async def test_function_without_answer_ends_the_page(hangs: bool, monkeypatch: p
         assert ids(await listed(boss(app), pageToken=page['nextPageToken'])) == [tasks[1], tasks[0]]
 
 
-async def test_client_that_leaves_ends_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_disconnect_in_approvers_function_ends_request(monkeypatch: pytest.MonkeyPatch) -> None:
     async def rule(approver: Caller, task: WaitingTask) -> bool:
         raise ClientGone
 
@@ -427,7 +427,7 @@ async def test_client_that_leaves_ends_the_questions(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize('method', ['ListTasks', 'GetTask'])
-async def test_cancelled_request_ends_the_questions(method: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_canceled_request_logs_no_approvers_failure(method: str, caplog: pytest.LogCaptureFixture) -> None:
     asked = asyncio.Event()
 
     async def rule(approver: Caller, task: WaitingTask) -> bool:
@@ -448,7 +448,7 @@ async def test_cancelled_request_ends_the_questions(method: str, caplog: pytest.
 
 
 @EACH_STORE
-async def test_page_ends_before_it_has_too_many_bytes(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_approver_pages_are_limited_in_bytes(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Limits, 'page', 3000)
     app = guarded(backend=backend)
     async with lifespan(app):
@@ -468,7 +468,7 @@ async def test_task_with_too_many_bytes_has_a_page_of_its_own(monkeypatch: pytes
         assert ids(await listed(boss(app), pageToken=page['nextPageToken'])) == [tasks[0]]
 
 
-async def test_rule_that_changes_between_pages_holds_for_the_next_page() -> None:
+async def test_changed_rule_applies_to_next_page() -> None:
     allowed = True
 
     def rule(approver: Caller, task: WaitingTask) -> bool:
@@ -486,7 +486,7 @@ async def test_rule_that_changes_between_pages_holds_for_the_next_page() -> None
 
 
 @EACH_STORE
-async def test_tasks_decided_between_pages_do_not_move_the_others(backend: str) -> None:
+async def test_decisions_between_pages_skip_no_task(backend: str) -> None:
     app = guarded(backend=backend)
     async with lifespan(app):
         tasks = [await ask(app) for _ in range(5)]
@@ -501,7 +501,7 @@ async def test_tasks_decided_between_pages_do_not_move_the_others(backend: str) 
 
 
 @EACH_STORE
-async def test_listed_task_that_has_gone_on_shows_its_new_state(backend: str) -> None:
+async def test_listed_task_shows_state_after_decision_or_expiry(backend: str) -> None:
     app = guarded(backend=backend, retention=Retention(waiting=timedelta(days=1)))
     async with lifespan(app):
         decided, expired, erased = [await ask(app) for _ in range(3)]
@@ -521,7 +521,7 @@ async def test_listed_task_that_has_gone_on_shows_its_new_state(backend: str) ->
         assert (ids(page), page['totalSize']) == ([], 0)
 
 
-async def test_token_of_a_list_is_refused_without_the_scope() -> None:
+async def test_page_token_is_refused_after_scope_change() -> None:
     app = guarded()
     async with lifespan(app):
         for name in ('ann', 'ann', 'boss', 'boss'):
@@ -533,7 +533,7 @@ async def test_token_of_a_list_is_refused_without_the_scope() -> None:
                 await listed(client, pageSize=1, pageToken=token)
 
 
-async def test_team_lists_own_tasks_and_says_who_of_it_decides() -> None:
+async def test_team_list_marks_calls_caller_may_decide() -> None:
     def not_the_sender(approver: Caller, task: WaitingTask) -> bool:
         return approver.id != task.caller.id
 
@@ -546,7 +546,7 @@ async def test_team_lists_own_tasks_and_says_who_of_it_decides() -> None:
         assert [pending_calls(task)[0]['decidedBy'] for task in page['tasks']] == ['caller', 'approver']
 
 
-async def test_list_of_an_approver_writes_no_audit_record(caplog: pytest.LogCaptureFixture) -> None:
+async def test_list_of_approver_writes_no_audit_record(caplog: pytest.LogCaptureFixture) -> None:
     app = guarded(lambda approver, task: False)
     async with lifespan(app):
         await ask(app)
@@ -564,7 +564,7 @@ async def test_storage_of_fasta2a_refuses_lists_of_approvers() -> None:
     assert error.value.code == -32004
 
 
-async def test_store_without_approvals_refuses_to_find_them() -> None:
+async def test_open_approvals_are_unsupported_by_default() -> None:
     reader = guarded().backend.reader
     for finding in (
         TaskReader.open_approvals(reader, '/boss', limit=1),

@@ -193,7 +193,7 @@ async def test_answers_naming_no_pending_call_are_refused(items: Any) -> None:
             assert code == -32602
 
 
-async def test_unclear_plain_text_of_an_approver_repeats_the_question() -> None:
+async def test_unclear_plain_text_of_approver_repeats_question() -> None:
     app = app_with_approvers(ApprovalAgent().agent)
     async with lifespan(app):
         task = await client_of_ann(app).send('delete')
@@ -377,9 +377,7 @@ class Cashier:
 
 
 @pytest.mark.parametrize('streamed', [False, True])
-async def test_edited_arguments_are_checked_by_the_approvers_rule(
-    streamed: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_edited_arguments_are_checked_by_approvers_rule(streamed: bool, caplog: pytest.LogCaptureFixture) -> None:
     cashier = Cashier(approvals={'change_arguments': ['pay']})
     async with lifespan(cashier.app):
         task = await cashier.asked_to_pay(5)
@@ -430,7 +428,7 @@ async def test_approvers_rule_sees_hidden_arguments() -> None:
     ],
     ids=['too large', 'infinite', 'no number', 'no JSON'],
 )
-async def test_numbers_that_json_lacks_are_shown_as_they_run(args: Any, shown: Any, runs: float | None) -> None:
+async def test_infinity_and_nan_are_shown_and_run_unchanged(args: Any, shown: Any, runs: float | None) -> None:
     told: list[Any] = []
     paid: list[Any] = []
 
@@ -467,7 +465,7 @@ async def test_sender_cannot_approve_as_team_member() -> None:
     assert {(task.owner.id, task.caller.id) for task in cashier.rule_saw} == {('team', 'ann')}
 
 
-async def test_approvers_rule_gets_the_sender_of_the_run() -> None:
+async def test_approvers_rule_gets_sender_of_run() -> None:
     seen: list[tuple[str, str]] = []
 
     def approvers(caller: Caller, task: WaitingTask) -> bool:
@@ -491,7 +489,7 @@ async def test_approvers_rule_gets_the_sender_of_the_run() -> None:
     assert {sender for _, sender in seen} == {'ann'}
 
 
-async def test_resume_task_does_not_call_the_approvers_rule() -> None:
+async def test_resume_task_does_not_call_approvers_rule() -> None:
     asked_for: list[WaitingTask] = []
     signed_in = False
 
@@ -516,7 +514,7 @@ async def test_resume_task_does_not_call_the_approvers_rule() -> None:
     assert asked_for == []
 
 
-async def test_approvers_rule_gets_the_sender_after_the_last_approval() -> None:
+async def test_approvers_rule_gets_sender_after_last_approval() -> None:
     senders: list[str] = []
 
     def approvers(caller: Caller, task: WaitingTask) -> bool:

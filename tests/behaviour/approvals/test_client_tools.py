@@ -121,7 +121,7 @@ async def test_client_tool_calls_can_be_answered_separately() -> None:
     assert text == 'search:a look:b fetch:c + search=hit + look=seen b + fetch=page + tools: fetch,look,search'
 
 
-async def test_client_can_answer_with_retry_and_a_reason() -> None:
+async def test_client_can_answer_with_retry_and_reason() -> None:
     async with serving(agent_with_look_tool(), messages=WITH_CLIENT_TOOLS) as client:
         task = await client.send(message_with_tools('search:a', client_tool()))
         [call] = pending_calls(task)
@@ -131,7 +131,7 @@ async def test_client_can_answer_with_retry_and_a_reason() -> None:
     assert texts(done) == ['search:a + search=No such thing. + tools: look,search']
 
 
-async def test_client_tools_last_until_the_task_gets_new_tools() -> None:
+async def test_client_tools_last_until_task_gets_new_tools() -> None:
     async with serving(agent_with_look_tool(), messages=WITH_CLIENT_TOOLS) as client:
         task = await client.send(message_with_tools('search:a', client_tool()))
         named = answer_message(
@@ -155,29 +155,29 @@ async def test_client_tools_last_until_the_task_gets_new_tools() -> None:
 
 
 async def test_message_to_running_task_keeps_or_replaces_client_tools() -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     runs: list[tuple[str, list[str]]] = []
 
     async def note(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        answer = await stage.answer(messages, info)
-        runs.append((stage.began[-1], sorted(own.name for own in info.function_tools)))
+        answer = await gates.answer(messages, info)
+        runs.append((gates.began[-1], sorted(own.name for own in info.function_tools)))
         return answer
 
     async with serving(Agent(FunctionModel(note)), messages=WITH_CLIENT_TOOLS) as client:
         task = await client.send(message_with_tools('one', client_tool()), returnImmediately=True)
         ids = {'taskId': task['id']}
-        await stage.reached('one')
+        await gates.reached('one')
         await client.send(message('two', **ids), returnImmediately=True)
         await client.send(message_with_tools('three', client_tool('fetch'), **ids), returnImmediately=True)
         await client.send(message_with_tools('four', **ids), returnImmediately=True)
         await client.send(message('five', **ids), returnImmediately=True)
-        stage.open('one', 'two', 'three', 'four', 'five')
+        gates.open('one', 'two', 'three', 'four', 'five')
         await wait_until_ended(client, task['id'])
     assert runs == [('one', ['search']), ('two', ['search']), ('three', ['fetch']), ('four', []), ('five', [])]
 
 
 @pytest.mark.parametrize('own_storage', [False, True])
-async def test_client_tools_of_a_queued_message_wait_for_its_run(
+async def test_client_tools_of_queued_message_wait_for_run(
     own_storage: bool,
 ) -> None:
     reached, gate = asyncio.Event(), asyncio.Event()
@@ -273,7 +273,7 @@ async def test_client_tools_are_kept_after_sign_in() -> None:
         ]
 
 
-async def test_client_tools_are_kept_after_an_agent_question() -> None:
+async def test_client_tools_are_kept_after_agent_question() -> None:
     def ask(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         tools = ','.join(own.name for own in info.function_tools)
         last = user_prompts(messages)[-1]
@@ -303,7 +303,7 @@ async def test_overridden_toolsets_do_not_drop_client_tools() -> None:
             ]
 
 
-async def test_repeated_message_with_new_tools_creates_a_task() -> None:
+async def test_repeated_message_with_new_tools_creates_task() -> None:
     async with serving(agent_with_look_tool(), messages=WITH_CLIENT_TOOLS) as client:
         sent = message_with_tools('search:a', client_tool())
         task = await client.send(sent)

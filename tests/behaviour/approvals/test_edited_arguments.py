@@ -186,7 +186,7 @@ UNNAMED: list[tuple[Callable[..., Any], Any, Any, str]] = [
 
 
 @each_case('pay, proposed, edit, unnamed', UNNAMED, ids=[f'{pay.__name__} {edit}' for pay, _, edit, _ in UNNAMED])
-async def test_edit_with_a_member_outside_the_schema_is_refused(
+async def test_edit_with_member_outside_schema_is_refused(
     pay: Callable[..., Any], proposed: Any, edit: Any, unnamed: str
 ) -> None:
     cashier = Cashier(pay, 'amountCents')
@@ -213,7 +213,7 @@ NAMED: list[tuple[Callable[..., Any], Any, Any, Any]] = [
 
 
 @each_case('pay, proposed, edit, value', NAMED, ids=[f'{pay.__name__} {edit}' for pay, _, edit, _ in NAMED])
-async def test_edit_with_members_the_schema_allows_is_applied(
+async def test_edit_with_members_allowed_by_schema_is_applied(
     pay: Callable[..., Any], proposed: Any, edit: Any, value: Any
 ) -> None:
     cashier = Cashier(pay)
@@ -222,7 +222,7 @@ async def test_edit_with_members_the_schema_allows_is_applied(
         assert await cashier.paid(cashier.clerk, task, args=edit) == value
 
 
-async def test_edit_can_keep_but_not_change_an_undeclared_member() -> None:
+async def test_edit_can_keep_but_not_change_undeclared_member() -> None:
     cashier = Cashier(pay_nested)
     proposed = {'payment': {'amount_cents': MILLION, 'tags': [True, {'a': 1}]}, 'note': 'x'}
     async with lifespan(cashier.app), asyncio.timeout(LIMIT):
@@ -304,7 +304,7 @@ async def test_approvers_rule_sees_none_for_undeclared_members() -> None:
 # --- servers in between --------------------------------------------------------------------------------------------
 
 
-async def test_intermediate_server_checks_edited_arguments_of_a_remote_call() -> None:
+async def test_intermediate_server_checks_edited_arguments_of_remote_call() -> None:
     remote = to_a2a(Agent(FunctionModel(remote_model), name='remote', tools=[REMOTE_PAY]))
     agent = Agent(FunctionModel(asks_remote), name='middle', capabilities=[A2A(remote)])
     seen: list[Any] = []

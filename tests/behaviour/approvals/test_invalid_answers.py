@@ -63,7 +63,7 @@ BAD: dict[str, tuple[Any, str]] = {
 }
 
 
-async def test_invalid_answer_is_refused_and_leaves_the_task_unchanged(subtests: pytest.Subtests) -> None:
+async def test_invalid_answer_is_refused_and_leaves_task_unchanged(subtests: pytest.Subtests) -> None:
     tools = ApprovalAgent()
     async with serving(tools.agent) as client:
         for case, (items, field) in BAD.items():
@@ -140,7 +140,7 @@ async def test_client_result_shaped_like_model_parts_stays_plain_data(result: An
     assert read == [result, result]
 
 
-async def test_answer_without_a_matching_paused_task_is_refused() -> None:
+async def test_answer_without_matching_paused_task_is_refused() -> None:
     began, release = asyncio.Event(), asyncio.Event()
     tools = ApprovalAgent()
 
@@ -203,7 +203,7 @@ async def test_audit_log_has_each_decision_once(caplog: pytest.LogCaptureFixture
     assert [record['decisions'] for record in audit_records(caplog)] == [{'c1': 'approve'}, {'c2': 'approve'}]
 
 
-async def test_late_plain_text_answer_becomes_a_new_message(
+async def test_late_plain_text_answer_becomes_new_message(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     sent = asyncio.Event()
@@ -256,7 +256,7 @@ async def test_each_decision_is_audited_with_its_caller(caplog: pytest.LogCaptur
     ],
     ids=['default', 'named', 'named and hidden', 'off', 'not named', 'hidden'],
 )
-async def test_argument_edits_follow_the_options_and_are_audited(
+async def test_argument_edits_follow_options_and_are_audited(
     options: dict[str, Any], refused: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     tools = ApprovalAgent()

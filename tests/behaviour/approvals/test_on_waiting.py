@@ -48,7 +48,7 @@ SHARED_STORE = each_backend('sqlite', 'postgres')
 """Stores that several processes share."""
 
 
-class Heard:
+class PauseLog:
     """A hook that keeps what it gets."""
 
     def __init__(self) -> None:
@@ -81,15 +81,15 @@ def asking_agent(question: Exception, *, until: str = '+') -> Agent[object, Any]
 
 
 @EACH_STORE
-async def test_on_waiting_gets_the_call_with_hidden_arguments(backend: str) -> None:
-    heard = Heard()
-    options: dict[str, Any] = {'backend': backend, 'on_waiting': heard, 'auth': caller_from_header}
+async def test_on_waiting_sees_hidden_arguments(backend: str) -> None:
+    pauses = PauseLog()
+    options: dict[str, Any] = {'backend': backend, 'on_waiting': pauses, 'auth': caller_from_header}
     approvals = Approvals(hide_arguments=['delete'])
     async with serving(ApprovalAgent().agent, approvals=approvals, headers={'X-Caller': 'ann'}, **options) as client:
         task = await client.send(message('delete', contextId='c'))
         [shown] = pending_calls(task)
         assert 'args' not in shown
-        assert await heard.next() == TaskPause(
+        assert await pauses.next() == TaskPause(
             task_id=task['id'],
             context_id='c',
             number=1,
@@ -100,7 +100,7 @@ async def test_on_waiting_gets_the_call_with_hidden_arguments(backend: str) -> N
             caller=Caller(id='ann'),
             link=None,
         )
-    assert heard.count == 0
+    assert pauses.count == 0
 
 
 @EACH_STORE
@@ -113,18 +113,16 @@ async def test_on_waiting_gets_the_call_with_hidden_arguments(backend: str) -> N
     ],
     ids=['question', 'question with schema', 'sign-in'],
 )
-async def test_on_waiting_gets_the_question_of_the_agent(
-    backend: str, raised: Exception, state: str, question: str
-) -> None:
-    heard = Heard()
-    async with serving(asking_agent(raised), backend=backend, on_waiting=heard) as client:
+async def test_on_waiting_gets_question_of_agent(backend: str, raised: Exception, state: str, question: str) -> None:
+    pauses = PauseLog()
+    async with serving(asking_agent(raised), backend=backend, on_waiting=pauses) as client:
         task = await client.send('hi')
-        pause = await heard.next()
+        pause = await pauses.next()
     assert (pause.task_id, pause.state, pause.question, pause.calls) == (task['id'], state, question, [])
 
 
 async def test_on_waiting_gets_approvals_and_sign_ins_of_tools() -> None:
-    heard = Heard()
+    pauses = PauseLog()
 
     def pay(cents: int) -> str:
         raise AuthRequired('Sign in.', url='https://example.com')
@@ -135,11 +133,11 @@ async def test_on_waiting_gets_approvals_and_sign_ins_of_tools() -> None:
     calls = [ToolCallPart('delete', {'path': 'a'}, 'c1'), ToolCallPart('pay', {'cents': 1}, 'c2')]
     tools = [Tool(delete, requires_approval=True), Tool(pay)]
     agent: Agent[object, Any] = Agent(scripted_model(calls, 'Done.'), tools=tools)
-    async with serving(agent, on_waiting=heard) as client:
+    async with serving(agent, on_waiting=pauses) as client:
         task = await client.send('hi')
-        both = await heard.next()
+        both = await pauses.next()
         await client.send(answer_message(task, approve('c1')))
-        sign_in = await heard.next()
+        sign_in = await pauses.next()
     assert [(call.kind, call.tool, call.args) for call in both.calls] == [
         ('approval', 'delete', {'path': 'a', 'force': False}),  # with the default, like the rule of approvers
         ('authorization', 'pay', {'cents': 1}),
@@ -149,57 +147,57 @@ async def test_on_waiting_gets_approvals_and_sign_ins_of_tools() -> None:
 
 
 @EACH_STORE
-async def test_each_pause_calls_on_waiting_with_a_larger_number(backend: str) -> None:
-    heard = Heard()
-    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=heard) as client:
+async def test_partial_answer_does_not_repeat_on_waiting(backend: str) -> None:
+    pauses = PauseLog()
+    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=pauses) as client:
         task = await client.send('delete two')
-        first = await heard.next()
+        first = await pauses.next()
         assert [call.args for call in first.calls] == [{'path': 'a'}, {'path': 'b'}]
         task = await client.send(answer_message(task, approve('c1')))  # the task still waits, with the second call
         assert state_of(task) == 'INPUT_REQUIRED'
         task = await client.send(answer_message(task, approve('c2')))
         assert state_of(task) == 'COMPLETED'
         task = await client.send('delete')
-        assert (await heard.next()).task_id == task['id']  # the next call is for the next task
-    assert (first.number, heard.count) == (1, 0)
+        assert (await pauses.next()).task_id == task['id']  # the next call is for the next task
+    assert (first.number, pauses.count) == (1, 0)
 
 
 @EACH_STORE
-async def test_numbers_of_pauses_of_a_task_grow(backend: str) -> None:
-    heard = Heard()
+async def test_pauses_of_task_are_numbered_in_order(backend: str) -> None:
+    pauses = PauseLog()
     agent = asking_agent(InputRequired('Again?'), until='enough')
-    async with serving(agent, backend=backend, on_waiting=heard) as client:
+    async with serving(agent, backend=backend, on_waiting=pauses) as client:
         task = await client.send('one')
-        numbers = [(await heard.next()).number]
+        numbers = [(await pauses.next()).number]
         for _ in range(2):
             await client.send(message('more', taskId=task['id']))
-            numbers.append((await heard.next()).number)
+            numbers.append((await pauses.next()).number)
         assert state_of(await client.send(message('enough', taskId=task['id']))) == 'COMPLETED'
     assert numbers == [1, 2, 3]
-    assert heard.count == 0
+    assert pauses.count == 0
 
 
 async def test_external_calls_alone_do_not_call_on_waiting() -> None:
-    heard = Heard()
-    async with serving(ApprovalAgent().agent, on_waiting=heard) as client:
+    pauses = PauseLog()
+    async with serving(ApprovalAgent().agent, on_waiting=pauses) as client:
         assert state_of(await client.send('fetch')) == 'INPUT_REQUIRED'
         await client.send('mixed')
-        pause = await heard.next()
+        pause = await pauses.next()
     assert [call.kind for call in pause.calls] == ['external', 'approval', 'question', 'approval']
-    assert heard.count == 0
+    assert pauses.count == 0
 
 
 @pytest.mark.parametrize('end', ['completed', 'rejected'])
 async def test_ended_tasks_do_not_call_on_waiting(end: str) -> None:
-    heard = Heard()
+    pauses = PauseLog()
     agent = ApprovalAgent().agent if end == 'completed' else asking_agent(Rejected('No.'))
-    async with serving(agent, on_waiting=heard) as client:
+    async with serving(agent, on_waiting=pauses) as client:
         assert state_of(await client.send('hi')) == end.upper()
-    assert heard.count == 0
+    assert pauses.count == 0
 
 
 @EACH_STORE
-async def test_sync_hook_for_pauses_runs_in_a_thread(backend: str) -> None:
+async def test_sync_hook_for_pauses_runs_in_thread(backend: str) -> None:
     threads, called = list[threading.Thread](), threading.Event()
 
     def on_waiting(pause: TaskPause) -> None:
@@ -230,35 +228,33 @@ async def test_sync_hook_for_pauses_gets_the_context_of_the_app() -> None:
 @SHARED_STORE
 @pytest.mark.parametrize('error', [ZeroDivisionError, StopIteration, asyncio.CancelledError, SystemExit, GeneratorExit])
 @pytest.mark.parametrize('kind', ['async', 'sync'])
-async def test_exception_of_on_waiting_is_logged_and_not_tried_again(
+async def test_failed_on_waiting_is_logged_and_not_retried(
     error: type[BaseException], kind: str, backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard = Heard()
+    pauses = PauseLog()
 
     async def async_hook(pause: TaskPause) -> None:
-        await heard(pause)
+        await pauses(pause)
         raise error
 
     def sync_hook(pause: TaskPause) -> None:
-        loop.call_soon_threadsafe(asyncio.ensure_future, heard(pause))
+        loop.call_soon_threadsafe(asyncio.ensure_future, pauses(pause))
         raise error
 
     loop, hook = asyncio.get_running_loop(), async_hook if kind == 'async' else sync_hook
     async with serving(ApprovalAgent().agent, backend=backend, on_waiting=hook) as client:
         task = await client.send('delete')
-        assert (await heard.next()).task_id == task['id']
+        assert (await pauses.next()).task_id == task['id']
         await hook_calls_end(client)
         assert state_of(await client.send(answer_message(task, approve()))) == 'COMPLETED'
     line = f'The hook on_waiting of task {task["id"]} failed; the task stays as it is.'
     assert [said for said in caplog.messages if 'on_waiting' in said] == [line]
-    assert heard.count == 0
+    assert pauses.count == 0
 
 
 @SHARED_STORE
 @pytest.mark.parametrize('kind', ['async', 'deaf', 'sync'])
-async def test_hanging_on_waiting_is_left_after_a_while(
-    kind: str, backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_hanging_on_waiting_call_times_out(kind: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pause_hook, 'HOOK_TIME', 0.05)
     end, release = threading.Event(), asyncio.Event()
 
@@ -286,7 +282,7 @@ async def test_hanging_on_waiting_is_left_after_a_while(
         end.set()
 
 
-async def test_hanging_hooks_leave_the_threads_of_tools() -> None:
+async def test_hanging_hook_takes_no_tool_thread() -> None:
     began, release = threading.Event(), threading.Event()
 
     def block(pause: TaskPause) -> None:
@@ -305,7 +301,7 @@ async def test_hanging_hooks_leave_the_threads_of_tools() -> None:
 
 
 @SHARED_STORE
-async def test_hanging_sync_hooks_for_pauses_take_ten_threads(
+async def test_hanging_sync_hooks_take_at_most_ten_threads(
     backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pause_hook, 'HOOK_TIME', 0.05)
@@ -338,21 +334,21 @@ async def test_hanging_sync_hooks_for_pauses_take_ten_threads(
     assert sorted(called) == sorted(task['id'] for task in tasks)
 
 
-async def test_answer_before_the_call_makes_on_waiting_superfluous() -> None:
+async def test_answered_pause_skips_queued_on_waiting_call() -> None:
     """Ten calls go on at once, and the eleventh waits until its pause has ended."""
-    gate, heard = asyncio.Event(), Heard()
+    gate, pauses = asyncio.Event(), PauseLog()
 
     async def on_waiting(pause: TaskPause) -> None:
-        await heard(pause)
+        await pauses(pause)
         await gate.wait()
 
     async with serving(ApprovalAgent().agent, on_waiting=on_waiting) as client:
         tasks = [await client.send('delete') for _ in range(11)]
-        first = {(await heard.next()).task_id for _ in range(10)}
+        first = {(await pauses.next()).task_id for _ in range(10)}
         assert state_of(await client.send(answer_message(tasks[-1], approve()))) == 'COMPLETED'
         gate.set()
         last = await client.send('delete')
-        assert (await heard.next()).task_id == last['id']
+        assert (await pauses.next()).task_id == last['id']
     assert first == {task['id'] for task in tasks[:-1]}
 
 
@@ -370,55 +366,53 @@ async def test_answer_before_the_call_makes_on_waiting_superfluous() -> None:
         ({}, '', None),
     ],
 )
-async def test_link_of_a_pause_leads_to_the_task_in_the_playground(
-    options: dict[str, Any], tenant: str, page: str | None
-) -> None:
-    heard = Heard()
-    app = to_a2a(ApprovalAgent().agent, auth=caller_from_header, on_waiting=heard, **options)
+async def test_pause_link_opens_task_in_playground(options: dict[str, Any], tenant: str, page: str | None) -> None:
+    pauses = PauseLog()
+    app = to_a2a(ApprovalAgent().agent, auth=caller_from_header, on_waiting=pauses, **options)
     async with lifespan(app):
         client = client_of_caller(app, 'ann', tenant=tenant)
         await client.send('delete')
-        pause = await heard.next()
+        pause = await pauses.next()
     assert pause.link == (None if page is None else f'{page}?task={pause.task_id}')
     assert pause.owner == Caller(id='ann', tenant=tenant)
     if page is not None:
         assert (await Client(app).get(urlsplit(page).path.removeprefix('/agent'))).status == 200
 
 
-async def test_sender_of_a_pause_may_be_another_caller_than_the_owner() -> None:
-    heard = Heard()
+async def test_on_waiting_gets_owner_and_sending_caller() -> None:
+    pauses = PauseLog()
     access = Access(owner=lambda caller: 'team')
     async with serving(
-        ApprovalAgent().agent, on_waiting=heard, auth=caller_from_header, access=access, headers={'X-Caller': 'ann'}
+        ApprovalAgent().agent, on_waiting=pauses, auth=caller_from_header, access=access, headers={'X-Caller': 'ann'}
     ) as client:
         await client.send('delete')
-        pause = await heard.next()
+        pause = await pauses.next()
     assert (pause.owner, pause.caller.id) == (Caller(id='team'), 'ann')
 
 
 @pytest.mark.parametrize('parts', ['storage', 'broker'])
 async def test_fasta2a_parts_call_on_waiting_once(parts: str) -> None:
-    heard = Heard()
-    async with serving(ApprovalAgent().agent, on_waiting=heard, **{parts: memory_parts()[parts]}) as client:
+    pauses = PauseLog()
+    async with serving(ApprovalAgent().agent, on_waiting=pauses, **{parts: memory_parts()[parts]}) as client:
         task = await client.send('delete')
-        assert (await heard.next()).calls[0].args == {'path': 'a'}
+        assert (await pauses.next()).calls[0].args == {'path': 'a'}
         assert state_of(await client.send(answer_message(task, approve()))) == 'COMPLETED'
-    assert heard.count == 0
+    assert pauses.count == 0
 
 
 async def test_backend_without_hook_calls_refuses_on_waiting() -> None:
     backend: Any = MemoryBackend('agent', reader_lag=10_000)
     backend.hook_calls = None
     with pytest.raises(ValueError, match='on_waiting= needs a backend with hook calls'):
-        to_a2a(ApprovalAgent().agent, backend=backend, on_waiting=Heard())
+        to_a2a(ApprovalAgent().agent, backend=backend, on_waiting=PauseLog())
 
 
 # --- processes that end -----------------------------------------------------------------------------------------------
 
 
 @SHARED_STORE
-async def test_next_process_repeats_the_call_that_a_shutdown_ended(backend: str) -> None:
-    began, heard = Heard(), Heard()
+async def test_next_process_repeats_call_interrupted_by_shutdown(backend: str) -> None:
+    began, pauses = PauseLog(), PauseLog()
 
     async def hang(pause: TaskPause) -> None:
         await began(pause)
@@ -428,15 +422,15 @@ async def test_next_process_repeats_the_call_that_a_shutdown_ended(backend: str)
     async with serving(ApprovalAgent().agent, backend=backend, on_waiting=hang, workers=short) as client:
         await client.send('delete')
         first = await began.next()
-    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=heard, workers=short) as client:
-        assert await heard.next() == first
+    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=pauses, workers=short) as client:
+        assert await pauses.next() == first
         await hook_calls_end(client)
-    assert (began.count, heard.count) == (0, 0)
+    assert (began.count, pauses.count) == (0, 0)
 
 
 @SHARED_STORE
-async def test_next_process_repeats_no_call_of_a_pause_that_has_ended(backend: str) -> None:
-    began, heard, short = asyncio.Event(), Heard(), Workers(lease=0.3)
+async def test_next_process_skips_call_of_ended_pause(backend: str) -> None:
+    began, pauses, short = asyncio.Event(), PauseLog(), Workers(lease=0.3)
 
     async def hang(pause: TaskPause) -> None:
         began.set()
@@ -448,17 +442,17 @@ async def test_next_process_repeats_no_call_of_a_pause_that_has_ended(backend: s
     async with serving(ApprovalAgent().agent, backend=backend, workers=short) as client:  # without the hook
         assert state_of(await client.send(answer_message(task, approve()))) == 'COMPLETED'
         assert await stored_calls(client) == 1
-    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=heard, workers=short) as client:
+    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=pauses, workers=short) as client:
         await hook_calls_end(client)
-    assert heard.count == 0
+    assert pauses.count == 0
 
 
 @SHARED_STORE
-async def test_heartbeats_renew_the_lease_of_a_long_call(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    end, heard, renewed = asyncio.Event(), Heard(), asyncio.Queue[tuple[Sequence[HookCall], int]]()
+async def test_heartbeat_renews_lease_of_long_hook_call(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    end, pauses, renewed = asyncio.Event(), PauseLog(), asyncio.Queue[tuple[Sequence[HookCall], int]]()
 
     async def slow(pause: TaskPause) -> None:
-        await heard(pause)
+        await pauses(pause)
         await end.wait()
 
     app = to_a2a(ApprovalAgent().agent, backend=backend, on_waiting=slow, workers=Workers(lease=0.3))
@@ -477,16 +471,16 @@ async def test_heartbeats_renew_the_lease_of_a_long_call(backend: str, monkeypat
         await renewed.get()
         end.set()
         await hook_calls_end(client)
-        await heard.next()
-    assert heard.count == 0
+        await pauses.next()
+    assert pauses.count == 0
 
 
 @SHARED_STORE
-async def test_unavailable_store_does_not_lose_the_call(
+async def test_on_waiting_call_survives_store_failure(
     backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard, failures = Heard(), 1
-    app = to_a2a(ApprovalAgent().agent, backend=backend, on_waiting=heard, workers=Workers(lease=0.3))
+    pauses, failures = PauseLog(), 1
+    app = to_a2a(ApprovalAgent().agent, backend=backend, on_waiting=pauses, workers=Workers(lease=0.3))
     calls = calls_of(app)
     read = calls.pause
 
@@ -500,7 +494,7 @@ async def test_unavailable_store_does_not_lose_the_call(
     monkeypatch.setattr(calls, 'pause', pause)
     async with lifespan(app):
         task = await Client(app).send('delete')
-        assert (await heard.next()).task_id == task['id']
+        assert (await pauses.next()).task_id == task['id']
     assert f'The store failed around the call of on_waiting for task {task["id"]}' in caplog.text
 
 
@@ -509,7 +503,7 @@ async def test_unavailable_store_does_not_lose_the_call(
 async def test_damaged_pause_is_logged_once_without_on_waiting(
     column: str, backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    began, heard, short = Heard(), Heard(), Workers(lease=0.3)
+    began, pauses, short = PauseLog(), PauseLog(), Workers(lease=0.3)
 
     async def hang(pause: TaskPause) -> None:
         await began(pause)
@@ -525,11 +519,11 @@ async def test_damaged_pause_is_logged_once_without_on_waiting(
     async with serving(agent, backend=backend, workers=short) as client:
         store: Any = client.a2a_app.backend
         await store.write(damage, task['id'])
-    async with serving(agent, backend=backend, on_waiting=heard, workers=short) as client:
+    async with serving(agent, backend=backend, on_waiting=pauses, workers=short) as client:
         await hook_calls_end(client)  # not tried again
     lines = [said for said in caplog.messages if 'on_waiting' in said]
     assert lines == [f'The pause of task {task["id"]} is damaged in the store, so on_waiting is not called for it.']
-    assert heard.count == 0
+    assert pauses.count == 0
 
 
 @SHARED_STORE

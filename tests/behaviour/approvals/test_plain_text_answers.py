@@ -102,7 +102,7 @@ async def test_plain_text_approves_with_the_option(option: dict[str, Any]) -> No
     assert tools.deleted == [('a', True)]
 
 
-async def test_unclear_plain_text_repeats_the_question_without_longer_wait() -> None:
+async def test_unclear_plain_text_repeats_question_without_longer_wait() -> None:
     tools, words = ApprovalAgent(), 'yes, but only a'
     async with serving(tools.agent, **TEXT_APPROVES) as client:
         task = await client.send('delete')
@@ -159,7 +159,7 @@ async def test_plain_text_decides_the_last_pending_call() -> None:
     assert texts(done) == ['delete two + The tool call was denied. + deleted b']
 
 
-async def test_plain_text_to_a_new_task_does_not_decide() -> None:
+async def test_plain_text_to_new_task_does_not_decide() -> None:
     tools = ApprovalAgent()
     async with serving(tools.agent, **TEXT_APPROVES) as client:
         task = await client.send('delete')
@@ -168,7 +168,7 @@ async def test_plain_text_to_a_new_task_does_not_decide() -> None:
     assert tools.deleted == []
 
 
-async def test_overtaken_plain_text_does_not_approve_the_next_call() -> None:
+async def test_overtaken_plain_text_does_not_approve_next_call() -> None:
     """A `yes` was accepted while the first call waited; another client has answered that meanwhile."""
 
     tools, calls = ApprovalAgent(), [ToolCallPart('delete', {'path': path}, f'c{n}') for n, path in enumerate('ab')]
@@ -194,7 +194,7 @@ async def test_overtaken_plain_text_does_not_approve_the_next_call() -> None:
         ('no', 'deny', []),
     ],
 )
-async def test_data_decides_and_contradicting_text_repeats_the_question(
+async def test_data_decides_and_contradicting_text_repeats_question(
     words: str, decision: str, deleted: list[Any] | None
 ) -> None:
     tools = ApprovalAgent()
@@ -439,7 +439,7 @@ def agent_asking_twice(how: str, seen: list[Any]) -> Agent[object, Any]:
 
 
 @pytest.mark.parametrize('how', ['tool', 'output'])
-async def test_overtaken_data_does_not_answer_the_next_question(how: str) -> None:
+async def test_overtaken_data_does_not_answer_next_question(how: str) -> None:
     """The data was accepted while the first question waited; another client has answered that question meanwhile."""
     seen: list[Any] = []
     async with serving(agent_asking_twice(how, seen)) as client:
@@ -454,7 +454,7 @@ async def test_overtaken_data_does_not_answer_the_next_question(how: str) -> Non
 
 
 @pytest.mark.parametrize('schema', [INTEGER, None])
-async def test_overtaken_plain_text_does_not_answer_the_next_question(
+async def test_overtaken_plain_text_does_not_answer_next_question(
     schema: dict[str, Any] | None,
 ) -> None:
     """The words were accepted while the first question waited; another client has answered that question meanwhile."""
@@ -479,7 +479,7 @@ async def test_overtaken_plain_text_does_not_answer_the_next_question(
     assert texts(done) == ['hi + 3 + I']
 
 
-async def test_plain_text_sent_before_the_pause_does_not_approve() -> None:
+async def test_plain_text_sent_before_pause_does_not_approve() -> None:
     """The `yes` was accepted while the task was still running."""
     asks = asyncio.Event()
 
@@ -503,7 +503,7 @@ async def test_plain_text_sent_before_the_pause_does_not_approve() -> None:
     assert question_text(again).startswith('The answer is not clear.')
 
 
-async def test_plain_text_off_refuses_text_for_an_output_question() -> None:
+async def test_plain_text_off_refuses_text_for_output_question() -> None:
     async with serving(agent_asking_by_output(INTEGER), approvals=Approvals(plain_text_answers='none')) as client:
         task = await client.send('hi')
         error = await refused(client, message('3', taskId=task['id']))

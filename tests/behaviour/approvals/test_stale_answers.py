@@ -148,7 +148,7 @@ async def test_stale_answer_error_omits_hidden_arguments() -> None:
     assert ('May I call pay?' in error.message, '1000000' in str((error.message, error.data))) == (True, False)
 
 
-async def test_approver_of_the_earlier_call_gets_task_not_found() -> None:
+async def test_approver_of_earlier_call_gets_task_not_found() -> None:
     cashier = Cashier()
     async with serving(cashier.agent, **with_approvers(10)) as client:
         ann, bob, eve = (client_of_caller(client.app, name) for name in ('ann', 'bob', 'eve'))
@@ -159,7 +159,7 @@ async def test_approver_of_the_earlier_call_gets_task_not_found() -> None:
     assert (error.code, '1000000' in error.message, cashier.paid) == (-32001, False, [5])
 
 
-async def test_answer_to_a_decision_shows_no_call_of_the_next_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_decision_response_hides_call_of_next_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     cashier = Cashier()
     async with serving(cashier.agent, **with_approvers(limit=10)) as client:
         ann, eve = (client_of_caller(client.app, name) for name in ('ann', 'eve'))
@@ -177,7 +177,7 @@ async def test_answer_to_a_decision_shows_no_call_of_the_next_pause(monkeypatch:
         assert pending_calls(await ann.get_task(task['id']))[0]['text'] == f'May I call {LARGE}?'
 
 
-async def test_late_owner_answer_error_names_the_pending_call() -> None:
+async def test_late_owner_answer_error_names_pending_call() -> None:
     cashier = Cashier('ask')
     async with serving(cashier.agent, **with_approvers()) as client:
         ann = client_of_caller(client.app, 'ann')
@@ -203,7 +203,7 @@ async def test_stale_answer_error_hides_owner_questions_from_approvers() -> None
 
 
 @each_case('parts', [[{'text': 'yes'}], [{'data': {'callAnswers': [{'id': CALL, 'decision': 'approve'}]}}]])
-async def test_overtaken_approver_does_not_learn_the_owner_question(parts: list[Any]) -> None:
+async def test_overtaken_approver_does_not_learn_owner_question(parts: list[Any]) -> None:
     """The task goes on, and asks its owner, while the rule still decides about the approver."""
     begun, goes_on = asyncio.Event(), asyncio.Event()
 
@@ -232,7 +232,7 @@ async def test_overtaken_approver_does_not_learn_the_owner_question(parts: list[
     assert (error.code, 'Whom' in told, 'Joe' in told) == (-32004, False, False)
 
 
-async def test_second_decision_says_the_call_was_already_decided() -> None:
+async def test_second_decision_says_call_was_already_decided() -> None:
     tools = ApprovalAgent()
     async with serving(tools.agent, **with_approvers()) as client:
         ann, bob, eve = (client_of_caller(client.app, name) for name in ('ann', 'bob', 'eve'))
@@ -248,7 +248,7 @@ async def test_second_decision_says_the_call_was_already_decided() -> None:
     assert tools.deleted == [('a', True), ('b', True)]
 
 
-async def test_pending_call_ids_stay_the_same_during_a_pause() -> None:
+async def test_pending_call_ids_stay_the_same_during_pause() -> None:
     async with serving(ApprovalAgent().agent) as client:
         task = await client.send('mixed')
         ids = {call['toolCallId']: call['id'] for call in pending_calls(task)}
@@ -301,7 +301,7 @@ async def test_progress_keeps_the_tool_call_id() -> None:
 
 
 @each_case('words', ['all', ['pay']])
-async def test_with_approvers_plain_text_approves_only_the_first_pause(words: Any) -> None:
+async def test_with_approvers_plain_text_approves_only_first_pause(words: Any) -> None:
     cashier = Cashier()
     async with serving(cashier.agent, **with_approvers(plain_text_answers=words)) as client:
         ann, bob, eve = (client_of_caller(client.app, name) for name in ('ann', 'bob', 'eve'))
@@ -396,7 +396,7 @@ def as_stored_by_earlier_version(path: Path) -> None:
         connection.execute('UPDATE task SET pending = ?', (json.dumps(pending).encode(),))
 
 
-async def test_task_of_an_earlier_version_accepts_old_call_ids(tmp_path: Path) -> None:
+async def test_task_of_earlier_version_accepts_old_call_ids(tmp_path: Path) -> None:
     cashier, url = Cashier(), f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
     async with serving(cashier.agent, backend=url, name='cashier', **with_approvers()) as client:
         task = await client_of_caller(client.app, 'ann').send('pay')

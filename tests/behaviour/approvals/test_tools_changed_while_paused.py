@@ -124,7 +124,7 @@ HEARS: dict[Callable[[], Callable[..., Any]], str] = {
 
 
 @pytest.mark.parametrize('tool', HEARS, ids=lambda tool: tool.__name__)
-async def test_approval_holds_only_for_the_same_tool_definition(
+async def test_approval_holds_only_for_same_tool_definition(
     tmp_path: Path, tool: Callable[[], Callable[..., Any]]
 ) -> None:
     called.clear()
@@ -165,7 +165,7 @@ def numbers() -> Callable[..., Any]:
     return delete
 
 
-async def test_approved_call_runs_despite_nan_in_the_tool_schema(tmp_path: Path) -> None:
+async def test_approved_call_runs_despite_nan_in_tool_schema(tmp_path: Path) -> None:
     called.clear()
     async with serving_until_handover(
         agent_of(numbers()), backend=f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
@@ -184,7 +184,7 @@ def with_sign_in() -> Callable[..., Any]:
 
 @pytest.mark.parametrize('requires_approval', [False, True])
 @pytest.mark.parametrize('tool', [first, other_description], ids=lambda tool: tool.__name__)
-async def test_sign_in_resumes_only_the_same_tool_definition(
+async def test_sign_in_resumes_only_same_tool_definition(
     tmp_path: Path, tool: Callable[[], Callable[..., Any]], requires_approval: bool
 ) -> None:
     called.clear()

@@ -158,7 +158,7 @@ WRAPS: list[Callable[[A2AApp], ASGIApp]] = [
 
 @pytest.mark.parametrize('start', [run, serve])
 @pytest.mark.parametrize('wrap', WRAPS)
-def test_public_host_is_refused_for_a_wrapped_anonymous_app(start: Any, wrap: Callable[[A2AApp], ASGIApp]) -> None:
+def test_public_host_is_refused_for_wrapped_anonymous_app(start: Any, wrap: Callable[[A2AApp], ASGIApp]) -> None:
     app = to_a2a(Agent('test'))
     with pytest.raises(ValueError, match=r'does not authenticate callers, and other machines can reach 0\.0\.0\.0'):
         start(wrap(app), host='0.0.0.0')

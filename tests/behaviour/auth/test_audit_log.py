@@ -78,19 +78,19 @@ def url_of(field: str) -> bytes:
     return rpc('SendMessage', params)
 
 
-async def late(client: Client) -> Answer:
+async def stalled_request(client: Client) -> Answer:
     return await StalledBody(client.app, 'POST', '/', JSON | bearer(ANN), b'').answer()
 
 
-async def misdirected(client: Client) -> Answer:
+async def request_to_foreign_host(client: Client) -> Answer:
     exchange = Exchange(client.app, 'POST', '/', JSON, SECRET.encode())
     exchange.scope['headers'][0] = (b'host', b'evil.example')
     return await exchange.answer()
 
 
 REFUSALS: list[tuple[str, int, dict[str, str], Callable[[Client], Awaitable[Answer]]]] = [
-    ('host', 421, {}, misdirected),
-    ('body-time', 408, WHO, late),
+    ('host', 421, {}, request_to_foreign_host),
+    ('body-time', 408, WHO, stalled_request),
     ('body-size', 413, WHO, lambda client: client.post(SECRET.encode() * 1_000)),
     ('media-type', 415, WHO, lambda client: client.post(SECRET.encode(), {'Content-Type': 'text/plain'})),
     ('private-address', 200, WHO, lambda client: client.post(url_of('part'))),
@@ -158,8 +158,8 @@ async def test_client_mistake_writes_no_audit_record(caplog: pytest.LogCaptureFi
 
 async def test_cancel_writes_audit_record(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
-    stage = GatedAgent()
-    async with serving(stage.agent, auth=AUTH, headers=bearer(ANN)) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, auth=AUTH, headers=bearer(ANN)) as client:
         tasks = [await client.send(SECRET, returnImmediately=True) for _ in range(2)]
         answer = await client.post(rpc('CancelTask', {'id': tasks[0]['id']}))
         await client.a2a_app.cancel_task(tasks[1]['id'])
@@ -183,14 +183,14 @@ async def test_cancel_writes_audit_record(caplog: pytest.LogCaptureFixture) -> N
 
 
 @pytest.mark.parametrize('ends', [False, True], ids=['breaks off', 'has ended'])
-async def test_failed_cancel_is_audited_unless_the_task_ended(ends: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_failed_cancel_is_audited_unless_task_ended(ends: bool, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
-    stage, limits = GatedAgent(), with_constants(Limits, cancel_grace=LIMIT)
-    async with serving(stage.agent, auth=AUTH, limits=limits, headers=bearer(ANN)) as client:
+    gates, limits = GatedAgent(), with_constants(Limits, cancel_grace=LIMIT)
+    async with serving(gates.agent, auth=AUTH, limits=limits, headers=bearer(ANN)) as client:
         task = await client.send(SECRET, returnImmediately=True)
-        await stage.reached(SECRET)
+        await gates.reached(SECRET)
         if ends:
-            stage.open(SECRET)
+            gates.open(SECRET)
             await wait_until_ended(client, task['id'])
         else:
             backend = memory_backend(client)
@@ -240,7 +240,7 @@ async def test_interrupted_erasure_writes_audit_record(caplog: pytest.LogCapture
     ]
 
 
-class Rest(SqlHousekeeping):
+class EraseInLastBatch(SqlHousekeeping):
     """Erases the rest of a conversation in a last batch."""
 
     rest = Erased(entries=1)
@@ -256,6 +256,6 @@ async def test_erasure_in_batches_is_audited_once(caplog: pytest.LogCaptureFixtu
     async with serving(Agent('test')) as client:
         context = (await client.send(SECRET))['contextId']
         backend = memory_backend(client)
-        backend.housekeeping = Rest(backend)
+        backend.housekeeping = EraseInLastBatch(backend)
         assert await client.a2a_app.erase_context(context)
     assert erasure_records(caplog) == [{'event': 'erased', 'via': 'python', 'context': context, 'owner': '/'}]

@@ -201,7 +201,7 @@ OPERATIONS: dict[str, dict[str, Any] | None] = {
 
 @pytest.mark.parametrize('kind', [HTTPException, FastAPIException])
 @pytest.mark.parametrize('as_class', [False, True])
-async def test_http_exception_in_auth_gives_401_403_or_internal_error(
+async def test_status_of_http_exception_decides_auth_refusal(
     kind: type[HTTPException], as_class: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -362,7 +362,7 @@ def test_contradicting_auth_options_are_rejected(
         to_a2a(Agent('test'), **options)
 
 
-def test_all_of_rejects_schemes_of_the_same_name() -> None:
+def test_all_of_rejects_schemes_of_same_name() -> None:
     with pytest.raises(ValueError, match='have the same name'):
         AllOf(KEYS, APIKeyAuth({BOB: 'bob'}, query='key'))
 
@@ -416,7 +416,7 @@ async def test_starlette_auth_takes_claims_from_the_user() -> None:
 
 
 @pytest.mark.parametrize('parent', [Starlette, FastAPI])
-async def test_starlette_auth_uses_middleware_of_the_parent_app(parent: type[Starlette]) -> None:
+async def test_starlette_auth_uses_middleware_of_parent_app(parent: type[Starlette]) -> None:
     outer = parent(middleware=[AROUND])
     app = to_a2a(Agent('test'), auth=StarletteAuth(), access=Access(scopes={'SendMessage': 'write'}))
     mount(outer, '/agent', app)
@@ -439,7 +439,7 @@ async def test_unauthenticated_starlette_user_gets_401() -> None:
     assert card['security'] == [{'basic': []}]
 
 
-async def test_starlette_user_without_name_is_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
+async def test_starlette_user_without_name_is_internal_error(caplog: pytest.LogCaptureFixture) -> None:
     async with serving_without_runs(auth=StarletteAuth(), middleware=[AROUND]) as client:
         assert error_of_answer(await client.post(send_body(), {'X-User': ''}), id=None).code == -32603
     assert 'no identity and no display_name' in caplog.text

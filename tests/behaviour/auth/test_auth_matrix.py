@@ -99,7 +99,7 @@ async def test_known_caller_may_call_every_operation(version: Dialect, subtests:
 
 
 @EVERY_BINDING
-async def test_another_owner_cannot_read_or_change_a_task(version: Dialect, subtests: pytest.Subtests) -> None:
+async def test_another_owner_cannot_read_or_change_task(version: Dialect, subtests: pytest.Subtests) -> None:
     async with ended_task_of_ann() as (client, params):
         for method in methods(version):
             with subtests.test(method):
@@ -115,7 +115,7 @@ async def test_another_owner_cannot_read_or_change_a_task(version: Dialect, subt
 
 
 @EVERY_BINDING
-async def test_missing_scope_gets_403_with_the_scope_name(version: Dialect, subtests: pytest.Subtests) -> None:
+async def test_missing_scope_gets_403_with_scope_name(version: Dialect, subtests: pytest.Subtests) -> None:
     async with ended_task_of_ann() as (client, params):
         for method in methods(version):
             with subtests.test(method):

@@ -29,13 +29,13 @@ async def by_header_later(request: Request) -> Caller | None:
     return caller_from_header(request)
 
 
-def about(method: str, task_id: str) -> bytes:
+def task_request(method: str, task_id: str) -> bytes:
     params = {'message': message(taskId=task_id)} if 'Message' in method else {'id': task_id}
     return rpc(method, params)
 
 
 @pytest.mark.parametrize('authenticate', [caller_from_header, by_header_later])
-async def test_unknown_caller_is_refused_before_the_request_is_parsed(authenticate: Authenticate) -> None:
+async def test_unknown_caller_is_refused_before_request_is_parsed(authenticate: Authenticate) -> None:
     async with serving_without_runs(auth=authenticate) as client:
         error = error_of_answer(await client.post(send_body()), status=401, id=None)
         error_of_answer(await client.post(b'not even JSON', {'Content-Type': 'text/plain'}), status=401, id=None)
@@ -53,15 +53,15 @@ async def test_known_caller_owns_the_created_task(authenticate: Authenticate) ->
 
 @pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask', 'SendMessage', 'SendStreamingMessage'])
 async def test_task_of_another_owner_is_not_found(method: str) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, auth=caller_from_header) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, auth=caller_from_header) as client:
         ann, bob = client_of_caller(client.app, 'ann'), client_of_caller(client.app, 'bob')
         task = await ann.send(returnImmediately=True)
-        await stage.reached('hello')
-        foreign = await bob.post(about(method, task['id']))
-        missing = await bob.post(about(method, 'no-such-task'))
-        tenant = await client_of_caller(client.app, 'ann', tenant='other').post(about(method, task['id']))
-        stage.open('hello')
+        await gates.reached('hello')
+        foreign = await bob.post(task_request(method, task['id']))
+        missing = await bob.post(task_request(method, 'no-such-task'))
+        tenant = await client_of_caller(client.app, 'ann', tenant='other').post(task_request(method, task['id']))
+        gates.open('hello')
     errors = [error_of_answer(answer) for answer in (foreign, missing, tenant)]
     assert {(error.code, error.reason, error.message) for error in errors} == {
         (-32001, 'TASK_NOT_FOUND', 'Task not found.')
@@ -69,7 +69,7 @@ async def test_task_of_another_owner_is_not_found(method: str) -> None:
     assert [each['status']['state'] for each in await list_tasks(client)] == ['completed']
 
 
-async def test_list_tasks_returns_only_tasks_of_the_caller() -> None:
+async def test_list_tasks_returns_only_tasks_of_caller() -> None:
     async with serving(Agent('test'), auth=caller_from_header) as client:
         ann, bob = client_of_caller(client.app, 'ann'), client_of_caller(client.app, 'bob')
         mine = [(await ann.send())['id'] for _ in range(2)]
@@ -132,7 +132,7 @@ async def test_task_of_another_team_or_tenant_is_not_found(who: str) -> None:
     assert texts(own) == ['two']
 
 
-async def test_list_tasks_counts_the_tasks_of_the_team() -> None:
+async def test_list_tasks_counts_tasks_of_team() -> None:
     async with serving_teams() as app:
         for who in ('acme/ann', 'acme/bob', 'acme/carol', 'other/ann'):
             await client_of(app, who).send('one')
@@ -164,7 +164,7 @@ async def test_team_shares_a_quota() -> None:
 
 
 @pytest.mark.parametrize('named', ['', None, 7])
-async def test_owner_function_must_return_a_non_empty_string(named: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_owner_function_must_return_non_empty_string(named: Any, caplog: pytest.LogCaptureFixture) -> None:
     def wrong(_: Caller) -> Any:
         return named
 
@@ -198,9 +198,9 @@ async def test_message_runs_as_the_sending_team_member() -> None:
         text = call.message['parts'][0].get('text', '')
         told.append((text, call.caller.id, sorted(call.caller.scopes), call.headers['x-caller']))
 
-    stage = GatedAgent()
+    gates = GatedAgent()
     async with serving(
-        stage.agent,
+        gates.agent,
         auth=known,
         access=Access(owner=team),
         deps_factory=note,
@@ -208,9 +208,9 @@ async def test_message_runs_as_the_sending_team_member() -> None:
     ) as client:
         ann, bob = client_of(client.app, 'ann'), client_of(client.app, 'bob')
         await ann.send(message('first', contextId='c'), returnImmediately=True)
-        await stage.reached('first')
+        await gates.reached('first')
         task = await ann.send(message('delete all', contextId='c'), returnImmediately=True)
         await bob.send(message('thanks', taskId=task['id']), returnImmediately=True)
-        stage.open('first', 'delete all', 'thanks')
+        gates.open('first', 'delete all', 'thanks')
         await wait_until_ended(ann, task['id'])
     assert told[1:] == [('delete all', 'ann', [], 'ann'), ('thanks', 'bob', ['admin'], 'bob')]

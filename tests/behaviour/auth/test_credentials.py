@@ -178,7 +178,7 @@ async def stored_credentials(backend: str) -> list[Any]:
 
 
 @EACH_STORE
-async def test_another_process_decrypts_credential_with_an_older_key(backend: str) -> None:
+async def test_another_process_decrypts_credential_with_older_key(backend: str) -> None:
     first, second = CredentialAgent(), CredentialAgent()
     first.gate.clear()
     app = first.app(backend=backend, workers=Workers(drain_grace=0.01))
@@ -208,7 +208,7 @@ async def test_task_without_credential_is_auth_required_until_sign_in() -> None:
     assert desk.used == [f'{SECRET} of ann for other-token-of-ann']
 
 
-async def test_credential_is_not_used_for_a_later_message() -> None:
+async def test_credential_is_not_used_for_later_message() -> None:
     desk = CredentialAgent()
     app = desk.app(exchange_second_token_only)
     async with serving_ann(app) as client:
@@ -474,7 +474,7 @@ def mail_app(
     )
 
 
-async def test_toolset_without_credential_pauses_before_the_first_step() -> None:
+async def test_toolset_without_credential_pauses_before_first_step() -> None:
     mail = ToolsetNeedingCredential()
     async with serving_ann(mail_app(mail, exchange_second_token_only)) as client:
         task = await client.send('Delete it.')
@@ -487,7 +487,7 @@ async def test_toolset_without_credential_pauses_before_the_first_step() -> None
 
 
 @each_backend('memory', 'sqlite')
-async def test_approved_call_runs_after_the_owner_signs_in(backend: str) -> None:
+async def test_approved_call_runs_after_owner_signs_in(backend: str) -> None:
     mail = ToolsetNeedingCredential()
     app = mail_app(mail, exchange_token, approvals=Approvals(approvers='approve'), backend=backend)
     async with serving_ann(app) as client:
@@ -530,7 +530,7 @@ class ToolNeedingCredential(FunctionToolset[Any]):
 
 @EACH_STORE
 @pytest.mark.parametrize('listed', [False, True], ids=['at its start', 'in the tool'])
-async def test_messages_sent_while_auth_required_all_reach_the_model(backend: str, listed: bool) -> None:
+async def test_messages_sent_while_auth_required_all_reach_model(backend: str, listed: bool) -> None:
     def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         spoken = prompts_and_results(messages)
         return ModelResponse(parts=[TextPart(' + '.join(spoken)) if 'fetched' in spoken else ToolCallPart('fetch', {})])

@@ -125,7 +125,7 @@ FOUND: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize('found', FOUND.values(), ids=list(FOUND))
 @pytest.mark.parametrize('is_async', [False, True])
-async def test_auth_function_must_return_a_caller_with_id(
+async def test_auth_function_must_return_caller_with_id(
     found: Callable[[], Any], is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def authenticate(_: Request) -> Any:
@@ -142,7 +142,7 @@ async def test_auth_function_returning_nested_coroutine_is_refused(caplog: pytes
     assert _named(caplog, 'auth=', _forgets_to_await)
 
 
-async def test_all_of_needs_a_caller_id_from_every_part(caplog: pytest.LogCaptureFixture) -> None:
+async def test_all_of_needs_caller_id_from_every_part(caplog: pytest.LogCaptureFixture) -> None:
     ann = BearerAuth({TOKEN: 'ann'})
     for auth in (CallerWithoutId(), AllOf(ann, CallerWithoutId()), AllOf(CallerWithoutId(), ann)):
         async with serving_without_runs(auth=auth) as client:
@@ -201,7 +201,7 @@ def check_refusal(error: RpcError, caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize('name', ['auth=', 'Access.tenants', 'Access.extended_card'])
-async def test_exit_in_an_operator_function_refuses_the_request(
+async def test_exit_in_operator_function_refuses_request(
     name: str, exiting_function: Exits, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving_without_runs(**options_of(exiting_function, name)) as client:
@@ -268,7 +268,7 @@ class HangingFunction:
 
 
 @pytest.mark.parametrize('name', FUNCTIONS)
-async def test_operator_function_cancelling_its_task_refuses_the_request(
+async def test_operator_function_cancelling_its_task_refuses_request(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def leave(*_: Any) -> Any:
@@ -358,7 +358,7 @@ class DisconnectingClient(Exchange):
 
 
 @pytest.mark.parametrize('name', ['auth=', 'Messages.reply'])
-async def test_operator_function_is_cancelled_when_the_client_leaves(name: str) -> None:
+async def test_operator_function_is_cancelled_when_client_leaves(name: str) -> None:
     endless = HangingFunction()
     async with serving(Agent('test'), **options_of(endless, name)) as client:
         request = DisconnectingClient(client, rpc('SendMessage', {'message': message()}))
@@ -369,7 +369,7 @@ async def test_operator_function_is_cancelled_when_the_client_leaves(name: str) 
         assert await list_tasks(client) == []
 
 
-async def test_auth_function_is_cancelled_when_the_socket_closes() -> None:
+async def test_auth_function_is_cancelled_when_socket_closes() -> None:
     begun, ended = threading.Event(), threading.Event()
 
     async def endless(_: Any) -> Caller:

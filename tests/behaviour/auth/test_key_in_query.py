@@ -50,7 +50,7 @@ JSON = {'Content-Type': 'application/json'}
         ('GET', CARD, {'Host': 'evil.example'}, 421),
     ],
 )
-async def test_key_is_redacted_from_scope_when_the_response_starts(
+async def test_key_is_redacted_from_scope_when_response_starts(
     verb: str, path: str, headers: dict[str, str], status: int
 ) -> None:
     async with serving(Agent('test'), auth=AUTH, access=Access(cors=[APP], allowed_hosts=['testserver'])) as client:
@@ -79,7 +79,7 @@ TOKENS = BearerAuth({ANN: 'ann'})
     ],
     ids=['right', 'wrong', 'not needed', 'not reached', 'none', 'elsewhere'],
 )
-async def test_only_the_key_parameter_is_redacted_from_the_query(auth: Any, key: str, status: int, left: bytes) -> None:
+async def test_only_key_parameter_is_redacted_from_query(auth: Any, key: str, status: int, left: bytes) -> None:
     async with serving(Agent('test'), auth=auth) as client:
         body = rpc('GetTask', {'id': 'no-such-task'})
         exchange = Exchange(client.app, 'POST', f'/?x=%C3%A9&{key}&empty=', bearer(ANN) | JSON, body)
@@ -128,7 +128,7 @@ UNRECOGNIZED = [
         *product([{'auth': AUTH}, {'auth': APIKeyAuth({BOB: 'bob'}, header='Key')}], UNRECOGNIZED),
     ],
 )
-async def test_credentials_of_every_scheme_are_redacted_from_the_query(options: dict[str, Any], query: str) -> None:
+async def test_credentials_of_every_scheme_are_redacted_from_query(options: dict[str, Any], query: str) -> None:
     async with serving(Agent('test'), **options) as client:
         exchange = Exchange(client.app, 'GET', f'/tasks?{query}&x=1', {'A2A-Version': '1.0'}, b'')
         assert (await exchange.next())['status'] == (401 if 'auth' in options else 200)
@@ -158,7 +158,7 @@ class Recording:
         await self.app(scope, receive, send)
 
 
-async def test_middleware_sees_no_key_and_the_caller_is_authenticated() -> None:
+async def test_middleware_never_sees_key_of_authenticated_caller() -> None:
     seen: list[str] = []
     async with serving(Agent('test'), auth=AUTH, middleware=[Middleware(Recording, seen=seen)]) as client:
         answer = await Exchange(client.app, 'GET', f'/tasks?key={BOB}', {}, b'').answer()

@@ -41,7 +41,7 @@ picks = st.integers(min_value=0, max_value=50)
 """Which of the tasks that anybody has, or one that there is not."""
 
 
-def said_by(task: dict[str, Any]) -> str:
+def texts_of_task(task: dict[str, Any]) -> str:
     """All that was said in a task, by whomever."""
     parts = [part for each in task.get('history', ()) for part in each['parts']]
     return ' '.join([*(part['text'] for part in parts), *texts(task)])
@@ -173,7 +173,7 @@ class TwoCallers(RuleBasedStateMachine):
 
     def is_own(self, who: str, task: dict[str, Any]) -> None:
         assert self.owners[task['id']] == who
-        assert not any(other in said_by(task) for other in CALLERS if other != who)
+        assert not any(other in texts_of_task(task) for other in CALLERS if other != who)
 
     @rule(who=callers, pick=picks)
     @as_each_caller
@@ -305,7 +305,7 @@ OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @each_backend('memory', 'sqlite')
 @pytest.mark.parametrize('state', ['COMPLETED', 'WORKING'])
-async def test_foreign_and_unknown_tasks_run_the_same_sql(
+async def test_foreign_and_unknown_tasks_run_same_sql(
     state: str, backend: str, statements: list[str], subtests: pytest.Subtests
 ) -> None:
     begun, gate = asyncio.Event(), asyncio.Event()

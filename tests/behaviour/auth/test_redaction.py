@@ -144,7 +144,7 @@ async def test_failed_run_shows_fixed_sentence_and_correlation_id(
     assert KEY not in caplog.text
 
 
-async def test_task_ended_by_shutdown_says_the_server_shut_down() -> None:
+async def test_task_ended_by_shutdown_says_server_shut_down() -> None:
     held = asyncio.Event()
 
     async def hold(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -198,7 +198,7 @@ async def test_a2a_error_shows_only_its_own_sentence(
                 assert (SECRET in caplog.text) is (error in (errors.AgentUnavailable, errors.AgentUnusable))
 
 
-async def test_store_exception_is_an_internal_error_with_correlation_id(
+async def test_store_exception_is_internal_error_with_correlation_id(
     spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(Agent('test'), auth=APIKeyAuth({KEY: 'ann'}), headers={'X-API-Key': KEY}) as client:

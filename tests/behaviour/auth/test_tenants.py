@@ -73,7 +73,7 @@ async def test_params_select_the_tenant() -> None:
 
 
 @pytest.mark.parametrize('tenant', ['umbrella', 'a' * 257, 'a\x01', '%2e%2e'])
-async def test_unknown_and_foreign_tenants_get_the_same_refusal(tenant: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unknown_and_foreign_tenants_get_same_refusal(tenant: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, 'pydantic_ai_a2a.audit')
     async with serving_without_runs(auth=AUTH, access=Access(tenants=['acme', 'other'])) as client:
         known = {'X-API-Key': ANN}
@@ -164,7 +164,7 @@ async def test_owner_function_receives_the_selected_tenant() -> None:
     assert (same['id'], other) == (task['id'], -32001)
 
 
-async def test_rate_is_shared_by_all_tenants_of_a_caller() -> None:
+async def test_rate_is_shared_by_all_tenants_of_caller() -> None:
     async with serving(
         Agent('test'),
         auth=AUTH,
@@ -192,7 +192,7 @@ async def test_tenants_false_ignores_params_and_hides_tenant_paths(names: Mappin
     assert (owned['id'], nothing.status) == (task['id'], 404)
 
 
-async def test_by_default_a_named_tenant_is_accepted_and_ignored() -> None:
+async def test_named_tenant_is_ignored_by_default() -> None:
     async with serving(Agent('test'), auth=AUTH) as client:
         known = {'X-API-Key': ANN}
 
@@ -238,7 +238,7 @@ async def test_path_of_playground_is_no_tenant(docs_url: str, name: str) -> None
         assert (await client.post(rpc('GetTask', {'id': 't'}), path=f'/{name}')).status == 404
 
 
-async def test_agent_card_of_a_tenant_names_the_tenant() -> None:
+async def test_agent_card_of_tenant_names_tenant() -> None:
     app, parent = to_a2a(Agent('test', name='joker'), access=Access(tenants=['acme'])), Starlette()
     mount(parent, '/agent', app)
     async with lifespan(parent):
@@ -268,7 +268,7 @@ async def test_tenant_is_encoded_in_card_url() -> None:
     assert task['status']['state'] == 'completed'
 
 
-async def test_extended_agent_card_is_built_for_the_tenant() -> None:
+async def test_extended_agent_card_is_built_for_tenant() -> None:
     async with serving(
         Agent('test'),
         auth=AUTH,
@@ -280,7 +280,7 @@ async def test_extended_agent_card_is_built_for_the_tenant() -> None:
 
 
 @pytest.mark.parametrize('method', ['GetExtendedAgentCard', 'GetTaskPushNotificationConfig'])
-async def test_card_and_webhook_operations_refuse_a_forbidden_tenant(method: str) -> None:
+async def test_card_and_webhook_operations_refuse_forbidden_tenant(method: str) -> None:
     async with serving_without_runs(
         auth=AUTH, access=Access(tenants=['acme'], extended_card={'version': '2'})
     ) as client:
@@ -315,7 +315,7 @@ async def test_http_errors_are_the_same_below_a_tenant_path(verb: str, path: str
 
 
 @pytest.mark.parametrize(('verb', 'path'), PATHS.values(), ids=PATHS)
-async def test_every_http_path_is_served_below_a_tenant_path(verb: str, path: str) -> None:
+async def test_every_http_path_is_served_below_tenant_path(verb: str, path: str) -> None:
     async with serving_without_runs(access=Access(tenants=True), push=Push()) as client:
         refusals: list[Any] = []
         for tenant in ('', '/acme', '/tenant:of%2Fours'):
@@ -337,7 +337,7 @@ def caller_of(request: Request) -> Caller:
     return Caller(id=request.headers['x-caller'], tenant='acme')
 
 
-async def test_tenant_of_the_authenticated_caller_cannot_be_changed() -> None:
+async def test_tenant_of_authenticated_caller_cannot_be_changed() -> None:
     async with serving(Agent('test'), auth=caller_of, access=Access(tenants=True)) as client:
         headers = {'X-Caller': 'eve'}
         task = await Client(client.app, path='/acme/', headers=headers).send()

@@ -99,7 +99,7 @@ async def test_run_after_deploy_continues_or_fails_as_changed_agent(deploys: Dep
 
 @pytest.mark.long
 @pytest.mark.parametrize('change', short_or_long(['renamed', 'default'], ['renamed', 'parameters', 'default']))
-async def test_approved_call_does_not_run_changed_tool(deploys: Deploys, change: str, tmp_path: Path) -> None:
+async def test_approval_does_not_run_tool_changed_by_deploy(deploys: Deploys, change: str, tmp_path: Path) -> None:
     deploys.asks_for_approval()
     with deploys.server() as server:
         task = await server.send('hello')

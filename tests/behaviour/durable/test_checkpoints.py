@@ -149,7 +149,7 @@ async def test_stream_resumes_in_next_process_without_repeats(url: str) -> None:
     assert answers(events) == ['Step 1.', 'Step 2.', 'Read ', 'Read 5 messages.']
 
 
-async def test_resumed_stream_leaves_answer_once(url: str) -> None:
+async def test_resumed_run_stores_streamed_answer_once(url: str) -> None:
     steps = Steps('streamed')
     before = await events_until_handover(steps, url)
     async with serving_until_handover(steps.agent, backend=url, results=STREAMED) as client:

@@ -58,16 +58,16 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 async def test_additive_migration_does_not_stop_older_version(url: str) -> None:
-    stage = GatedAgent()
-    stage.open('two', 'three')
-    async with serving(stage.agent, backend=url) as client:
+    gates = GatedAgent()
+    gates.open('two', 'three')
+    async with serving(gates.agent, backend=url) as client:
         running = await client.send(message('one', contextId='c'), returnImmediately=True)
-        await stage.reached('one')
+        await gates.reached('one')
         await upgrade(url, ADDS)
-        stage.open('one')
+        gates.open('one')
         assert texts(await wait_until_ended(client, running['id'])) == ['one']
         assert texts(await client.send(message('two', contextId='c'))) == ['one + two']
-    async with serving(stage.agent, backend=url) as client:
+    async with serving(gates.agent, backend=url) as client:
         assert texts(await client.get_task(running['id'])) == ['one']
         assert texts(await client.send(message('three', contextId='c'))) == ['one + two + three']
 

@@ -60,35 +60,35 @@ async def test_tasks_and_conversations_survive_restart(url: str) -> None:
 
 @covers('SIGTERM')
 async def test_unfinished_tasks_continue_after_restart(url: str) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, backend=url, workers=Workers(running=1)) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, backend=url, workers=Workers(running=1)) as client:
         first = await client.send(message('one', contextId='c'), returnImmediately=True)
-        await stage.reached('one')
+        await gates.reached('one')
         behind = await client.send(message('two', contextId='c'), returnImmediately=True)
         elsewhere = await client.send('three', returnImmediately=True)
     tasks = [task['id'] for task in (first, behind, elsewhere)]
     store = open_store(url, 'agent')
     assert [await values.state_of(store, task_id) for task_id in tasks] == ['working', 'submitted', 'submitted']
     store.close()
-    stage.open('one', 'two', 'three')
-    async with serving(stage.agent, backend=url, workers=Workers(running=1)) as client:
+    gates.open('one', 'two', 'three')
+    async with serving(gates.agent, backend=url, workers=Workers(running=1)) as client:
         assert [texts(await wait_until_ended(client, task_id)) for task_id in tasks] == [
             ['one'],
             ['one + two'],
             ['three'],
         ]
-    assert stage.began == ['one', 'one', 'three', 'two']  # the second waited for its conversation, and so longer
+    assert gates.began == ['one', 'one', 'three', 'two']  # the second waited for its conversation, and so longer
 
 
 @covers('SIGTERM')
 async def test_blocking_send_returns_unfinished_task_at_shutdown(url: str) -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     async with (
         asyncio.TaskGroup() as waiting,
-        serving(stage.agent, backend=url, workers=Workers(running=1)) as client,
+        serving(gates.agent, backend=url, workers=Workers(running=1)) as client,
     ):
         running = waiting.create_task(client.send(message('one', contextId='c')))
-        await stage.reached('one')
+        await gates.reached('one')
         queued = waiting.create_task(client.send(message('two', contextId='c')))
         while len(await list_tasks(client)) < 2:
             pass
@@ -136,7 +136,7 @@ request_state: ContextVar[RequestState] = ContextVar('carried')
 
 
 async def test_request_context_is_freed_after_takeover(url: str) -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     backend, there = (open_store(url, 'agent') for _ in range(2))
     queue = backend.queue = CountsHeartbeats(backend.queue)
 
@@ -145,16 +145,16 @@ async def test_request_context_is_freed_after_takeover(url: str) -> None:
         await values.submit(backend, values.message(task_id, new=task_id, context='c'))
         return weakref.ref(request_state.get())
 
-    async with serving(stage.agent, backend=backend, workers=Workers(running=1, lease=0.3)) as client:
+    async with serving(gates.agent, backend=backend, workers=Workers(running=1, lease=0.3)) as client:
         await client.send('first', returnImmediately=True)
-        await stage.reached('first')
+        await gates.reached('first')
         taken, waits_still = [await asyncio.create_task(submit(task_id)) for task_id in ('one', 'two')]
         await values.claim_and_finish(there, 'one', at=backend.now())
         while taken() is not None:
             await queue.beats.get()
             gc.collect()
         assert waits_still() is not None
-        stage.open('first', 'two')
+        gates.open('first', 'two')
         await backend.events.wait('two', 0)
         assert await values.state_of(backend, 'two') == 'completed'
     for each in (backend, there):
@@ -177,7 +177,7 @@ def speaker(*, fails: bool = False, gate: asyncio.Event | None = None) -> Agent[
     return Agent(FunctionModel(stream_function=stream), name='agent')
 
 
-def said(count: int) -> str:
+def counted_words(count: int) -> str:
     return ''.join(f'{n} ' for n in range(count))
 
 
@@ -197,19 +197,19 @@ async def test_stream_is_complete_and_resumable_after_restart(url: str) -> None:
     async with serving(agent, backend=url, results=results) as client, client.live.send_streaming('1000') as stream:
         events = await stream.rest()
     task_id = events[0].result['task']['id']
-    assert read(events) == said(1000)
+    assert read(events) == counted_words(1000)
     assert ids(events) == list(range(ids(events)[-1] + 1))
     async with serving(agent, backend=url) as client:
         async with client.live.subscribe(task_id, Last_Event_ID='500') as stream:
             assert await stream.rest() == events[501:]
-        assert texts(await client.get_task(task_id)) == [said(1000)]
+        assert texts(await client.get_task(task_id)) == [counted_words(1000)]
 
 
 async def test_streamed_text_of_failed_run_is_kept(url: str) -> None:
     async with serving(speaker(fails=True), backend=url) as client, client.live.send_streaming('150') as stream:
         events = await stream.rest()
         task = await client.get_task(events[0].result['task']['id'])
-    assert (state_of(task), texts(task), read(events)) == ('FAILED', [said(150)], said(150))
+    assert (state_of(task), texts(task), read(events)) == ('FAILED', [counted_words(150)], counted_words(150))
 
 
 async def test_streamed_text_of_canceled_run_is_kept(url: str) -> None:
@@ -221,7 +221,7 @@ async def test_streamed_text_of_canceled_run_is_kept(url: str) -> None:
             begun.append(await anext(stream))
         canceled = await client.call('CancelTask', {'id': task_id})
         events = [*begun, *(await stream.rest())]
-    assert (state_of(canceled), texts(canceled)) == ('CANCELED', [said(200)])
+    assert (state_of(canceled), texts(canceled)) == ('CANCELED', [counted_words(200)])
     assert ids(events) == list(range(len(events)))
 
 

@@ -164,7 +164,7 @@ def kit(tmp_path: Path) -> DbosSetup:
     return DbosSetup(tmp_path)
 
 
-async def test_workflow_without_task_stays_pending(kit: DbosSetup) -> None:
+async def test_forked_dbos_workflow_without_task_stays_pending(kit: DbosSetup) -> None:
     async with serving(kit.agent(TestModel()), **kit.options()) as client:
         task = await client.send('hello')
         fork = await DBOS.fork_workflow_async(f'{task["id"]}.1', 1)

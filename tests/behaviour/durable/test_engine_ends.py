@@ -430,7 +430,7 @@ FORCED = with_constants(Limits, cancel_grace=0.05)
 
 @TEMPORAL
 @pytest.mark.parametrize('end', [is_cancelled, is_erased])
-async def test_workflow_ends_with_task_before_start_is_answered(
+async def test_workflow_ends_with_task_despite_unanswered_start(
     kit: EngineSetup, end: Callable[[Client, str], Any]
 ) -> None:
     waiting, start = GatedToolAgent(kit), HoldsFirstCall('start_workflow', sends=True)

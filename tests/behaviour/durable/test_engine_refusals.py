@@ -277,7 +277,7 @@ class WithoutCapabilities(WrapperAgent[Any, Any]):
         raise NotImplementedError
 
 
-def test_agent_of_a_class_without_capabilities_is_refused(kit: EngineSetup) -> None:
+def test_agent_of_class_without_capabilities_is_refused(kit: EngineSetup) -> None:
     with pytest.raises(TypeError, match='needs an agent with the capability'):
         to_a2a(WithoutCapabilities(kit.agent(TestModel())), **kit.options())
 

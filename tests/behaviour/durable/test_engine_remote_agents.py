@@ -57,7 +57,7 @@ def test_temporal_refuses_remote_agent_outside_dynamic_toolset(tmp_path: Path, t
         to_a2a(agent, **kit.options())
 
 
-async def test_dynamic_remote_agent_requires_context_call(
+async def test_temporal_dynamic_toolset_failure_names_context_setting(
     tmp_path: Path, temporal: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     kit = TemporalSetup(tmp_path, temporal)

@@ -59,7 +59,7 @@ def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Servers:
     return Servers(file if request.param == 'file' else request.getfixturevalue('postgres_url'), tmp_path)
 
 
-async def test_process_killed_before_the_call_leaves_it_to_the_next(servers: Servers) -> None:
+async def test_next_process_makes_missing_hook_call_after_kill(servers: Servers) -> None:
     with servers.start() as remote:
         task = await remote.send('die at run', wait=False)
         await remote.gates.reached('run')
@@ -71,7 +71,7 @@ async def test_process_killed_before_the_call_leaves_it_to_the_next(servers: Ser
         await servers.wait_for(f'{task["id"]} 1 die at run')
 
 
-async def test_process_killed_in_the_call_leaves_it_to_a_living_one(servers: Servers) -> None:
+async def test_living_process_repeats_hook_call_of_killed_process(servers: Servers) -> None:
     with servers.start() as remote:
         task = await remote.send('stop at hook')
         call = f'{task["id"]} 1 stop at hook'
@@ -85,7 +85,7 @@ async def test_process_killed_in_the_call_leaves_it_to_a_living_one(servers: Ser
             await servers.wait_for(call, call, f'{task["id"]} 2 next')
 
 
-async def test_process_killed_after_the_call_leaves_nothing(servers: Servers) -> None:
+async def test_completed_hook_call_is_not_repeated_after_kill(servers: Servers) -> None:
     with servers.start() as remote:
         done = await remote.send('done')
         await servers.deleted(done, 1)
@@ -98,7 +98,7 @@ async def test_process_killed_after_the_call_leaves_nothing(servers: Servers) ->
         await servers.wait_for(f'{done["id"]} 1 done', repeated, repeated)
 
 
-async def test_answered_pause_of_a_killed_process_calls_no_hook(servers: Servers) -> None:
+async def test_answered_pause_of_killed_process_calls_no_hook(servers: Servers) -> None:
     with servers.start() as remote:
         task = await remote.send('stop at hook')
         await remote.gates.reached('hook')

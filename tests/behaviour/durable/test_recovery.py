@@ -137,14 +137,14 @@ class CountsRenewals(WrappedQueue):
 
 
 async def test_lease_is_renewed_while_task_runs(backend: MemoryBackend) -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     renewing = backend.queue = CountsRenewals(backend.queue)
-    async with serving(stage.agent, backend=backend, workers=Workers(lease=0.06)) as client:
+    async with serving(gates.agent, backend=backend, workers=Workers(lease=0.06)) as client:
         task = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
         await renewing.renewed.wait()
         assert await backend.queue.claim(Slot('thief', HOUR), at=backend.now(), limit=1) == []
-        stage.open('hi')
+        gates.open('hi')
         assert state_of(await wait_until_ended(client, task['id'])) == 'COMPLETED'
 
 
@@ -168,15 +168,15 @@ class FailsToRenew(WrappedQueue):
 async def test_heartbeat_continues_after_failed_renewal(
     error: Callable[[], BaseException], backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     backend.queue = FailsToRenew(backend.queue, error)
-    async with serving(stage.agent, backend=backend, workers=Workers(lease=0.03)) as client:
+    async with serving(gates.agent, backend=backend, workers=Workers(lease=0.03)) as client:
         await client.send('one', returnImmediately=True)
-        await stage.reached('one')
-        stage.open('hi')
+        await gates.reached('one')
+        gates.open('hi')
         task_id = await submit_lost_task(backend, lease=20)
         assert texts(await wait_until_ended(client, task_id)) == ['hi']
-        stage.open('one')
+        gates.open('one')
     assert 'heartbeat' in caplog.text
 
 
@@ -193,12 +193,12 @@ class HangingRenewal(WrappedQueue):
 
 
 async def test_server_stops_while_renewal_is_pending(backend: MemoryBackend, caplog: pytest.LogCaptureFixture) -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     queue = backend.queue = HangingRenewal(backend.queue)
-    async with serving(stage.agent, backend=backend, workers=Workers(lease=0.03)) as client:
+    async with serving(gates.agent, backend=backend, workers=Workers(lease=0.03)) as client:
         task = await client.send('hi', returnImmediately=True)
         await queue.asked.wait()
-        stage.open('hi')
+        gates.open('hi')
         assert texts(await wait_until_ended(client, task['id'])) == ['hi']
     assert caplog.messages == []
 

@@ -150,16 +150,16 @@ async def test_run_waits_for_unavailable_store_without_repeats(
 async def test_queued_task_runs_after_a_failed_claim(
     tmp_path: Path,
 ) -> None:
-    backend, stage = backend_in(tmp_path), GatedAgent()
+    backend, gates = backend_in(tmp_path), GatedAgent()
     queue = backend.queue = UnavailableQueue(backend.queue)
     with loop_errors() as told, log_event('Queued tasks could not be claimed') as logged:
-        async with serving(stage.agent, backend=backend, workers=Workers(running=1, lease=LATER)) as client:
+        async with serving(gates.agent, backend=backend, workers=Workers(running=1, lease=LATER)) as client:
             await client.send('one', returnImmediately=True)
-            await stage.reached('one')
+            await gates.reached('one')
             task = await client.send('two', returnImmediately=True)
             queue.fails.append('claim')
             for name in ('one', 'two', 'three'):
-                stage.open(name)
+                gates.open(name)
             assert await asyncio.to_thread(logged.wait, LIMIT)
             await client.send('three')
             assert state_of(await wait_until_ended(client, task['id'])) == 'COMPLETED'
@@ -182,14 +182,14 @@ async def test_unstored_result_is_stored_at_shutdown(tmp_path: Path) -> None:
 
 @covers(ROW)
 async def test_failed_release_is_repeated_at_shutdown(tmp_path: Path) -> None:
-    backend, stage = backend_in(tmp_path), GatedAgent()
+    backend, gates = backend_in(tmp_path), GatedAgent()
     queue = backend.queue = UnavailableQueue(backend.queue, 'release')
-    async with serving(stage.agent, backend=backend, workers=Workers(lease=LATER)) as client:
+    async with serving(gates.agent, backend=backend, workers=Workers(lease=LATER)) as client:
         task = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
     assert queue.fails == []
-    stage.open('hi')
-    async with serving(stage.agent, backend=backend, workers=Workers(lease=LATER, attempts=1)) as client:
+    gates.open('hi')
+    async with serving(gates.agent, backend=backend, workers=Workers(lease=LATER, attempts=1)) as client:
         assert texts(await wait_until_ended(client, task['id'])) == ['hi']
     backend.close()
 

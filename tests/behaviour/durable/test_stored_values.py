@@ -236,7 +236,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize('row', ROWS.values(), ids=ROWS)
-async def test_server_reads_workflow_outcome_of_earlier_version(row: tuple[Any, ...], tmp_path: Path) -> None:
+async def test_server_reads_dbos_outcome_of_earlier_version(row: tuple[Any, ...], tmp_path: Path) -> None:
     state, shown, status, *results = row
     kit = DbosSetup(tmp_path)
     agent = kit.agent(FunctionModel(echo_prompts))

@@ -207,7 +207,7 @@ CASES = {
 
 
 @pytest.mark.parametrize('name', CASES)
-async def test_server_reads_workflow_outcome_of_earlier_version(kit: TemporalSetup, name: str) -> None:
+async def test_server_reads_temporal_outcome_of_earlier_version(kit: TemporalSetup, name: str) -> None:
     state, shown = CASES[name]
     async with without_worker(kit) as app:
         ENDS[kit.queue] = History(name, app.task_id).end()

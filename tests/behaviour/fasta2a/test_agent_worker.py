@@ -140,11 +140,11 @@ async def test_overridden_cancel_task_is_called() -> None:
             self.told = [params['id']]
             await super().cancel_task(params)
 
-    stage = GatedAgent()
-    worker = Telling(agent=stage.agent, **memory_parts())
-    async with serving(stage.agent, workers=Workers(worker=worker)) as client:
+    gates = GatedAgent()
+    worker = Telling(agent=gates.agent, **memory_parts())
+    async with serving(gates.agent, workers=Workers(worker=worker)) as client:
         task = await client.send('wait', returnImmediately=True)
-        await stage.reached('wait')
+        await gates.reached('wait')
         assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
     kept = await worker.storage.load_task(task['id'])
     assert kept is not None

@@ -79,11 +79,11 @@ class SendingEnd(SharedBroker):
 
 
 async def test_broker_without_storage_carries_run_and_cancel() -> None:
-    stage, broker = GatedAgent(), RecordingBroker()
-    stage.open('two')
-    async with serving(stage.agent, broker=broker) as client:
+    gates, broker = GatedAgent(), RecordingBroker()
+    gates.open('two')
+    async with serving(gates.agent, broker=broker) as client:
         task = await client.send('one', returnImmediately=True)
-        await stage.reached('one')
+        await gates.reached('one')
         assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
         assert texts(await client.send('two')) == ['two']
     assert broker.carried == ['run one', 'cancel', 'run two']
@@ -104,13 +104,13 @@ async def test_task_waits_until_broker_delivers_its_run(parts: dict[str, Any]) -
             else:
                 self.held.append({'operation': 'run', 'params': params})
 
-    stage, broker = GatedAgent(), Holding()
-    stage.open('first', 'second', 'third')
-    async with serving(stage.agent, broker=broker, **parts) as client:
+    gates, broker = GatedAgent(), Holding()
+    gates.open('first', 'second', 'third')
+    async with serving(gates.agent, broker=broker, **parts) as client:
         first = await client.send('first', returnImmediately=True)
         await client.send('second')
         await client.send('third')  # a slot was free, and looked for work, in between
-        began = [*stage.began]
+        began = [*gates.began]
         broker.queue.put_nowait(broker.held[0])
         assert texts(await wait_until_ended(client, first['id'])) == ['first']
     assert began == ['second', 'third']
@@ -130,9 +130,9 @@ async def test_five_tasks_run_concurrently_over_a_broker() -> None:
 
 
 async def test_tasks_of_a_context_run_in_order() -> None:
-    stage = GatedAgent()
-    stage.open('one', 'two')
-    async with serving(stage.agent, broker=InMemoryBroker(), storage=InMemoryStorage()) as client:
+    gates = GatedAgent()
+    gates.open('one', 'two')
+    async with serving(gates.agent, broker=InMemoryBroker(), storage=InMemoryStorage()) as client:
         first = await client.send(message('one', contextId='c'), returnImmediately=True)
         second = await client.send(message('two', contextId='c'), returnImmediately=True)
         tasks = [await wait_until_ended(client, task['id']) for task in (first, second)]
@@ -163,12 +163,12 @@ async def test_refusing_broker_prevents_neither_run_nor_cancel(caplog: pytest.Lo
         async def cancel_task(self, params: TaskIdParams) -> None:
             raise ConnectionError('nobody but the log may read this')
 
-    stage = GatedAgent()
-    stage.open('one')
-    async with serving(stage.agent, broker=Refusing(), storage=InMemoryStorage()) as client:
+    gates = GatedAgent()
+    gates.open('one')
+    async with serving(gates.agent, broker=Refusing(), storage=InMemoryStorage()) as client:
         assert texts(await client.send('one')) == ['one']
         task = await client.send('two', returnImmediately=True)
-        await stage.reached('two')
+        await gates.reached('two')
         assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
     assert caplog.text.count('nobody but the log may read this') >= 2
 
@@ -258,17 +258,17 @@ async def test_task_of_second_process_streams_to_sender(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(broker_backend, 'PAUSE', 0.01)
-    stage, broker, storage = GatedAgent(), SharedBroker(), InMemoryStorage[list[ModelMessage]]()
+    gates, broker, storage = GatedAgent(), SharedBroker(), InMemoryStorage[list[ModelMessage]]()
     async with AsyncExitStack() as stack:
         here = await stack.enter_async_context(
             serving(Agent('test'), broker=SendingEnd(broker), storage=storage, workers=Workers(lease=0.03))
         )
-        await stack.enter_async_context(serving(stage.agent, broker=broker, storage=storage))
+        await stack.enter_async_context(serving(gates.agent, broker=broker, storage=storage))
         async with here.send_streaming('one') as stream:
             task = (await anext(stream)).result['task']
-            await stage.reached('one')
+            await gates.reached('one')
             await stream.until('TASK_STATE_WORKING')
-            stage.open('one')
+            gates.open('one')
             events = await stream.rest()
         done = await here.get_task(task['id'])
     assert (state_of(done), texts(done)) == ('COMPLETED', ['one'])

@@ -108,45 +108,45 @@ async def test_objects_returned_by_storage_are_not_mutated() -> None:
 
 
 async def test_duplicate_message_creates_a_single_task(storage: OwnStorage) -> None:
-    stage = GatedAgent()
-    stage.open('hello')
+    gates = GatedAgent()
+    gates.open('hello')
     sent = message('hello')
-    async with serving(stage.agent, storage=storage) as client:
+    async with serving(gates.agent, storage=storage) as client:
         first, second = await asyncio.gather(client.send(sent), client.send(sent))
     assert first == second
-    assert stage.began == ['hello']
+    assert gates.began == ['hello']
 
 
 async def test_message_to_running_task_runs_next(storage: OwnStorage) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, storage=storage) as client:
-        done = await stage.run_twice(client)
+    gates = GatedAgent()
+    async with serving(gates.agent, storage=storage) as client:
+        done = await gates.run_twice(client)
     assert texts(done) == ['one', 'one + two']
     said = [each['parts'][0]['text'] for each in done['history']]
     assert sorted(said) == ['one', 'one', 'one + two', 'two']
 
 
 async def test_duplicate_to_running_task_is_stored_once(storage: OwnStorage) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, storage=storage) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, storage=storage) as client:
         task = await client.send('one', returnImmediately=True)
-        await stage.reached('one')
+        await gates.reached('one')
         more = message('two', taskId=task['id'])
         for _ in range(2):
             await client.send(more, returnImmediately=True)
-        stage.open('one', 'two')
+        gates.open('one', 'two')
         done = await wait_until_ended(client, task['id'])
     assert [each['parts'][0]['text'] for each in done['history'] if each['role'] == 'ROLE_USER'] == ['one', 'two']
-    assert stage.began == ['one', 'two']
+    assert gates.began == ['one', 'two']
 
 
 async def test_stream_resumes_after_last_event_id(storage: OwnStorage) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, storage=storage) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, storage=storage) as client:
         async with client.send_streaming('one') as stream:
             task = (await anext(stream)).result['task']
             last = (await stream.until('TASK_STATE_WORKING'))[-1]
-        stage.open('one')
+        gates.open('one')
         async with client.subscribe(task['id'], Last_Event_ID=str(last.id)) as stream:
             events = await stream.rest()
     assert [event.id for event in events] == [*range(last.id + 1, last.id + 1 + len(events))]
@@ -154,16 +154,16 @@ async def test_stream_resumes_after_last_event_id(storage: OwnStorage) -> None:
 
 
 async def test_contexts_run_in_parallel_and_their_tasks_in_order(storage: OwnStorage) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, storage=storage) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, storage=storage) as client:
         first = await client.send(message('one', contextId='c'), returnImmediately=True)
         second = await client.send(message('two', contextId='c'), returnImmediately=True)
         other = await client.send(message('other', contextId='d'), returnImmediately=True)
-        await stage.reached('one', 'other')
-        stage.open('one', 'two', 'other')
+        await gates.reached('one', 'other')
+        gates.open('one', 'two', 'other')
         tasks = [await wait_until_ended(client, task['id']) for task in (first, second, other)]
     assert [texts(task) for task in tasks] == [['one'], ['one + two'], ['other']]
-    assert stage.began.index('one') < stage.began.index('two')
+    assert gates.began.index('one') < gates.began.index('two')
 
 
 async def test_canceled_task_in_storage_keeps_streamed_text(storage: OwnStorage) -> None:
@@ -196,20 +196,20 @@ async def test_canceled_task_in_storage_keeps_streamed_text(storage: OwnStorage)
 
 
 async def test_canceled_queued_task_never_starts(storage: OwnStorage) -> None:
-    stage = GatedAgent()
-    stage.open('after')
-    async with serving(stage.agent, storage=storage, workers=Workers(running=1)) as client:
+    gates = GatedAgent()
+    gates.open('after')
+    async with serving(gates.agent, storage=storage, workers=Workers(running=1)) as client:
         running = await client.send('running', returnImmediately=True)
-        await stage.reached('running')
+        await gates.reached('running')
         queued = await client.send('queued', returnImmediately=True)
         assert state_of(await client.call('CancelTask', {'id': queued['id']})) == 'CANCELED'
-        stage.open('running')
+        gates.open('running')
         await wait_until_ended(client, running['id'])
         await client.send('after')
     kept = await storage.load_task(queued['id'])
     assert kept is not None
     assert kept['status']['state'] == 'canceled'
-    assert stage.began == ['running', 'after']
+    assert gates.began == ['running', 'after']
 
 
 async def test_late_result_does_not_overwrite_cancellation() -> None:
@@ -238,14 +238,14 @@ async def test_late_result_does_not_overwrite_cancellation() -> None:
 
 
 async def test_task_ended_in_storage_is_not_overwritten() -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     storage: InMemoryStorage[list[ModelMessage]] = InMemoryStorage()
-    async with serving(stage.agent, storage=storage) as client:
+    async with serving(gates.agent, storage=storage) as client:
         sending = asyncio.ensure_future(client.send('one'))
-        await stage.reached('one')
+        await gates.reached('one')
         [task_id] = storage.tasks
         await storage.update_task(task_id, 'canceled')
-        stage.open('one')
+        gates.open('one')
         assert state_of(await sending) == 'CANCELED'
     assert 'artifacts' not in storage.tasks[task_id]
 
@@ -267,30 +267,30 @@ async def test_task_with_unloadable_context_fails() -> None:
 
 
 async def test_slow_claim_does_not_exceed_worker_slots() -> None:
-    stage, slow = GatedAgent(), GatedStorage('working')
+    gates, slow = GatedAgent(), GatedStorage('working')
     slow.gate.set()
-    async with serving(stage.agent, storage=slow, workers=Workers(running=1)) as client:
+    async with serving(gates.agent, storage=slow, workers=Workers(running=1)) as client:
         for name in ('one', 'two'):
             await client.send(name, returnImmediately=True)
-        await stage.reached('one')
+        await gates.reached('one')
         slow.reached.clear()
         slow.gate.clear()
-        stage.open('one')
+        gates.open('one')
         await slow.reached.wait()
         third = await client.send('three', returnImmediately=True)
         slow.gate.set()
-        await stage.reached('two')
+        await gates.reached('two')
         assert state_of(await client.get_task(third['id'])) == 'SUBMITTED'
-        assert stage.began == ['one', 'two']
-        stage.open('two', 'three')
+        assert gates.began == ['one', 'two']
+        gates.open('two', 'three')
         assert state_of(await wait_until_ended(client, third['id'])) == 'COMPLETED'
 
 
 async def test_message_to_full_queue_is_not_stored() -> None:
-    stage, storage = GatedAgent(), InMemoryStorage[list[ModelMessage]]()
-    async with serving(stage.agent, storage=storage, limits=Limits(queue=1), workers=Workers(running=1)) as client:
+    gates, storage = GatedAgent(), InMemoryStorage[list[ModelMessage]]()
+    async with serving(gates.agent, storage=storage, limits=Limits(queue=1), workers=Workers(running=1)) as client:
         await client.send('running', returnImmediately=True)
-        await stage.reached('running')
+        await gates.reached('running')
         await client.send('queued', returnImmediately=True)
         assert (await error_of_call(client.send('one more'))).code == -32000
         assert len(storage.tasks) == 2

@@ -315,7 +315,7 @@ async def test_unanswered_model_request_costs_price_of_its_tokens() -> None:
 
 
 @pytest.mark.filterwarnings('ignore:A .cost_limit. is set but cannot be enforced')
-async def test_unpriced_model_costs_nothing() -> None:
+async def test_unpriced_model_has_zero_cost() -> None:
     unpriced = replace(USED, cost=None)
     async with serving_with_budgets(agent_with_requests(used=unpriced), Budget(window=DAY, cost=0.01)) as (client, _):
         for _ in range(2):

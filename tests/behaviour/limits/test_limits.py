@@ -108,17 +108,17 @@ async def test_list_pages_are_limited_in_bytes() -> None:
 
 
 async def test_queued_messages_of_a_task_are_limited() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, limits=Limits(messages=2)) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, limits=Limits(messages=2)) as client:
         task = await client.send('first', returnImmediately=True)
-        await stage.reached('first')
+        await gates.reached('first')
         for text in ('second', 'third'):
             await client.send(message(text, taskId=task['id']), returnImmediately=True)
         answer = await client.post(rpc('SendMessage', {'message': message('fourth', taskId=task['id'])}))
-        stage.open('first', 'second', 'third')
+        gates.open('first', 'second', 'third')
         await wait_until_ended(client, task['id'])
     assert (error_of_answer(answer, status=503).code, answer.headers['retry-after']) == (-32000, '1')
-    assert stage.began == ['first', 'second', 'third']
+    assert gates.began == ['first', 'second', 'third']
 
 
 async def test_full_memory_store_is_503_until_erasure() -> None:

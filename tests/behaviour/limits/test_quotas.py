@@ -26,7 +26,7 @@ from ..refusals import error_of_answer, send_body, serving_without_runs
 # --- requests -------------------------------------------------------------------------------------------------------
 
 
-async def test_send_over_rate_stores_nothing() -> None:
+async def test_send_over_rate_stores_no_task() -> None:
     async with serving_without_runs(limits=Limits(quotas=Quotas(rates={'SendMessage': Rate(1, DAY)}))) as client:
         Clock(client.app)
         await client.post(send_body(taskId='none'))  # counts, although it is refused
@@ -149,7 +149,7 @@ async def test_anonymous_callers_share_rate_unless_split_by_address(by_address: 
         assert [await from_address(client, each) for each in ADDRESSES] == statuses
 
 
-async def test_apps_on_same_sqlite_file_share_a_rate(tmp_path: Path) -> None:
+async def test_apps_on_same_sqlite_file_share_rate(tmp_path: Path) -> None:
     def app() -> A2AApp:
         return to_a2a(
             Agent('test', name='agent'),
@@ -176,45 +176,45 @@ def test_rate_for_unknown_operation_is_refused_at_startup() -> None:
 
 
 async def test_stream_over_quota_is_refused_until_stream_closes() -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     refused = rpc('SendStreamingMessage', {'message': message('refused')})
-    async with serving(stage.agent, auth=AUTH, limits=Limits(quotas=Quotas(streams=2))) as client:
+    async with serving(gates.agent, auth=AUTH, limits=Limits(quotas=Quotas(streams=2))) as client:
         ann, bob = client_of(client, 'ann'), client_of(client, 'bob')
         async with ann.send_streaming('first'):
             for text in ('second', 'third'):
                 async with ann.send_streaming(text), bob.send_streaming('of bob'):
                     assert_quota_exceeded(await ann.post(refused), 'streams')
-        stage.open('first', 'second', 'third', 'fourth', 'of bob')
+        gates.open('first', 'second', 'third', 'fourth', 'of bob')
         async with ann.send_streaming('fourth') as stream:
             await stream.rest()
-    assert 'refused' not in stage.began
+    assert 'refused' not in gates.began
 
 
 async def test_blocking_send_counts_as_stream() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, limits=Limits(quotas=Quotas(streams=1))) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, limits=Limits(quotas=Quotas(streams=1))) as client:
         sent = message('first')
         waiting = asyncio.create_task(client.send(sent))
-        await stage.reached('first')
+        await gates.reached('first')
         assert_quota_exceeded(await client.post(rpc('SendMessage', {'message': sent})), 'streams')
         at_once = rpc('SendMessage', {'message': sent, 'configuration': {'returnImmediately': True}})
         assert (await client.post(at_once)).status == 200
-        stage.open('first')
+        gates.open('first')
         assert state_of(await waiting) == 'COMPLETED'
         assert state_of(await client.send(sent)) == 'COMPLETED'
 
 
 async def test_task_over_quota_is_refused_until_task_ends() -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     async with serving(
-        stage.agent, auth=AUTH, limits=Limits(quotas=Quotas(tasks=2)), workers=Workers(running=1)
+        gates.agent, auth=AUTH, limits=Limits(quotas=Quotas(tasks=2)), workers=Workers(running=1)
     ) as client:
         ann = client_of(client, 'ann')
         running, queued = [await ann.send(text, returnImmediately=True) for text in ('running', 'queued')]
-        await stage.reached('running')
+        await gates.reached('running')
         assert_quota_exceeded(await ann.post(send_body()), 'tasks')
         assert len(await list_tasks(client)) == 2
-        stage.open('running', 'queued', 'of bob', 'another')
+        gates.open('running', 'queued', 'of bob', 'another')
         await client_of(client, 'bob').send('of bob')
         for task in (running, queued):
             await wait_until_ended(ann, task['id'])

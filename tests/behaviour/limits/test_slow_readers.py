@@ -60,15 +60,15 @@ def unread_request(client: Client, method: str, params: dict[str, Any]) -> Stall
 
 @pytest.mark.parametrize('method', ['GetTask', 'ListTasks', 'SubscribeToTask'])
 async def test_unread_response_is_abandoned_after_time_limit(method: str, caplog: pytest.LogCaptureFixture) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, limits=SHORT_ANSWER_TIME) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, limits=SHORT_ANSWER_TIME) as client:
         sent = message('x' * LONG)
         task = await client.send(sent, returnImmediately=True)
         asked = unread_request(client, method, {} if method == 'ListTasks' else {'id': task['id']})
         async with asyncio.timeout(LIMIT):
             await asked.task
         assert asked.bodies == 0
-        stage.open('x' * LONG)
+        gates.open('x' * LONG)
     assert [
         record.getMessage()[: len(LATE_READER_LOG)] for record in caplog.records if record.name == 'pydantic_ai_a2a'
     ] == [LATE_READER_LOG]
@@ -122,11 +122,11 @@ async def test_long_response_arrives_whole() -> None:
 
 
 async def test_open_stream_frees_its_initial_snapshot() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         text = 'x' * LONG
         task = await client.send(message(text), returnImmediately=True)
-        await stage.reached(text)
+        await gates.reached(text)
         tracemalloc.start()
         try:
             streams = [client.subscribe(task['id']) for _ in range(10)]
@@ -137,7 +137,7 @@ async def test_open_stream_frees_its_initial_snapshot() -> None:
             held, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        stage.open(text)
+        gates.open(text)
         for each in streams:
             await each.__aexit__(None, None, None)
     assert held < 3 * LONG
@@ -203,8 +203,8 @@ UNSENT_LIMIT = Limits(unsent=LONG + LONG // 2)
 @NEVER_SLOW
 @pytest.mark.usefixtures('stall_seconds')
 async def test_response_beyond_unsent_limit_is_503() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, limits=UNSENT_LIMIT) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, limits=UNSENT_LIMIT) as client:
         task = await client.send(message('x' * LONG), returnImmediately=True)
         asked = unread_request(client, 'GetTask', {'id': task['id']})
         await asked.waiting.wait()
@@ -215,7 +215,7 @@ async def test_response_beyond_unsent_limit_is_503() -> None:
         async with asyncio.timeout(LIMIT):
             await asked.task
         assert (await client.get_task(task['id']))['id'] == task['id']
-        stage.open('x' * LONG)
+        gates.open('x' * LONG)
 
 
 @ALWAYS_SLOW

@@ -29,7 +29,7 @@ async def start_task(client: Client) -> str:
 
 
 def summaries(received: list[Received]) -> list[str]:
-    return [each.says for each in received]
+    return [each.summary for each in received]
 
 
 async def test_webhook_of_message_gets_every_event() -> None:
@@ -47,25 +47,25 @@ async def test_webhook_of_message_gets_every_event() -> None:
 
 
 async def test_webhook_registered_later_gets_later_events() -> None:
-    stage = GatedAgent()
-    async with webhook() as hook, serving(stage.agent, push=LOCAL) as client:
+    gates = GatedAgent()
+    async with webhook() as hook, serving(gates.agent, push=LOCAL) as client:
         task_id = await start_task(client)
-        await stage.reached('hello')
+        await gates.reached('hello')
         await create_config(client, task_id, url=hook.url)
-        stage.open('hello')
+        gates.open('hello')
         assert summaries(await hook.got(2)) == ['hello lastChunk', 'COMPLETED']
 
 
 async def test_webhook_is_notified_of_cancel_in_queue() -> None:
-    stage = GatedAgent()
-    async with webhook() as hook, serving(stage.agent, push=LOCAL) as client:
+    gates = GatedAgent()
+    async with webhook() as hook, serving(gates.agent, push=LOCAL) as client:
         first = await client.send(message('hello', contextId='c'), returnImmediately=True)
         second = await client.send(
             message('more', contextId='c'), returnImmediately=True, taskPushNotificationConfig={'url': hook.url}
         )
         await client.call('CancelTask', {'id': second['id']})
         assert summaries(await hook.got(1)) == ['CANCELED']
-        stage.open('hello')
+        gates.open('hello')
         await wait_until_ended(client, first['id'])
 
 
@@ -79,26 +79,26 @@ async def test_failed_notification_is_retried_with_same_id_before_next() -> None
 
 
 async def test_hanging_webhook_does_not_delay_other_webhooks() -> None:
-    stage = GatedAgent()
-    async with webhook(NEVER_ANSWERS) as slow, webhook() as fast, serving(stage.agent, push=LOCAL) as client:
+    gates = GatedAgent()
+    async with webhook(NEVER_ANSWERS) as slow, webhook() as fast, serving(gates.agent, push=LOCAL) as client:
         task_id = await start_task(client)
-        await stage.reached('hello')
+        await gates.reached('hello')
         for name, hook in (('slow', slow), ('fast', fast)):
             await create_config(client, task_id, id=name, url=hook.url)
-        stage.open('hello')
+        gates.open('hello')
         assert summaries(await fast.got(2)) == ['hello lastChunk', 'COMPLETED']
         assert summaries(await slow.got(1)) == ['hello lastChunk']
 
 
 async def test_deleted_webhook_gets_no_notification() -> None:
-    stage = GatedAgent()
-    async with webhook() as gone, webhook() as stays, serving(stage.agent, push=LOCAL) as client:
+    gates = GatedAgent()
+    async with webhook() as gone, webhook() as stays, serving(gates.agent, push=LOCAL) as client:
         task_id = await start_task(client)
-        await stage.reached('hello')
+        await gates.reached('hello')
         for name, hook in (('gone', gone), ('stays', stays)):
             await create_config(client, task_id, id=name, url=hook.url)
         await delete_config(client, task_id, 'gone')
-        stage.open('hello')
+        gates.open('hello')
         await stays.got(2)
     assert gone.received == []
 

@@ -31,8 +31,8 @@ async def start_task(client: Client, **configuration: Any) -> str:
 
 
 async def test_webhook_can_be_read_listed_and_deleted() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, push=Push()) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, push=Push()) as client:
         task_id = await start_task(client)
         full = {**CONFIG, 'authentication': {'scheme': 'Bearer', 'credentials': 'c'}}
         assert await create_config(client, task_id, **full) == {'taskId': task_id, **full}
@@ -44,12 +44,12 @@ async def test_webhook_can_be_read_listed_and_deleted() -> None:
             await delete_config(client, task_id, 'mine')
         assert await list_configs(client, task_id) == [other]
         assert (await error_of_call(get_config(client, task_id, 'mine'))).code == -32001
-        stage.open('hello')
+        gates.open('hello')
 
 
 async def test_webhook_with_same_id_is_replaced() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, push=Push()) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, push=Push()) as client:
         task_id = await start_task(client, taskPushNotificationConfig={'id': 'mine', 'url': 'https://example.com/old'})
         changed = await create_config(client, task_id, id='mine', url='https://example.com/new')
         assert (
@@ -57,13 +57,13 @@ async def test_webhook_with_same_id_is_replaced() -> None:
             == [changed]
             == [{'id': 'mine', 'taskId': task_id, 'url': changed['url']}]
         )
-        stage.open('hello')
+        gates.open('hello')
 
 
 @covers('official `a2a-sdk` 1.x client')
 async def test_webhook_without_id_is_single_per_task_and_caller() -> None:
-    stage, target = GatedAgent(), {'url': 'https://example.com/first'}
-    async with serving(stage.agent, push=Push()) as client:
+    gates, target = GatedAgent(), {'url': 'https://example.com/first'}
+    async with serving(gates.agent, push=Push()) as client:
         task_id = await start_task(client, taskPushNotificationConfig=target)
         await create_config(client, task_id, id='mine', url=URL)
         for _ in range(12):
@@ -78,7 +78,7 @@ async def test_webhook_without_id_is_single_per_task_and_caller() -> None:
         assert await get_config(client, task_id, created['id']) == again
         await delete_config(client, task_id, created['id'])
         assert await list_configs(client, task_id) == [mine]
-        stage.open('hello', 'more')
+        gates.open('hello', 'more')
 
 
 @covers('official `a2a-sdk` 1.x client')
@@ -120,14 +120,14 @@ async def test_get_without_id_returns_own_or_oldest_webhook() -> None:
 
 
 async def test_webhooks_per_task_are_limited() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, push=with_constants(Push, configs=2)) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, push=with_constants(Push, configs=2)) as client:
         task_id = await start_task(client)
         for name in ('a', 'b', 'a'):
             await create_config(client, task_id, id=name, url='https://example.com/')
         assert (await error_of_call(create_config(client, task_id, url='https://example.com/'))).code == -32602
         assert [each['id'] for each in await list_configs(client, task_id)] == ['a', 'b']
-        stage.open('hello')
+        gates.open('hello')
 
 
 @pytest.mark.parametrize('push', [None, Push()], ids=['none', 'push'])

@@ -74,154 +74,154 @@ async def send(client: Client, text: str) -> str:
     return (await client.send(text, returnImmediately=True))['id']
 
 
-async def test_run_waiting_for_remote_agent_frees_slot_and_resumes_first() -> None:
-    stage = CallingAgent()
-    async with stage.client, serving(stage.agent, workers=Workers(running=1)) as client:
+async def test_run_awaiting_agent_lends_slot_and_resumes_first() -> None:
+    gates = CallingAgent()
+    async with gates.client, serving(gates.agent, workers=Workers(running=1)) as client:
         asks = await send(client, 'ask one two')
-        await stage.peer.reached('one', 'two')
+        await gates.peer.reached('one', 'two')
         plain, third = await send(client, 'plain'), await send(client, 'third')
-        await stage.reached('plain')
-        await stage.answered('one', 'two')
-        stage.open('plain')
+        await gates.reached('plain')
+        await gates.answered('one', 'two')
+        gates.open('plain')
         assert texts(await wait_until_ended(client, plain)) == ['plain']
         assert texts(await wait_until_ended(client, asks)) == ['two']  # before the third task
-        stage.open('third')
+        gates.open('third')
         assert texts(await wait_until_ended(client, third)) == ['third']
-    assert stage.began == ['plain', 'third']
+    assert gates.began == ['plain', 'third']
 
 
 async def test_run_canceled_while_waiting_for_slot_takes_no_slot() -> None:
-    stage = CallingAgent()
-    async with stage.client, serving(stage.agent, workers=Workers(running=1)) as client:
+    gates = CallingAgent()
+    async with gates.client, serving(gates.agent, workers=Workers(running=1)) as client:
         asks = await send(client, 'ask one')
-        await stage.peer.reached('one')
+        await gates.peer.reached('one')
         plain = await send(client, 'plain')
-        await stage.reached('plain')
-        await stage.answered('one')
+        await gates.reached('plain')
+        await gates.answered('one')
         await client.call('CancelTask', {'id': asks})
         others = [await send(client, text) for text in ('second', 'third')]
-        stage.open('plain', 'second')
+        gates.open('plain', 'second')
         assert texts(await wait_until_ended(client, plain)) == ['plain']
         assert texts(await wait_until_ended(client, others[0])) == ['second']
-        await stage.reached('third')
+        await gates.reached('third')
         assert await client.get_task(asks)
         assert state_of(await client.get_task(asks)) == 'CANCELED'
-        stage.open('third')
+        gates.open('third')
         assert texts(await wait_until_ended(client, others[1])) == ['third']
 
 
 async def test_remote_call_outliving_its_run_frees_no_slot() -> None:
-    stage = CallingAgent()
-    async with stage.client, serving(stage.agent, workers=Workers(running=1)) as client:
+    gates = CallingAgent()
+    async with gates.client, serving(gates.agent, workers=Workers(running=1)) as client:
         assert texts(await client.send('leave one')) == ['one']
         first, second = await send(client, 'first'), await send(client, 'second')
-        await stage.reached('first')
-        stage.peer.open('one')
-        await asyncio.wait(stage.left_behind)
-        assert stage.began == ['first']
-        stage.open('first', 'second')
+        await gates.reached('first')
+        gates.peer.open('one')
+        await asyncio.wait(gates.left_behind)
+        assert gates.began == ['first']
+        gates.open('first', 'second')
         assert [texts(await wait_until_ended(client, each)) for each in (first, second)] == [['first'], ['second']]
 
 
-async def test_run_needing_slot_goes_before_task_of_end(backend: MemoryBackend) -> None:
-    stage, queue = CallingAgent(), HeldEnds(backend.queue)
+async def test_resumed_run_gets_slot_before_next_queued_task(backend: MemoryBackend) -> None:
+    gates, queue = CallingAgent(), HeldEnds(backend.queue)
     backend.queue = queue
-    async with stage.client, serving(stage.agent, backend=backend, workers=Workers(running=1)) as client:
+    async with gates.client, serving(gates.agent, backend=backend, workers=Workers(running=1)) as client:
         asks = await send(client, 'ask one')
-        await stage.peer.reached('one')
+        await gates.peer.reached('one')
         plain, third = await send(client, 'plain'), await send(client, 'third')
-        await stage.reached('plain')
-        stage.open('plain')
+        await gates.reached('plain')
+        gates.open('plain')
         await queue.took.wait()
-        await stage.answered('one')
+        await gates.answered('one')
         queue.returns.set()
         assert texts(await wait_until_ended(client, asks)) == ['one']
         assert queue.released == [third]
-        stage.open('third')
+        gates.open('third')
         assert [texts(await wait_until_ended(client, each)) for each in (plain, third)] == [['plain'], ['third']]
 
 
-async def test_end_with_lent_slot_starts_no_queued_task() -> None:
-    stage = CallingThenWaitingAgent()
-    async with stage.client, serving(stage.agent, workers=Workers(running=1)) as client:
+async def test_run_ending_with_lent_slot_starts_no_task() -> None:
+    gates = CallingThenWaitingAgent()
+    async with gates.client, serving(gates.agent, workers=Workers(running=1)) as client:
         leaves = await send(client, 'leave one')
-        await stage.reached('leave one')
+        await gates.reached('leave one')
         first, second = await send(client, 'first'), await send(client, 'second')
-        await stage.reached('first')
-        stage.open('leave one')
+        await gates.reached('first')
+        gates.open('leave one')
         await wait_until_ended(client, leaves)
         assert state_of(await client.get_task(second)) == 'SUBMITTED'
-        stage.open('first', 'second')
+        gates.open('first', 'second')
         assert [texts(await wait_until_ended(client, each)) for each in (first, second)] == [['first'], ['second']]
-        stage.peer.open('one')
-        await asyncio.wait(stage.left_behind)
+        gates.peer.open('one')
+        await asyncio.wait(gates.left_behind)
 
 
 async def test_depth_header_gives_no_priority_in_queue() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, workers=Workers(running=1)) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, workers=Workers(running=1)) as client:
         texts_sent = ('running', 'plain', 'deep')
         for text in texts_sent:
             await send(client if text != 'deep' else Client(client.app, headers=DEPTH_HEADER), text)
-        await stage.reached('running')
-        stage.open(*texts_sent)
-        await stage.reached('deep')
-    assert stage.began == [*texts_sent]
+        await gates.reached('running')
+        gates.open(*texts_sent)
+        await gates.reached('deep')
+    assert gates.began == [*texts_sent]
 
 
-async def test_only_tasks_sent_by_agents_start_at_limit_of_waiting_runs() -> None:
-    stage = CallingAgent()
-    async with stage.client, serving(stage.agent, workers=Workers(running=1)) as client:
+async def test_only_agent_tasks_start_at_waiting_run_limit() -> None:
+    gates = CallingAgent()
+    async with gates.client, serving(gates.agent, workers=Workers(running=1)) as client:
         asking = [await send(client, f'ask {n}') for n in range(4)]
-        await stage.peer.reached(*'0123')
+        await gates.peer.reached(*'0123')
         plain = await send(client, 'plain')
         deep = Client(client.app, headers=DEPTH_HEADER)
         urgent = [await send(deep, text) for text in ('first', 'second', 'third')]
-        await stage.reached('first')
+        await gates.reached('first')
         await client.call('CancelTask', {'id': urgent[1]})
-        stage.open('first', 'third')
+        gates.open('first', 'third')
         assert texts(await wait_until_ended(client, urgent[2])) == ['third']
-        assert stage.began == ['first', 'third']
-        stage.peer.open(*'0123')
-        stage.open('plain')
+        assert gates.began == ['first', 'third']
+        gates.peer.open(*'0123')
+        gates.open('plain')
         for task_id in (*asking, plain):
             assert state_of(await wait_until_ended(client, task_id)) == 'COMPLETED'
 
 
 async def test_plain_task_starts_when_fewer_runs_wait_for_agents() -> None:
-    stage, asked = CallingThenWaitingAgent(), [str(n) for n in range(8)]
-    async with stage.client, serving(stage.agent, workers=Workers(running=2, lease=3600)) as client:
+    gates, asked = CallingThenWaitingAgent(), [str(n) for n in range(8)]
+    async with gates.client, serving(gates.agent, workers=Workers(running=2, lease=3600)) as client:
         asking = [await send(client, f'ask {text}') for text in asked]
-        await stage.peer.reached(*asked)
+        await gates.peer.reached(*asked)
         plain = await send(client, 'plain')
-        stage.peer.open('0')
-        await stage.reached('ask 0', 'plain')  # both slots are in use
-        stage.peer.open(*asked)
-        stage.open('plain', *(f'ask {text}' for text in asked))
+        gates.peer.open('0')
+        await gates.reached('ask 0', 'plain')  # both slots are in use
+        gates.peer.open(*asked)
+        gates.open('plain', *(f'ask {text}' for text in asked))
         for task_id in (*asking, plain):
             assert state_of(await wait_until_ended(client, task_id)) == 'COMPLETED'
 
 
 async def test_run_takes_slot_of_message_stored_during_drain(file_backend: SqliteFileBackend) -> None:
-    stage, queue = CallingAgent(), BlockedSubmit(file_backend.queue)
+    gates, queue = CallingAgent(), BlockedSubmit(file_backend.queue)
     queue.stored.set()
     file_backend.queue = queue
-    app = to_a2a(stage.agent, backend=file_backend, workers=Workers(running=1, lease=3600, drain_grace=LIMIT))
+    app = to_a2a(gates.agent, backend=file_backend, workers=Workers(running=1, lease=3600, drain_grace=LIMIT))
     client = Client(app)
-    async with asyncio.timeout(LIMIT), stage.client:
+    async with asyncio.timeout(LIMIT), gates.client:
         async with lifespan(app):
             asks = asyncio.create_task(client.send('ask one'))
-            await stage.peer.reached('one')
+            await gates.peer.reached('one')
             queue.stored.clear()
             late = asyncio.create_task(client.send('late', returnImmediately=True))
             await queue.stored.wait()  # the message has the only slot, and its task is claimed
-            await stage.answered('one')
+            await gates.answered('one')
             app.hosting.drain(asyncio.get_running_loop())
             queue.answers.set()
             assert texts(await asks) == ['one']
             await late
         [claimed] = await values.claim_up_to(file_backend, 1, 'another', limit=1, at=SYSTEM.now())
-    assert (claimed.header.id, stage.began) == ((await late)['id'], [])
+    assert (claimed.header.id, gates.began) == ((await late)['id'], [])
 
 
 @pytest.mark.parametrize('depth', ['1', 'x', '²', '-1', '9' * 5000])

@@ -68,10 +68,10 @@ async def test_list_tasks_filters_by_caller_context_and_state() -> None:
 
 
 async def test_cancel_task_cancels_only_running_task() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         sent = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
         task = await client.a2a_app.cancel_task(sent['id'])
         with pytest.raises(TaskNotCancelableError):
             await client.a2a_app.cancel_task(sent['id'])
@@ -81,10 +81,10 @@ async def test_cancel_task_cancels_only_running_task() -> None:
 
 
 async def test_erase_task_erases_only_ended_task() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         sent = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
         with pytest.raises(UnsupportedOperationError):
             await client.a2a_app.erase_task(sent['id'])
         await client.a2a_app.cancel_task(sent['id'])

@@ -64,10 +64,10 @@ async def test_running_tool_is_canceled_before_cancel_is_answered() -> None:
 
 @covers(ROW)
 async def test_blocking_send_returns_when_task_is_canceled() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         sending = asyncio.ensure_future(client.send('hi'))
-        await stage.reached('hi')
+        await gates.reached('hi')
         [task] = await list_tasks(client)
         await cancel(client, task['id'])
         assert state_of(await sending) == 'CANCELED'
@@ -107,42 +107,42 @@ async def test_context_keeps_finished_tool_results_of_canceled_run() -> None:
 
 @covers(ROW)
 async def test_canceled_queued_task_never_starts() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, workers=Workers(running=1)) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, workers=Workers(running=1)) as client:
         running = await client.send('running', returnImmediately=True)
-        await stage.reached('running')
+        await gates.reached('running')
         queued = await client.send('queued', returnImmediately=True)
         assert state_of(await cancel(client, queued['id'])) == 'CANCELED'
-        stage.open('running', 'queued', 'after')
+        gates.open('running', 'queued', 'after')
         await wait_until_ended(client, running['id'])
         await client.send('after')
         assert state_of(await client.get_task(queued['id'])) == 'CANCELED'
-    assert stage.began == ['running', 'after']
+    assert gates.began == ['running', 'after']
 
 
 @covers(ROW)
 async def test_canceled_task_waiting_for_its_context_never_starts() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         first = await client.send('first', returnImmediately=True)
-        await stage.reached('first')
+        await gates.reached('first')
         later = [
             await client.send(message(text, contextId=first['contextId']), returnImmediately=True)
             for text in ('second', 'third')
         ]
         await cancel(client, later[0]['id'])
-        stage.open('first', 'third')
+        gates.open('first', 'third')
         assert texts(await wait_until_ended(client, later[1]['id'])) == ['first + third']
-    assert stage.began == ['first', 'third']
+    assert gates.began == ['first', 'third']
 
 
 @covers(ROW)
 async def test_canceled_task_frees_its_context_and_worker_slot() -> None:
-    stage = GatedAgent()
-    stage.open('second', 'elsewhere')
-    async with serving(stage.agent, workers=Workers(running=1)) as client:
+    gates = GatedAgent()
+    gates.open('second', 'elsewhere')
+    async with serving(gates.agent, workers=Workers(running=1)) as client:
         first = await client.send('first', returnImmediately=True)
-        await stage.reached('first')
+        await gates.reached('first')
         second = await client.send(message('second', contextId=first['contextId']), returnImmediately=True)
         elsewhere = await client.send('elsewhere', returnImmediately=True)
         await cancel(client, first['id'])
@@ -152,9 +152,9 @@ async def test_canceled_task_frees_its_context_and_worker_slot() -> None:
 
 @covers(ROW)
 async def test_ended_or_unknown_task_cannot_be_canceled() -> None:
-    stage = GatedAgent()
-    stage.open('done')
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    gates.open('done')
+    async with serving(gates.agent) as client:
         done = await client.send('done')
         canceled = await client.send('canceled', returnImmediately=True)
         await cancel(client, canceled['id'])
@@ -251,14 +251,14 @@ class SlowToFinish(CancelCounter):
 
 @covers(ROW)
 @pytest.mark.parametrize('more', [False, True])
-async def test_completed_run_wins_over_cancel_but_no_further_run_starts(
+async def test_cancel_after_completed_run_stops_only_next_run(
     backend: MemoryBackend, more: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level('INFO', LOGGER)
-    stage = GatedAgent()
-    stage.open('one', 'two')
+    gates = GatedAgent()
+    gates.open('one', 'two')
     queue = backend.queue = SlowToFinish(backend.queue)
-    async with serving(stage.agent, backend=backend) as client:
+    async with serving(gates.agent, backend=backend) as client:
         task = await client.send('one', returnImmediately=True)
         await queue.finishing.wait()
         if more:
@@ -274,21 +274,21 @@ async def test_completed_run_wins_over_cancel_but_no_further_run_starts(
             assert refused.value.code == -32002
         after = await client.get_task(task['id'])
     assert (state_of(after), texts(after)) == ('CANCELED' if more else 'COMPLETED', ['one'])
-    assert stage.began == ['one']
+    assert gates.began == ['one']
     assert [record['event'] for record in audit_records(caplog)] == (['task-canceled'] if more else [])
 
 
 @covers(ROW)
 async def test_cancel_drops_queued_messages_and_ends_their_streams() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         task = await client.send('one', returnImmediately=True)
-        await stage.reached('one')
+        await gates.reached('one')
         async with client.send_streaming(message('two', taskId=task['id'])) as second:
             assert state_of((await anext(second)).result['task']) == 'WORKING'
             assert state_of(await cancel(client, task['id'])) == 'CANCELED'
             await second.until('TASK_STATE_CANCELED')
-    assert stage.began == ['one']
+    assert gates.began == ['one']
 
 
 # --- cancels in the first moments of a run ----------------------------------------------------------------------------

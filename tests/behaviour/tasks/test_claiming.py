@@ -58,10 +58,10 @@ class BlockedClaims(WrappedQueue):
 
 
 async def test_new_task_starts_while_claim_is_pending(backend: MemoryBackend) -> None:
-    stage, queue = GatedAgent(), BlockedClaims(backend.queue)
+    gates, queue = GatedAgent(), BlockedClaims(backend.queue)
     backend.queue = queue
-    stage.open('hi')
-    async with serving(stage.agent, backend=backend, workers=FREQUENT_HEARTBEAT) as client:
+    gates.open('hi')
+    async with serving(gates.agent, backend=backend, workers=FREQUENT_HEARTBEAT) as client:
         queue.answers.clear()
         await queue.asked.wait()
         assert texts(await client.send('hi')) == ['hi']
@@ -83,41 +83,41 @@ class SlowClaims(WrappedQueue):
 
 
 async def test_new_task_waits_behind_earlier_queued_tasks(backend: MemoryBackend) -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     for text in ('one', 'two', 'three', 'four'):
         await values.submit(backend, values.message(text, new=text, owner='/'))
     backend.queue = queue = SlowClaims(backend.queue)
-    async with serving(stage.agent, backend=backend, workers=Workers(running=2)) as client:
-        await stage.reached('one', 'two')
+    async with serving(gates.agent, backend=backend, workers=Workers(running=2)) as client:
+        await gates.reached('one', 'two')
         queue.begins.clear()
-        stage.open('one', 'two', 'late')
+        gates.open('one', 'two', 'late')
         for task_id in ('one', 'two'):
             await wait_until_ended(client, task_id)
         late = await client.send('late', returnImmediately=True)
         queue.begins.set()
-        await stage.reached('three', 'four')
-        assert 'late' not in stage.began
-        stage.open('three', 'four')
+        await gates.reached('three', 'four')
+        assert 'late' not in gates.began
+        gates.open('three', 'four')
         assert state_of(await wait_until_ended(client, late['id'])) == 'COMPLETED'
 
 
 async def test_claimed_task_without_free_slot_is_released(backend: MemoryBackend) -> None:
-    stage, queue = GatedAgent(), BlockedClaims(backend.queue)
+    gates, queue = GatedAgent(), BlockedClaims(backend.queue)
     await values.submit(backend, values.message('lost', new='lost', owner='/', at=SYSTEM.now()))
     elsewhere = await values.claim_task(backend, 'lost', 'elsewhere', at=SYSTEM.now())
     backend.queue = queue
-    async with serving(stage.agent, backend=backend, workers=FREQUENT_HEARTBEAT) as client:
+    async with serving(gates.agent, backend=backend, workers=FREQUENT_HEARTBEAT) as client:
         queue.answers.clear()
         await queue.inner.release(elsewhere)
         await queue.asked.wait()
         new = await client.send('new', returnImmediately=True)
-        await stage.reached('new')
+        await gates.reached('new')
         queue.answers.set()
-        stage.open('lost')
-        stage.open('new')
+        gates.open('lost')
+        gates.open('new')
         assert texts(await wait_until_ended(client, 'lost')) == ['lost']
         assert texts(await client.get_task(new['id'])) == ['new']
-    assert (stage.began, queue.released) == (['new', 'lost'], ['lost'])
+    assert (gates.began, queue.released) == (['new', 'lost'], ['lost'])
 
 
 class ReleaseFailsOnce(BlockedClaims):
@@ -131,22 +131,22 @@ class ReleaseFailsOnce(BlockedClaims):
 
 
 async def test_claimed_tasks_are_not_lost_when_release_fails(backend: MemoryBackend) -> None:
-    stage, queue, lost = GatedAgent(), ReleaseFailsOnce(backend.queue), ['lost', 'lost too']
+    gates, queue, lost = GatedAgent(), ReleaseFailsOnce(backend.queue), ['lost', 'lost too']
     claims: list[Claim] = []
     for task_id in lost:
         await values.submit(backend, values.message(task_id, new=task_id, owner='/', at=SYSTEM.now()))
         claims.append(await values.claim_task(backend, task_id, 'elsewhere', at=SYSTEM.now()))
     backend.queue = queue
-    async with serving(stage.agent, backend=backend, workers=replace(FREQUENT_HEARTBEAT, running=2)) as client:
+    async with serving(gates.agent, backend=backend, workers=replace(FREQUENT_HEARTBEAT, running=2)) as client:
         queue.answers.clear()
         for claim in claims:
             await queue.inner.release(claim)
         await queue.asked.wait()
         for prompt in ('new', 'new too'):
             await client.send(prompt, returnImmediately=True)
-            await stage.reached(prompt)
+            await gates.reached(prompt)
         queue.answers.set()
-        stage.open('new', 'new too', *lost)
+        gates.open('new', 'new too', *lost)
         for task_id in lost:
             assert texts(await wait_until_ended(client, task_id)) == [task_id]
 
@@ -173,14 +173,14 @@ class Panic(BaseException):
 async def test_claiming_continues_after_claim_error(
     error: BaseException, backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage, queue = GatedAgent(), FailingClaim(backend.queue)
+    gates, queue = GatedAgent(), FailingClaim(backend.queue)
     backend.queue = queue
-    async with serving(stage.agent, backend=backend, workers=FREQUENT_HEARTBEAT) as client:
+    async with serving(gates.agent, backend=backend, workers=FREQUENT_HEARTBEAT) as client:
         await client.send('one', returnImmediately=True)
-        await stage.reached('one')
+        await gates.reached('one')
         second = await client.send('two', returnImmediately=True)
         queue.error = error
-        stage.open('one', 'two')
+        gates.open('one', 'two')
         assert texts(await wait_until_ended(client, second['id'])) == ['two']
     assert 'Queued tasks could not be claimed; the worker tries again at the next heartbeat.' in caplog.messages
 
@@ -206,44 +206,44 @@ class CountedClaims(BlockedClaims):
 
 
 async def test_single_claim_fills_all_free_slots(file_backend: SqliteFileBackend) -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     queue = file_backend.queue = CountedClaims(file_backend.queue)
     names = [f'running {n}' for n in range(16)]
     workers = Workers(running=len(names), lease=3600)
-    async with serving(stage.agent, backend=file_backend, workers=workers) as client:
+    async with serving(gates.agent, backend=file_backend, workers=workers) as client:
         for name in names:
             await client.send(name, returnImmediately=True)
-            await stage.reached(name)
+            await gates.reached(name)
         for name in ('a', 'b', 'c'):
             await client.send(name, returnImmediately=True)
-        stage.open('running 0', 'running 1')
+        gates.open('running 0', 'running 1')
         for name in ('a', 'b'):
-            await stage.reached(name)
+            await gates.reached(name)
         queue.answers.clear()
-        stage.open('running 2', 'running 3')
+        gates.open('running 2', 'running 3')
         await queue.asked.wait()
         await client.send('d', returnImmediately=True)
         queue.answers.set()
         for name in ('c', 'd'):  # the last one after a moment, although only one slot is free
-            await stage.reached(name)
-        stage.open(*names, 'a', 'b', 'c', 'd')
+            await gates.reached(name)
+        gates.open(*names, 'a', 'b', 'c', 'd')
     assert queue.taken == [2, 1, 1]
 
 
 async def test_callers_take_turns_despite_queue_flood() -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     flood = [f'{n}' for n in range(400)]
-    async with serving(stage.agent, workers=Workers(running=1), auth=AUTH) as client:
+    async with serving(gates.agent, workers=Workers(running=1), auth=AUTH) as client:
         ann, bob = client_of(client, 'ann'), client_of(client, 'bob')
         for prompt in flood:
             await ann.send(prompt, returnImmediately=True)
-        await stage.reached('0')
+        await gates.reached('0')
         task = await bob.send('hi', returnImmediately=True)
-        stage.open('0', '1', 'hi')
+        gates.open('0', '1', 'hi')
         assert texts(await wait_until_ended(bob, task['id'])) == ['hi']
-        await stage.reached('2')
-        stage.open(*flood)
-    assert stage.began[:4] == ['0', '1', 'hi', '2']
+        await gates.reached('2')
+        gates.open(*flood)
+    assert gates.began[:4] == ['0', '1', 'hi', '2']
 
 
 class BlockedSubmit(WrappedQueue):
@@ -267,14 +267,14 @@ class BlockedSubmit(WrappedQueue):
 
 
 async def test_slot_reserved_for_refused_message_goes_to_queued_task(backend: MemoryBackend) -> None:
-    stage, queue = GatedAgent(), BlockedSubmit(backend.queue, refuses=True)
+    gates, queue = GatedAgent(), BlockedSubmit(backend.queue, refuses=True)
     backend.queue = queue
-    stage.open('waits')
-    async with serving(stage.agent, backend=backend, workers=Workers(running=1)) as client:
+    gates.open('waits')
+    async with serving(gates.agent, backend=backend, workers=Workers(running=1)) as client:
         refused = asyncio.ensure_future(client.send('refused'))
         await queue.stored.wait()
         task = await client.send('waits', returnImmediately=True)
-        assert stage.began == []
+        assert gates.began == []
         queue.answers.set()
         with pytest.raises(RpcError):
             await refused
@@ -282,9 +282,9 @@ async def test_slot_reserved_for_refused_message_goes_to_queued_task(backend: Me
 
 
 async def test_task_submitted_during_drain_is_released(file_backend: SqliteFileBackend) -> None:
-    stage, queue = GatedAgent(), BlockedSubmit(file_backend.queue)
+    gates, queue = GatedAgent(), BlockedSubmit(file_backend.queue)
     file_backend.queue = queue
-    app = to_a2a(stage.agent, backend=file_backend)
+    app = to_a2a(gates.agent, backend=file_backend)
     async with asyncio.timeout(LIMIT):
         async with lifespan(app):
             sending = asyncio.ensure_future(Client(app).send('hi', returnImmediately=True))
@@ -292,7 +292,7 @@ async def test_task_submitted_during_drain_is_released(file_backend: SqliteFileB
         queue.answers.set()
         task = await sending
         [claimed] = await values.claim_up_to(file_backend, 1, 'another', limit=1, at=SYSTEM.now())
-    assert (claimed.header.id, claimed.attempt, stage.began) == (task['id'], 1, [])
+    assert (claimed.header.id, claimed.attempt, gates.began) == (task['id'], 1, [])
 
 
 @pytest.mark.parametrize('store', ['sqlite', 'postgres'])
@@ -345,50 +345,50 @@ class TakingEnds(CountedClaims):
 
 
 async def test_end_of_task_starts_next_queued_task(file_backend: SqliteFileBackend) -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     queue = file_backend.queue = TakingEnds(file_backend.queue)
     names = ['one', 'two', 'three', 'four']
-    async with serving(stage.agent, backend=file_backend, workers=Workers(running=1, lease=3600)) as client:
+    async with serving(gates.agent, backend=file_backend, workers=Workers(running=1, lease=3600)) as client:
         tasks: list[str] = []
         for name in names:
             tasks.append((await client.send(name, returnImmediately=True))['id'])
-            await stage.reached('one')
-        stage.open(*names)
+            await gates.reached('one')
+        gates.open(*names)
         assert [texts(await wait_until_ended(client, task_id)) for task_id in tasks] == [[name] for name in names]
     assert (queue.following, queue.taken) == (tasks[1:], [])
 
 
 async def test_end_leaves_slot_to_lost_tasks(file_backend: SqliteFileBackend) -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     for name in ('lost one', 'lost two'):
         await values.submit(file_backend, values.message(name, new=name, owner='/', at=SYSTEM.now()))
         await values.claim_task(file_backend, name, 'a dead worker', at=SYSTEM.now(), lease=values.EXPIRED)
-    async with serving(stage.agent, backend=file_backend, workers=Workers(running=1, lease=3600)) as client:
-        await stage.reached('lost one')
+    async with serving(gates.agent, backend=file_backend, workers=Workers(running=1, lease=3600)) as client:
+        await gates.reached('lost one')
         await client.send('new', returnImmediately=True)
-        stage.open('lost one', 'lost two', 'new')
-        await stage.reached('new')
-    assert stage.began == ['lost one', 'lost two', 'new']
+        gates.open('lost one', 'lost two', 'new')
+        await gates.reached('new')
+    assert gates.began == ['lost one', 'lost two', 'new']
 
 
 async def test_cancel_stops_task_begun_by_end(file_backend: SqliteFileBackend) -> None:
-    stage, stopped = GatedAgent(), list[str]()
+    gates, stopped = GatedAgent(), list[str]()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         try:
-            return await stage.answer(messages, info)
+            return await gates.answer(messages, info)
         except asyncio.CancelledError:
-            stopped.append(stage.began[-1])
+            stopped.append(gates.began[-1])
             raise
 
     queue = file_backend.queue = TakingEnds(file_backend.queue)
     workers = Workers(running=1, lease=3600)
     async with serving(Agent(FunctionModel(answer)), backend=file_backend, workers=workers) as client:
         await client.send('one', returnImmediately=True)
-        await stage.reached('one')
+        await gates.reached('one')
         second = await client.send('two', returnImmediately=True)
-        stage.open('one')
-        await stage.reached('two')
+        gates.open('one')
+        await gates.reached('two')
         canceled = await client.call('CancelTask', {'id': second['id']})
         assert (state_of(canceled), stopped) == ('CANCELED', ['two'])
     assert queue.following == [second['id']]
@@ -411,14 +411,14 @@ class ErasedEnd(TakingEnds):
         return following
 
 
-async def test_task_of_end_runs_after_erasure_of_ended_task(backend: MemoryBackend) -> None:
-    stage, queue = GatedAgent(), ErasedEnd(backend)
+async def test_next_task_runs_though_ended_task_is_erased(backend: MemoryBackend) -> None:
+    gates, queue = GatedAgent(), ErasedEnd(backend)
     backend.queue = queue
-    async with serving(stage.agent, backend=backend, workers=Workers(running=1)) as client:
+    async with serving(gates.agent, backend=backend, workers=Workers(running=1)) as client:
         await client.send('one', returnImmediately=True)
-        await stage.reached('one')
+        await gates.reached('one')
         second = await client.send('two', returnImmediately=True)
-        stage.open('one', 'two')
+        gates.open('one', 'two')
         await queue.erased.wait()
         assert texts(await wait_until_ended(client, second['id'])) == ['two']
     assert queue.following == [second['id']]
@@ -440,25 +440,25 @@ class HeldEnds(TakingEnds):
         return following
 
 
-async def test_task_of_end_is_handed_back_at_shutdown(file_backend: SqliteFileBackend) -> None:
-    stage = GatedAgent()
+async def test_next_task_claimed_at_shutdown_is_released(file_backend: SqliteFileBackend) -> None:
+    gates = GatedAgent()
     queue = file_backend.queue = HeldEnds(file_backend.queue)
     async with AsyncExitStack() as stack, asyncio.timeout(LIMIT):
         workers = Workers(running=2, lease=3600)
-        client = await stack.enter_async_context(serving(stage.agent, backend=file_backend, workers=workers))
+        client = await stack.enter_async_context(serving(gates.agent, backend=file_backend, workers=workers))
         tasks = [(await client.send(text, returnImmediately=True))['id'] for text in ('one', 'long', 'two', 'three')]
-        await stage.reached('one', 'long')
-        stage.open('one')
+        await gates.reached('one', 'long')
+        gates.open('one')
         await queue.took.wait()
         stopped = asyncio.ensure_future(stack.aclose())
         while (await client.get('/health/ready')).status == 200:
             pass
         queue.returns.set()
-        while not queue.released and len(stage.began) == 2:
+        while not queue.released and len(gates.began) == 2:
             await client.get('/health/ready')
-        stage.open('long')
+        gates.open('long')
         await stopped
-    assert ({*stage.began}, {*queue.released}) == ({'one', 'long'}, {tasks[2]})
+    assert ({*gates.began}, {*queue.released}) == ({'one', 'long'}, {tasks[2]})
     [taken] = await values.claim_up_to(file_backend, 1, 'another', limit=1, at=SYSTEM.now())
     assert (taken.header.id, taken.attempt) == (tasks[2], 1)
 
@@ -478,13 +478,13 @@ class UnavailableTakingEnds(TakingEnds):
 
 
 async def test_end_stored_at_shutdown_claims_no_task(file_backend: SqliteFileBackend) -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     queue = file_backend.queue = UnavailableTakingEnds(file_backend.queue)
     workers = Workers(running=1, lease=3600, drain_grace=0.01)
-    async with asyncio.timeout(LIMIT), serving(stage.agent, backend=file_backend, workers=workers) as client:
+    async with asyncio.timeout(LIMIT), serving(gates.agent, backend=file_backend, workers=workers) as client:
         tasks = [(await client.send(text, returnImmediately=True))['id'] for text in ('one', 'two')]
-        await stage.reached('one')
-        stage.open('one')
+        await gates.reached('one')
+        gates.open('one')
         await queue.asked.wait()
     ended = await file_backend.reader.load(tasks[0], None)
     assert ended is not None
@@ -493,10 +493,10 @@ async def test_end_stored_at_shutdown_claims_no_task(file_backend: SqliteFileBac
     assert (taken.header.id, taken.fence) == (tasks[1], 1)
 
 
-async def test_task_of_end_runs_in_context_of_its_message(
+async def test_next_task_keeps_context_variables_of_its_message(
     file_backend: SqliteFileBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage, looked = GatedAgent(), asyncio.Event()
+    gates, looked = GatedAgent(), asyncio.Event()
     looks = asyncio.ensure_future(looked.wait())
     queue, queued_among = HeldEnds(file_backend.queue), file_backend.reader.queued_among
     file_backend.queue = queue
@@ -508,15 +508,15 @@ async def test_task_of_end_runs_in_context_of_its_message(
         return queued
 
     monkeypatch.setattr(file_backend.reader, 'queued_among', look)
-    async with serving(stage.agent, backend=file_backend, workers=FREQUENT_HEARTBEAT) as client:
+    async with serving(gates.agent, backend=file_backend, workers=FREQUENT_HEARTBEAT) as client:
         for n in count():
             await client.send(f'first {n}', returnImmediately=True)
-            await stage.reached(f'first {n}')
-            with stage.agent.override(model=TestModel(custom_output_text='overridden')):
+            await gates.reached(f'first {n}')
+            with gates.agent.override(model=TestModel(custom_output_text='overridden')):
                 ends = asyncio.ensure_future(client.send('second'))
             while not await file_backend.queued():
                 pass
-            stage.open(f'first {n}', 'second')
+            gates.open(f'first {n}', 'second')
             await asyncio.wait([ends, looks], return_when=asyncio.FIRST_COMPLETED)
             if looks.done():  # else a heartbeat came before the end, which took no task then
                 queue.returns.set()
@@ -525,20 +525,20 @@ async def test_task_of_end_runs_in_context_of_its_message(
                 break
 
 
-async def test_hook_of_ended_task_delays_no_other_worker(tmp_path: Path) -> None:
-    stage, url = GatedAgent(), f'sqlite:///{tmp_path / "tasks.db"}'
+async def test_next_task_stays_queued_during_on_complete_hook(tmp_path: Path) -> None:
+    gates, url = GatedAgent(), f'sqlite:///{tmp_path / "tasks.db"}'
     in_hook, returns = asyncio.Event(), asyncio.Event()
 
     async def completed(_: Any) -> None:
         in_hook.set()
         await returns.wait()
 
-    app = to_a2a(stage.agent, backend=url, workers=Workers(running=1, lease=3600), on_complete=completed)
+    app = to_a2a(gates.agent, backend=url, workers=Workers(running=1, lease=3600), on_complete=completed)
     async with lifespan(app):
         client = Client(app)
         tasks = [(await client.send(text, returnImmediately=True))['id'] for text in ('one', 'two')]
-        await stage.reached('one')
-        stage.open('one', 'two')
+        await gates.reached('one')
+        gates.open('one', 'two')
         await in_hook.wait()
         assert state_of(await client.get_task(tasks[1])) == 'SUBMITTED'
         returns.set()

@@ -23,14 +23,14 @@ from ..refusals import error_of_answer, send_body
 
 @covers('five 1 s tasks at once')
 async def test_quick_task_completes_while_slow_tasks_run() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         running = [asyncio.ensure_future(client.send(f'slow {n}')) for n in range(5)]
-        await stage.reached(*(f'slow {n}' for n in range(5)))
-        stage.open('quick')
+        await gates.reached(*(f'slow {n}' for n in range(5)))
+        gates.open('quick')
         quick = await client.send('quick')
         assert (state_of(quick), [each.done() for each in running]) == ('COMPLETED', [False] * 5)
-        stage.open(*(f'slow {n}' for n in range(5)))
+        gates.open(*(f'slow {n}' for n in range(5)))
         await asyncio.gather(*running)
 
 
@@ -56,43 +56,43 @@ async def test_running_limit_bounds_concurrent_runs(limit: int) -> None:
 
 
 async def test_queued_tasks_start_in_order_of_arrival() -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     names = [f'task {n}' for n in range(20)]
-    stage.open(*names[1:])
-    async with serving(stage.agent, workers=Workers(running=1)) as client:
+    gates.open(*names[1:])
+    async with serving(gates.agent, workers=Workers(running=1)) as client:
         tasks = [await client.send(name, returnImmediately=True) for name in names]
-        stage.open(names[0])
+        gates.open(names[0])
         for task in tasks:
             await wait_until_ended(client, task['id'])
-    assert stage.began == names
+    assert gates.began == names
 
 
 async def test_task_blocked_by_its_context_takes_no_worker_slot() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, workers=Workers(running=2)) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, workers=Workers(running=2)) as client:
         first = asyncio.ensure_future(client.send(message('first', contextId='c')))
-        await stage.reached('first')
+        await gates.reached('first')
         behind = asyncio.ensure_future(client.send(message('behind', contextId='c')))
         elsewhere = asyncio.ensure_future(client.send('elsewhere'))
-        await stage.reached('elsewhere')
-        stage.open('first', 'behind', 'elsewhere')
+        await gates.reached('elsewhere')
+        gates.open('first', 'behind', 'elsewhere')
         await asyncio.gather(first, behind, elsewhere)
 
 
-async def test_full_queue_refuses_message_without_storing_a_task() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, limits=Limits(queue=2), workers=Workers(running=1)) as client:
+async def test_full_queue_refuses_message_without_storing_task() -> None:
+    gates = GatedAgent()
+    async with serving(gates.agent, limits=Limits(queue=2), workers=Workers(running=1)) as client:
         running = asyncio.ensure_future(client.send('running'))
-        await stage.reached('running')
+        await gates.reached('running')
         for name in ('one', 'two'):
             await client.send(name, returnImmediately=True)
         body = send_body(messageId='refused-at-first-only')
         answer = await client.post(body)
         assert (answer.headers['retry-after'], error_of_answer(answer, status=503).code) == ('1', -32000)
         assert len(await list_tasks(client)) == 3
-        stage.open('running', 'one', 'two', 'hello')
+        gates.open('running', 'one', 'two', 'hello')
         await running
-        await stage.reached('one')
+        await gates.reached('one')
         again = await client.post(body)
     assert state_of(client.dialect.result('SendMessage', again.json)['task']) == 'COMPLETED'
 
@@ -103,38 +103,38 @@ BLOCKING = 'blocking (1.0 default) / `returnImmediately` / 0.3 `blocking`'
 @covers(BLOCKING)
 @pytest.mark.parametrize('configuration', [{}, {'returnImmediately': False}])
 async def test_send_blocks_until_task_ends(configuration: dict[str, Any]) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         sending = asyncio.ensure_future(client.send('hi', **configuration))
-        await stage.reached('hi')
+        await gates.reached('hi')
         assert not sending.done()
-        stage.open('hi')
+        gates.open('hi')
         task = await sending
     assert (state_of(task), texts(task)) == ('COMPLETED', ['hi'])
 
 
 @covers(BLOCKING)
 async def test_return_immediately_answers_with_unfinished_task() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         task = await client.send('hi', returnImmediately=True)
         assert state_of(task) in ('SUBMITTED', 'WORKING')
         assert [part['text'] for each in task['history'] for part in each['parts']] == ['hi']
         assert 'artifacts' not in task
         async with client.subscribe(task['id']) as stream:
-            stage.open('hi')
+            gates.open('hi')
             await stream.until('TASK_STATE_COMPLETED')
         assert texts(await client.get_task(task['id'])) == ['hi']
 
 
 @covers(BLOCKING)
 async def test_blocking_send_returns_after_max_wait_and_task_continues() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, limits=Limits(max_wait=0.01)) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, limits=Limits(max_wait=0.01)) as client:
         task = await client.send('hi')
         assert state_of(task) in ('SUBMITTED', 'WORKING')
         async with client.subscribe(task['id']) as stream:
-            stage.open('hi')
+            gates.open('hi')
             await stream.until('TASK_STATE_COMPLETED')
         assert texts(await client.get_task(task['id'])) == ['hi']
 

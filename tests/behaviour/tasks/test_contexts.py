@@ -106,49 +106,49 @@ async def test_concurrent_tasks_of_context_run_in_sequence(running: int) -> None
 
 async def test_tasks_of_context_run_in_message_order() -> None:
     names = [f'{n}' for n in range(10)]
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         tasks = [await client.send(message(name, contextId='c'), returnImmediately=True) for name in names]
-        stage.open(*names)
+        gates.open(*names)
         answers = [texts(await wait_until_ended(client, task['id'])) for task in tasks]
     assert answers == [[' + '.join(names[: n + 1])] for n in range(10)]
 
 
 @covers('two tasks at once in one context')
 async def test_busy_context_does_not_block_other_contexts() -> None:
-    stage = GatedAgent()
-    stage.open('elsewhere')
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    gates.open('elsewhere')
+    async with serving(gates.agent) as client:
         first = await client.send('first', returnImmediately=True)
         context = first['contextId']
         second = await client.send(message('second', contextId=context), returnImmediately=True)
         elsewhere = [await client.send('elsewhere') for _ in range(5)]
         assert [state_of(task) for task in elsewhere] == ['COMPLETED'] * 5
         assert state_of(await client.get_task(second['id'])) == 'SUBMITTED'
-        stage.open('first', 'second')
+        gates.open('first', 'second')
         third = await wait_until_ended(client, second['id'])
     assert texts(third) == ['first + second']
 
 
 @covers('message to a finished / unknown / other-context task')
 async def test_message_to_working_task_becomes_next_prompt() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         first = asyncio.ensure_future(client.send('one'))
-        await stage.reached('one')
+        await gates.reached('one')
         [working] = await list_tasks(client)
         async with client.send_streaming(message('two', taskId=working['id'])) as second:
             accepted = await anext(second)
             assert state_of(accepted.result['task']) == 'WORKING'
-            stage.open('one')
-            await stage.reached('two')
+            gates.open('one')
+            await gates.reached('two')
             assert not first.done()
             assert state_of(await client.get_task(working['id'])) == 'WORKING'
-            stage.open('two')
+            gates.open('two')
             await second.until('TASK_STATE_COMPLETED')
         tasks = [await first, await client.get_task(working['id'])]
         after = await client.send(message('three', contextId=working['context_id']), returnImmediately=True)
-        stage.open('three')
+        gates.open('three')
         assert texts(await wait_until_ended(client, after['id'])) == ['one + two + three']
     assert [(task['id'], texts(task)) for task in tasks] == [(working['id'], ['one', 'one + two'])] * 2
     said = [(each['role'], part['text']) for each in tasks[0]['history'] for part in each['parts']]
@@ -162,31 +162,31 @@ async def test_message_to_working_task_becomes_next_prompt() -> None:
 
 @covers('message to a finished / unknown / other-context task')
 async def test_all_messages_to_working_task_run_in_order() -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     names = [f'{n}' for n in range(20)]
-    async with serving(stage.agent) as client:
+    async with serving(gates.agent) as client:
         task = await client.send(names[0], returnImmediately=True)
-        await stage.reached(names[0])
+        await gates.reached(names[0])
         for name in names[1:]:
             await client.send(message(name, taskId=task['id']), returnImmediately=True)
-        stage.open(*names)
+        gates.open(*names)
         done = await wait_until_ended(client, task['id'])
-    assert stage.began == names
+    assert gates.began == names
     assert texts(done) == [' + '.join(names[: n + 1]) for n in range(len(names))]
 
 
 @covers('message to a finished / unknown / other-context task')
 async def test_message_to_queued_task_runs_after_its_first_message() -> None:
-    stage = GatedAgent()
-    stage.open('one', 'two')
-    async with serving(stage.agent, workers=Workers(running=1)) as client:
+    gates = GatedAgent()
+    gates.open('one', 'two')
+    async with serving(gates.agent, workers=Workers(running=1)) as client:
         running = await client.send('running', returnImmediately=True)
-        await stage.reached('running')
+        await gates.reached('running')
         queued = await client.send('one', returnImmediately=True)
         assert state_of(queued) == 'SUBMITTED'
         more = await client.send(message('two', taskId=queued['id']), returnImmediately=True)
         assert (more['id'], state_of(more)) == (queued['id'], 'SUBMITTED')
-        stage.open('running')
+        gates.open('running')
         await wait_until_ended(client, running['id'])
         assert texts(await wait_until_ended(client, queued['id'])) == ['one', 'one + two']
 
@@ -217,7 +217,7 @@ async def test_message_to_finished_task_is_refused() -> None:
 
 
 @covers(ROW)
-async def test_message_to_unknown_or_another_owners_task_is_not_found() -> None:
+async def test_message_to_unknown_or_foreign_task_is_refused() -> None:
     async with serving(Agent(FunctionModel(echo_prompts)), auth=caller_from_header) as client:
         ada, bob = (client_of_caller(client.app, name) for name in ('ada', 'bob'))
         task = await bob.send()
@@ -230,16 +230,16 @@ async def test_message_to_unknown_or_another_owners_task_is_not_found() -> None:
 
 @covers(ROW)
 async def test_message_to_task_of_another_context_is_refused() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         task = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
         with pytest.raises(RpcError) as refused:
             await client.send(message('more', taskId=task['id'], contextId='elsewhere'))
         assert (refused.value.code, refused.value.fields) == (-32602, ['message.contextId'])
         assert len((await client.get_task(task['id']))['history']) == 1
         more = message('more', taskId=task['id'], contextId=task['contextId'])
         assert (await client.send(more, returnImmediately=True))['id'] == task['id']
-        stage.open('hi', 'more')
+        gates.open('hi', 'more')
         done = await wait_until_ended(client, task['id'])
     assert (state_of(done), texts(done)) == ('COMPLETED', ['hi', 'hi + more'])

@@ -48,17 +48,17 @@ def last_state(events: list[Event]) -> str:
 
 @covers(ROW)
 async def test_drain_lets_running_task_finish_and_answers_its_clients() -> None:
-    stage = GatedAgent()
-    async with stopping(to_a2a(stage.agent)) as (client, stack):
+    gates = GatedAgent()
+    async with stopping(to_a2a(gates.agent)) as (client, stack):
         sending = asyncio.ensure_future(client.send('hi'))
-        await stage.reached('hi')
+        await gates.reached('hi')
         [task] = await list_tasks(client)
         async with client.subscribe(task['id']) as stream:
             await anext(stream)
             shutdown = asyncio.ensure_future(stack.aclose())
             await draining(client)
             assert (sending.done(), shutdown.done()) == (False, False)
-            stage.open('hi')
+            gates.open('hi')
             assert last_state(await stream.rest()) == 'TASK_STATE_COMPLETED'
         assert texts(await sending) == ['hi']
         await shutdown
@@ -66,10 +66,10 @@ async def test_drain_lets_running_task_finish_and_answers_its_clients() -> None:
 
 @covers(ROW)
 async def test_drain_refuses_messages_with_503_but_allows_cancel() -> None:
-    stage = GatedAgent()
-    async with stopping(to_a2a(stage.agent)) as (client, stack):
+    gates = GatedAgent()
+    async with stopping(to_a2a(gates.agent)) as (client, stack):
         task = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
         shutdown = asyncio.ensure_future(stack.aclose())
         await draining(client)
         for refused in (send_body(), send_body(taskId=task['id'])):
@@ -83,15 +83,15 @@ async def test_drain_refuses_messages_with_503_but_allows_cancel() -> None:
         assert len(await list_tasks(client)) == 1
         assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
         await shutdown
-    assert stage.began == ['hi']
+    assert gates.began == ['hi']
 
 
 @covers(ROW)
 async def test_task_running_past_drain_grace_fails_with_shutdown() -> None:
-    stage = GatedAgent()
-    async with stopping(to_a2a(stage.agent, workers=Workers(drain_grace=0.01))) as (client, stack):
+    gates = GatedAgent()
+    async with stopping(to_a2a(gates.agent, workers=Workers(drain_grace=0.01))) as (client, stack):
         sending = asyncio.ensure_future(client.send('hi'))
-        await stage.reached('hi')
+        await gates.reached('hi')
         [task] = await list_tasks(client)
         async with client.subscribe(task['id']) as stream:
             await anext(stream)
@@ -106,16 +106,16 @@ async def test_task_running_past_drain_grace_fails_with_shutdown() -> None:
 
 @covers(ROW)
 async def test_streams_of_handed_over_task_end_with_drain(tmp_path: Path) -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     app = to_a2a(
-        stage.agent,
+        gates.agent,
         backend=f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
         workers=Workers(drain_grace=0.01),
         limits=with_constants(Limits, keep_alive=3600),
     )
     async with stopping(app) as (client, stack):
         task = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
         async with client.subscribe(task['id']) as stream:
             await anext(stream)
             # As in a server, which ends the lifespan only after all connections have ended.
@@ -123,30 +123,30 @@ async def test_streams_of_handed_over_task_end_with_drain(tmp_path: Path) -> Non
             assert await stream.rest() == []
         await stack.aclose()
     async with stopping(app) as (client, stack):
-        stage.open('hi')
+        gates.open('hi')
         assert texts(await wait_until_ended(client, task['id'])) == ['hi']
         await stack.aclose()
 
 
 @covers(ROW)
 async def test_queued_tasks_fail_with_shutdown_without_starting() -> None:
-    stage = GatedAgent()
-    async with stopping(to_a2a(stage.agent, workers=Workers(running=1))) as (client, stack):
+    gates = GatedAgent()
+    async with stopping(to_a2a(gates.agent, workers=Workers(running=1))) as (client, stack):
         running = asyncio.ensure_future(client.send(message('running', contextId='c')))
-        await stage.reached('running')
+        await gates.reached('running')
         behind = asyncio.ensure_future(client.send(message('behind', contextId='c')))
         async with client.send_streaming('elsewhere') as stream:
             await anext(stream)
             shutdown = asyncio.ensure_future(stack.aclose())
             events = await stream.rest()
             assert not shutdown.done()
-            stage.open('running', 'behind', 'elsewhere')
+            gates.open('running', 'behind', 'elsewhere')
             await shutdown
         tasks = await asyncio.gather(running, behind)
     assert last_state(events) == 'TASK_STATE_FAILED'
     assert [state_of(task) for task in tasks] == ['COMPLETED', 'FAILED']
     assert tasks[1]['status']['message']['metadata']['failure'] == 'shutdown'
-    assert stage.began == ['running']
+    assert gates.began == ['running']
 
 
 @in_no_version('the run holds the server up for five seconds, in each version')
@@ -204,7 +204,7 @@ async def test_message_stored_after_shutdown_runs_at_next_start() -> None:
 
 @covers(ROW)
 async def test_sigterm_starts_drain_and_calls_previous_handler() -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     got: list[int] = []
 
     def handler(number: int, frame: FrameType | None) -> None:
@@ -212,13 +212,13 @@ async def test_sigterm_starts_drain_and_calls_previous_handler() -> None:
 
     before = signal.signal(signal.SIGTERM, handler)
     try:
-        async with stopping(to_a2a(stage.agent)) as (client, stack):
+        async with stopping(to_a2a(gates.agent)) as (client, stack):
             sending = asyncio.ensure_future(client.send('hi'))
-            await stage.reached('hi')
+            await gates.reached('hi')
             signal.raise_signal(signal.SIGTERM)
             await draining(client)
             assert (await client.post(send_body())).status == 503
-            stage.open('hi')
+            gates.open('hi')
             assert texts(await sending) == ['hi']
             await stack.aclose()
         assert signal.getsignal(signal.SIGTERM) is handler

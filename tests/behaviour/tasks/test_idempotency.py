@@ -29,37 +29,37 @@ ROW = 'same message twice (messageId and content)'
 @covers(ROW)
 @pytest.mark.parametrize('fields', [{}, {'contextId': 'c'}])
 async def test_repeated_message_returns_same_task_without_new_run(fields: dict[str, Any]) -> None:
-    stage = GatedAgent()
-    stage.open('hi')
+    gates = GatedAgent()
+    gates.open('hi')
     same = message('hi', **fields)
-    async with serving(stage.agent) as client:
+    async with serving(gates.agent) as client:
         first = await client.send(same)
         again = await client.send(same)
         assert len(await list_tasks(client)) == 1
     assert first == again
-    assert stage.began == ['hi']
+    assert gates.began == ['hi']
 
 
 @covers(ROW)
 async def test_repeated_message_waits_for_running_task() -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     same = message('hi')
-    async with serving(stage.agent) as client:
+    async with serving(gates.agent) as client:
         first = asyncio.ensure_future(client.send(same))
-        await stage.reached('hi')
+        await gates.reached('hi')
         at_once = await client.send(same, returnImmediately=True)
         again = asyncio.ensure_future(client.send(same))
         async with client.send_streaming(same) as stream:
             joined = (await anext(stream)).result['task']
             assert not again.done()
-            stage.open('hi')
+            gates.open('hi')
             events = await stream.rest()
         tasks = await asyncio.gather(first, again)
     assert (state_of(at_once), state_of(joined)) == ('WORKING', 'WORKING')
     assert {task['id'] for task in (*tasks, at_once, joined)} == {joined['id']}
     assert [texts(task) for task in tasks] == [['hi'], ['hi']]
     assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
-    assert stage.began == ['hi']
+    assert gates.began == ['hi']
 
 
 @covers(ROW)
@@ -74,19 +74,19 @@ async def test_repeated_streaming_message_returns_finished_task() -> None:
 
 @covers(ROW)
 async def test_repeated_message_to_working_task_runs_once() -> None:
-    stage = GatedAgent()
-    stage.open('more')
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    gates.open('more')
+    async with serving(gates.agent) as client:
         task = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
         more = message('more', taskId=task['id'])
         sends = [asyncio.ensure_future(client.send(more)) for _ in range(3)]
         await client.send(more, returnImmediately=True)
-        stage.open('hi')
+        gates.open('hi')
         tasks = await asyncio.gather(*sends)
         again = await client.send(more)
     assert [texts(each) for each in (*tasks, again)] == [['hi', 'hi + more']] * 4
-    assert stage.began == ['hi', 'more']
+    assert gates.began == ['hi', 'more']
 
 
 @covers(ROW)
@@ -150,7 +150,7 @@ async def test_known_message_id_with_different_content_is_no_repeat(change: dict
 
 @pytest.mark.parametrize('change', SAME_CONTENT.values(), ids=SAME_CONTENT)
 @pytest.mark.parametrize('user', ['ada', ''])
-async def test_delivery_options_do_not_make_a_new_message(change: dict[str, Any], user: str) -> None:
+async def test_delivery_options_do_not_make_new_message(change: dict[str, Any], user: str) -> None:
     async with serving(Agent('test'), auth=caller_from_header if user else None) as client:
         client.headers['X-Caller'] = user
         first = (await client.call('SendMessage', sent({})))['task']
@@ -176,15 +176,15 @@ async def test_repeated_message_compares_webhook_by_url_only(user: str) -> None:
 
 @pytest.mark.parametrize('user', ['ada', ''])
 async def test_zero_idempotency_window_disables_deduplication(user: str) -> None:
-    stage = GatedAgent()
-    stage.open('hi', 'more')
+    gates = GatedAgent()
+    gates.open('hi', 'more')
     off = Retention(idempotency_window=timedelta(0))
-    async with serving(stage.agent, retention=off, auth=caller_from_header if user else None) as client:
+    async with serving(gates.agent, retention=off, auth=caller_from_header if user else None) as client:
         client.headers['X-Caller'] = user
         same = message('hi', messageId=ID)
         tasks = [await client.send(same), await client.send(same), await client.send(message('more', messageId=ID))]
     assert len({task['id'] for task in tasks}) == 3
-    assert stage.began == ['hi', 'hi', 'more']
+    assert gates.began == ['hi', 'hi', 'more']
 
 
 def test_negative_idempotency_window_is_refused() -> None:

@@ -405,22 +405,22 @@ async def test_retry_does_not_repeat_approved_tool_call(durable: str) -> None:
 
 
 async def test_each_run_of_task_has_own_retries(store: str) -> None:
-    stage, errors = GatedAgent(), [HTTP_503, HTTP_503]
+    gates, errors = GatedAgent(), [HTTP_503, HTTP_503]
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        response = await stage.answer(messages, info)
-        if len(stage.began) in (1, 3):
+        response = await gates.answer(messages, info)
+        if len(gates.began) in (1, 3):
             raise errors.pop()
         return response
 
     workers = with_constants(Workers, retries=1, **SHORT_BACKOFF)
-    async with serving(stage.agent, backend=store, workers=workers, model=FunctionModel(answer)) as client:
+    async with serving(gates.agent, backend=store, workers=workers, model=FunctionModel(answer)) as client:
         task = await client.send(message('one', contextId='c'), returnImmediately=True)
-        await stage.reached('one')
+        await gates.reached('one')
         await client.send(message('two', contextId='c', taskId=task['id']), returnImmediately=True)
-        stage.open('one', 'two')
+        gates.open('one', 'two')
         assert texts(await wait_until_ended(client, task['id'])) == ['one', 'one + two']
-    assert stage.began == ['one', 'one', 'two', 'two']
+    assert gates.began == ['one', 'one', 'two', 'two']
 
 
 def budget(requests: int) -> Limits:

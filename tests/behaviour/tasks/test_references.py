@@ -93,7 +93,7 @@ async def test_referenced_data_reaches_model_before_message_parts() -> None:
     assert answer == [*frame(task['id'], {'result': {'days': 2}}), 'Longer.', [1]]
 
 
-async def test_reference_to_another_owners_task_is_ignored_like_unknown() -> None:
+async def test_reference_to_foreign_task_is_ignored_like_unknown() -> None:
     async with serving(AGENT, auth=by_name) as client:
         client.headers['X-Caller'] = 'ann'
         secret = await client.send('secret')

@@ -98,11 +98,11 @@ async def test_memory_use_is_bounded_by_max_tasks(backend: MemoryBackend) -> Non
 @ANY_VERSION
 @covers(ROW)
 async def test_canceled_queued_tasks_leak_no_memory(backend: MemoryBackend) -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     retention = Retention(max_tasks=1)
-    async with serving(stage.agent, backend=backend, retention=retention, workers=Workers(running=1)) as client:
+    async with serving(gates.agent, backend=backend, retention=retention, workers=Workers(running=1)) as client:
         await client.send('running', returnImmediately=True)
-        await stage.reached('running')
+        await gates.reached('running')
 
         async def send_and_cancel(count: int) -> None:
             for _ in range(count):
@@ -113,23 +113,23 @@ async def test_canceled_queued_tasks_leak_no_memory(backend: MemoryBackend) -> N
         before = await objects(backend, retention)
         await send_and_cancel(1_000)
         assert await objects(backend, retention) - before < 1_000
-        stage.open('running')
+        gates.open('running')
 
 
 @pytest.mark.slow
 @covers(ROW)
 async def test_max_tasks_never_deletes_running_or_queued_task() -> None:
-    stage = GatedAgent()
-    stage.open('quick')
-    async with serving(stage.agent, retention=Retention(max_tasks=1), workers=Workers(running=2)) as client:
+    gates = GatedAgent()
+    gates.open('quick')
+    async with serving(gates.agent, retention=Retention(max_tasks=1), workers=Workers(running=2)) as client:
         running = await client.send('running', returnImmediately=True)
         queued = await client.send(message('queued', contextId=running['contextId']), returnImmediately=True)
-        await stage.reached('running')
+        await gates.reached('running')
         for _ in range(200):
             await client.send('quick')
         assert (await count_stored(client))[0] == 3
         assert state_of(await client.get_task(queued['id'])) == 'SUBMITTED'
-        stage.open('running', 'queued')
+        gates.open('running', 'queued')
         assert texts(await wait_until_ended(client, queued['id'])) == ['running + queued']
 
 
@@ -154,7 +154,7 @@ async def test_task_is_kept_until_its_webhook_is_delivered() -> None:
         await send_many(client, 200)
         assert await client.get_task(task['id']) == task
         found.set()
-        assert [each.says for each in await hook.got(3)][::2] == ['WORKING', 'COMPLETED']
+        assert [each.summary for each in await hook.got(3)][::2] == ['WORKING', 'COMPLETED']
         while task['id'] in {each['id'] for each in await list_tasks(client, limit=10_000)}:
             await send_many(client, 50)
 
@@ -367,11 +367,11 @@ async def keep_sending(
 async def test_erasure_completes_while_clients_keep_sending(
     store: str, context_id: str | None, request: pytest.FixtureRequest
 ) -> None:
-    stage, done, refused = GatedAgent(), asyncio.Event(), defaultdict[str, set[str]](set)
+    gates, done, refused = GatedAgent(), asyncio.Event(), defaultdict[str, set[str]](set)
     erased = {'one', 'two'} if context_id is None else {context_id}
-    async with serving(stage.agent, workers=Workers(running=4), **place(store, request)) as client:
+    async with serving(gates.agent, workers=Workers(running=4), **place(store, request)) as client:
         senders = [asyncio.create_task(keep_sending(client, one, refused, done)) for one in ('one', 'one', 'two')]
-        await stage.reached('hello')
+        await gates.reached('hello')
         try:
             while not erased <= set(refused):  # a short erasure may end between two messages
                 await erase_all(client.a2a_app.backend, OWNER, context_id, grace=LIMIT)

@@ -109,18 +109,18 @@ async def test_message_of_another_caller_gets_own_run(backend: str, tmp_path: Pa
 
 
 async def test_message_during_final_model_request_becomes_next_prompt() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent, messages=Messages(while_working='steer')) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent, messages=Messages(while_working='steer')) as client:
         task_id = await send_in_background(client)
-        await stage.reached('one')
+        await gates.reached('one')
         await send_to_task(client, task_id, 'two')
-        stage.open('one', 'two')
+        gates.open('one', 'two')
         task = await wait_until_ended(client, task_id)
-    assert (stage.began, texts(task)) == (['one', 'two'], ['one', 'one + two'])
+    assert (gates.began, texts(task)) == (['one', 'two'], ['one', 'one + two'])
     assert history_texts(task) == ['one', 'two', 'one', 'one + two']
 
 
-async def test_blocking_send_returns_message_that_entered_run() -> None:
+async def test_blocking_send_returns_task_with_steering_message() -> None:
     desk = LookupAgent()
     async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
         sending = asyncio.create_task(client.send('one'))
@@ -131,7 +131,7 @@ async def test_blocking_send_returns_message_that_entered_run() -> None:
         assert history_texts(await sending) == ['one', 'two', 'one + two']
 
 
-async def test_message_of_answered_request_enters_next_request() -> None:
+async def test_message_skipped_by_capability_enters_next_request() -> None:
     came, goes, answered = asyncio.Event(), asyncio.Event(), list[Any]()
 
     class Waits(AbstractCapability[Any]):
@@ -236,13 +236,13 @@ async def test_steering_example_stops_counting_on_stop_message(monkeypatch: pyte
 async def test_earlier_message_neither_answers_nor_supersedes_approval(
     while_working: Any,
 ) -> None:
-    stage, desk = asyncio.Event(), LookupAgent()
+    gates, desk = asyncio.Event(), LookupAgent()
     reached = asyncio.Event()
 
     async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         response = await desk.answer(messages, info)
         reached.set()
-        await stage.wait()
+        await gates.wait()
         return response
 
     options: dict[str, Any] = {
@@ -253,7 +253,7 @@ async def test_earlier_message_neither_answers_nor_supersedes_approval(
         task_id = await send_in_background(client, 'delete')
         await reached.wait()
         await send_to_task(client, task_id, 'yes')
-        stage.set()
+        gates.set()
         task = await wait_until_waiting_or_ended(client, task_id)
         assert state_of(task) == 'INPUT_REQUIRED'
         assert desk.seen == [['delete']]
@@ -345,7 +345,7 @@ async def test_steering_message_of_failed_model_request_runs_next() -> None:
     assert (state_of(task), texts(task)) == ('COMPLETED', ['two'])
 
 
-async def test_unread_messages_of_canceled_task_are_kept_but_not_run() -> None:
+async def test_canceled_task_keeps_unread_messages_without_run() -> None:
     desk = LookupAgent()
     async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
         task_id = await send_in_background(client)

@@ -173,14 +173,14 @@ async def test_subscribe_to_task_erased_meanwhile_is_not_found(backend: MemoryBa
 
 @covers(ROW)
 async def test_subscriber_of_queued_task_sees_start_and_end() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         first = await client.send('first', returnImmediately=True)
-        await stage.reached('first')
+        await gates.reached('first')
         second = await client.send(message('second', contextId=first['contextId']), returnImmediately=True)
         async with client.live.subscribe(second['id']) as stream:
             assert state_of((await anext(stream)).result['task']) == 'SUBMITTED'
-            stage.open('first', 'second')
+            gates.open('first', 'second')
             states = [
                 event.result['statusUpdate']['status']['state']
                 for event in await stream.rest()
@@ -191,13 +191,13 @@ async def test_subscriber_of_queued_task_sees_start_and_end() -> None:
 
 @covers(ROW)
 async def test_first_subscriber_in_mid_run_gets_whole_answer() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         task = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
         async with client.live.subscribe(task['id']) as stream:
             assert state_of((await anext(stream)).result['task']) == 'WORKING'
-            stage.open('hi')
+            gates.open('hi')
             events = await stream.rest()
     assert text_of_events(events) == 'hi'
 
@@ -228,24 +228,24 @@ async def test_closed_stream_affects_neither_task_nor_other_streams() -> None:
 
 
 async def test_disconnect_during_blocking_send_does_not_stop_task() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         sending = asyncio.ensure_future(client.send('hi'))
-        await stage.reached('hi')
+        await gates.reached('hi')
         sending.cancel()
         [task] = await list_tasks(client)
-        stage.open('hi')
+        gates.open('hi')
         assert texts(await wait_until_ended(client, task['id'])) == ['hi']
 
 
 async def test_stream_spans_all_runs_of_its_task() -> None:
     """One stream stays open over several runs of its task, since none of them ends it."""
-    stage = GatedAgent()
-    async with serving(stage.agent) as client, client.live.send_streaming('one') as stream:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client, client.live.send_streaming('one') as stream:
         task = (await anext(stream)).result['task']
-        await stage.reached('one')
+        await gates.reached('one')
         await client.send(message('two', taskId=task['id']), returnImmediately=True)
-        stage.open('one', 'two')
+        gates.open('one', 'two')
         events = await stream.rest()
         done = await client.get_task(task['id'])
     assert [event.id for event in events] == [*range(1, len(events) + 1)]

@@ -89,7 +89,7 @@ async def test_blocking_send_returns_when_task_waits_for_client(prompt: str, sta
 
 
 @covers(ROW)
-async def test_new_task_does_not_see_waiting_task_of_its_context() -> None:
+async def test_new_task_skips_waiting_turn_of_context() -> None:
     async with serving(AGENT) as client:
         first = await client.send('one')
         context = first['contextId']
@@ -163,7 +163,7 @@ async def test_message_stream_stays_open_at_auth_required() -> None:
 @only_in('0.3', '1.0 keeps some of them open')
 @covers(ROW)
 @pytest.mark.parametrize(('prompt', 'state'), [('book', 'INPUT_REQUIRED'), ('pay', 'AUTH_REQUIRED')])
-async def test_streams_of_0_3_end_when_task_waits_for_client(prompt: str, state: str) -> None:
+async def test_0_3_streams_end_at_waiting_task(prompt: str, state: str) -> None:
     agent, began, release = agent_waiting_at(prompt)
     async with serving(agent) as client:
         async with client.send_streaming(prompt) as stream:

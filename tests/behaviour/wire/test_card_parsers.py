@@ -76,7 +76,7 @@ async def secured() -> Any:
 
 
 @covers('card', 'official `a2a-sdk` 1.x client')
-async def test_official_1_0_sdk_parses_1_0_fields_of_card() -> None:
+async def test_official_1_0_sdk_parses_card() -> None:
     json = await secured()
     plain = ParseDict(json, AgentCard(), ignore_unknown_fields=True)
     card = parse_agent_card(json)  # which prefers the fields of 0.3
@@ -157,7 +157,7 @@ async def test_official_1_0_client_chooses_version_1_0() -> None:
 
 
 @covers('card')
-async def test_official_0_3_sdk_parses_0_3_fields_of_card() -> None:
+async def test_official_0_3_sdk_parses_card() -> None:
     card = v0_3.AgentCard.model_validate(await secured())
     assert card.model_dump(mode='json', by_alias=True, exclude_none=True) == snapshot(
         {
@@ -203,7 +203,7 @@ async def test_official_0_3_sdk_parses_0_3_fields_of_card() -> None:
 
 
 @covers('card')
-async def test_card_says_the_same_in_both_versions() -> None:
+async def test_card_has_same_content_in_both_versions() -> None:
     json = await secured()
     of_0_3 = MessageToDict(to_core_agent_card(v0_3.AgentCard.model_validate(json)))
     of_1_0 = MessageToDict(parse_agent_card(json))

@@ -38,7 +38,7 @@ async def deciders_of_list(client: Any, **params: Any) -> list[list[str | None]]
     return [decided_by(task) for task in page['tasks']]
 
 
-async def test_approval_says_whether_the_reader_decides() -> None:
+async def test_approval_names_caller_or_approver_as_decider() -> None:
     app = app_with('approve')
     async with lifespan(app):
         ann, boss = client_of_caller(app, 'ann'), client_of_caller(app, 'boss', scopes='approve')
@@ -74,7 +74,7 @@ async def deciders_of_stream(stream: Any) -> list[str | None]:
 
 
 @each_case('scopes, decider', [('', 'approver'), ('approve', 'caller')])
-async def test_stream_says_whether_the_reader_decides(scopes: str, decider: str) -> None:
+async def test_streamed_approval_names_caller_or_approver(scopes: str, decider: str) -> None:
     app = app_with('approve')
     async with lifespan(app), asyncio.timeout(LIMIT):
         client = client_of_caller(app, 'boss', scopes=scopes)
@@ -85,7 +85,7 @@ async def test_stream_says_whether_the_reader_decides(scopes: str, decider: str)
             assert await deciders_of_stream(stream) == [decider]
 
 
-async def test_answers_say_nothing_of_deciders_if_a_function_decides() -> None:
+async def test_responses_omit_decider_if_function_decides() -> None:
     asked: list[str] = []
 
     def rule(approver: Caller, task: WaitingTask) -> bool:
@@ -104,7 +104,7 @@ async def test_answers_say_nothing_of_deciders_if_a_function_decides() -> None:
         assert decided_by(await boss.get_task(task['id'])) == ['caller']
 
 
-async def test_only_approvals_say_who_decides() -> None:
+async def test_only_approvals_name_their_decider() -> None:
     app = app_with('approve')
     async with lifespan(app):
         boss = client_of_caller(app, 'boss', scopes='approve')
@@ -124,7 +124,7 @@ async def test_without_approvers_approvals_name_no_decider() -> None:
         assert await ann.get_task(task['id']) == task
 
 
-async def test_function_is_asked_about_own_approvals() -> None:
+async def test_approvers_function_decides_about_own_approvals() -> None:
     def not_the_sender(approver: Caller, task: WaitingTask) -> bool:
         return approver.id != task.caller.id or approver.id == 'chief'
 
@@ -172,7 +172,7 @@ async def hanging(approver: Caller, task: WaitingTask) -> bool:
 
 
 @pytest.mark.parametrize('rule', [failing, wrong, hanging])
-async def test_faulty_function_leaves_own_tasks_readable(
+async def test_faulty_approvers_function_leaves_own_tasks_readable(
     rule: Callable[..., Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_info, 'FUNCTION_TIME', 0.05)

@@ -81,8 +81,8 @@ def scrubbed(value: Any) -> Any:
 
 @covers(FASTA2A_ROW)
 async def test_send_returns_submitted_task_at_once() -> None:
-    stage = GatedAgent()
-    async with fasta2a_client(stage.agent) as (client, other):
+    gates = GatedAgent()
+    async with fasta2a_client(gates.agent) as (client, other):
         task = task_of(await client.send_message(user_message()))
         assert scrubbed(task) == snapshot(
             {
@@ -100,7 +100,7 @@ async def test_send_returns_submitted_task_at_once() -> None:
                 ],
             }
         )
-        stage.open('hello')
+        gates.open('hello')
         assert (await wait_until_ended(other, task['id']))['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
@@ -317,13 +317,13 @@ async def test_task_is_returned_in_dialect_of_its_message(kind: dict[str, str]) 
 
 @pytest.mark.parametrize('kind', [{}, {'kind': 'text'}], ids=['fasta2a', '0.3'])
 async def test_cancel_returns_task_in_dialect_of_its_message(kind: dict[str, str]) -> None:
-    stage = GatedAgent()
-    async with client_without_version(stage.agent) as client:
+    gates = GatedAgent()
+    async with client_without_version(gates.agent) as client:
         sent = bare_message()
         sent['parts'] = [kind | {'text': 'hello'}]
         made = (await post(client, 'message/send', message=sent, configuration={'blocking': False}))['result']
         task = made if kind else made['task']
-        await stage.reached('hello')
+        await gates.reached('hello')
         canceled = (await post(client, 'tasks/cancel', id=task['id']))['result']
     assert canceled['status']['state'] == 'canceled'
     assert canceled.get('kind') == ('task' if kind else None)
@@ -349,7 +349,7 @@ def extension_header(*extensions: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize('method', ['message/send', 'message/stream'])
-async def test_response_header_names_active_extensions(method: str) -> None:
+async def test_fasta2a_response_header_names_active_extensions(method: str) -> None:
     extensions = [AgentExtension(uri=TRACE), AgentExtension(uri=CITATIONS)]
     async with client_without_version(Agent('test'), extensions=extensions) as client:
         active = await client.post(body(method, message=bare_message()), extension_header(UNKNOWN, CITATIONS))

@@ -76,7 +76,7 @@ def mutated_bytes(draw: st.DrawFn) -> bytes:
 @given(
     requests=st.lists(st.tuples(mutated_requests().map(written) | mutated_bytes(), headers), min_size=10, max_size=10)
 )
-async def test_refused_fuzzed_json_rpc_requests_store_nothing(
+async def test_refused_fuzzed_json_rpc_requests_store_no_message(
     round_: int, requests: list[tuple[bytes, dict[str, str]]]
 ) -> None:
     async with serving(Agent('test'), **ALL_OPERATIONS_ON) as client:
@@ -233,7 +233,7 @@ def check_is_refused(answer: Answer) -> bool:
 @pytest.mark.parametrize('round_', range(5 if LONG else 1))
 @examples(short_or_long(15, 40), 200)
 @given(requests=st.lists(messages() | any_request, min_size=10, max_size=10))
-async def test_refused_fuzzed_http_json_requests_store_nothing(round_: int, requests: list[HttpRequest]) -> None:
+async def test_refused_fuzzed_http_json_requests_store_no_message(round_: int, requests: list[HttpRequest]) -> None:
     async with serving(Agent('test'), **ALL_OPERATIONS_ON) as client:
         before = await stored_message_counts(client.a2a_app)
         for sent in requests:

@@ -52,14 +52,14 @@ def test_paths_of_tests_match_operations_table() -> None:
 
 @pytest.mark.parametrize('verb', ['GET', 'POST'])
 async def test_subscribe_works_by_get_and_post(verb: str) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         task = await client.send('wait', returnImmediately=True)
-        await stage.reached('wait')
+        await gates.reached('wait')
         exchange = Exchange(client.app, verb, f'/tasks/{task["id"]}:subscribe', {}, b'')
         start = await exchange.next()
         first = await exchange.next()
-        stage.open('wait')
+        gates.open('wait')
         rest = b''.join([part async for part in bodies(exchange)])
     assert dict(start['headers'])[b'content-type'] == b'text/event-stream'
     events = [frame.split(b'\n') for frame in (first['body'] + rest).split(b'\n\n')[:-1]]
@@ -149,7 +149,7 @@ async def test_trailing_slash_and_encoded_colon_are_accepted() -> None:
         ('/tasks/{}:unknown', False),
     ],
 )
-async def test_task_id_is_the_percent_decoded_path_segment(path: str, found: bool) -> None:
+async def test_task_id_is_percent_decoded_path_segment(path: str, found: bool) -> None:
     async with serving(Agent('test')) as client:
         task = await client.send()
         encoded = ''.join(f'%{ord(character):02X}' for character in task['id'])
@@ -419,7 +419,7 @@ async def test_authentication_precedes_body_and_verb_checks() -> None:
 
 @pytest.mark.parametrize('prefix', ['', '/agents/joker'])
 @pytest.mark.parametrize(('verb', 'path'), [('GET', '/tasks'), ('POST', '/message:send'), ('HEAD', '/tasks/t')])
-async def test_foreign_host_header_is_refused_with_421(prefix: str, verb: str, path: str) -> None:
+async def test_http_json_refuses_foreign_host_with_421(prefix: str, verb: str, path: str) -> None:
     async with serving_without_runs(access=Access(allowed_hosts=['agent.example.com'])) as client:
         answer = await request_json(client.app, verb, prefix + path)
         if verb == 'HEAD':

@@ -68,7 +68,7 @@ async def test_simultaneous_answer_answers_no_later_question() -> None:
 
 
 @each_backend('sqlite', 'postgres')
-async def test_restarted_server_takes_answer_to_its_question_alone(backend: str) -> None:
+async def test_restarted_server_refuses_answer_to_earlier_question(backend: str) -> None:
     async with serving(clerk_agent(), backend=backend) as client:
         first = await client.send('hello')
         second = await client.send(answer_to(first, 'Rome'))
@@ -93,7 +93,7 @@ async def test_name_of_question_must_be_text(question: Any) -> None:
 
 
 @each_case('metadata', [{PENDING_CALLS_URI: {}}, {PENDING_CALLS_URI: 'q'}])
-async def test_answer_without_question_answers_what_waits(metadata: dict[str, Any]) -> None:
+async def test_answer_naming_no_question_answers_current_question(metadata: dict[str, Any]) -> None:
     async with serving(clerk_agent()) as client:
         task = await client.send('hello')
         for text in ('Rome', 'No. 7'):
@@ -101,14 +101,14 @@ async def test_answer_without_question_answers_what_waits(metadata: dict[str, An
     assert texts(task) == ['hello + Rome + No. 7']
 
 
-async def test_answer_with_question_to_task_of_another_owner_is_not_found() -> None:
+async def test_answer_to_foreign_question_is_not_found() -> None:
     async with serving(clerk_agent(), auth=caller_from_header) as client:
         task = await client_of_caller(client.app, 'ann').send('hello')
         error = await error_of_call(client_of_caller(client.app, 'eve').send(answer_to(task)))
     assert error.code == -32001
 
 
-async def test_words_to_question_of_a_call_name_it() -> None:
+async def test_text_answer_to_call_names_its_question() -> None:
     async with serving(ApprovalAgent().agent) as client:
         first = await client.send('ask')
         asked = await client.send(message('ask', contextId=first['contextId']))
@@ -117,7 +117,7 @@ async def test_words_to_question_of_a_call_name_it() -> None:
         assert state_of(await client.send(answer_to(asked))) == 'COMPLETED'
 
 
-async def test_answers_with_ids_of_calls_need_no_question() -> None:
+async def test_call_answers_ignore_question_in_metadata() -> None:
     agent = ApprovalAgent()
     async with serving(agent.agent) as client:
         task = await client.send('delete two')
@@ -127,7 +127,7 @@ async def test_answers_with_ids_of_calls_need_no_question() -> None:
     assert [path for path, _ in agent.deleted] == ['a', 'b']
 
 
-async def test_words_of_an_approver_name_the_question_of_the_view() -> None:
+async def test_approver_text_must_name_question_of_view() -> None:
     agent = ApprovalAgent()
     approvals = Approvals(approvers='approve', plain_text_answers='all')
     async with serving(agent.agent, auth=caller_from_header, approvals=approvals) as client:
@@ -158,7 +158,7 @@ async def test_words_of_an_approver_answer_no_later_pause() -> None:
         assert pending_call_ids(await bob.get_task(task['id'])) == ['c2']
 
 
-async def test_storage_of_user_refuses_answer_to_earlier_question() -> None:
+async def test_custom_storage_refuses_answer_to_earlier_question() -> None:
     async with serving(clerk_agent(), storage=InMemoryStorage()) as client:
         first = await client.send('hello')
         second = await client.send(answer_to(first, 'Rome'))

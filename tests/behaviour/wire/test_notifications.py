@@ -38,15 +38,15 @@ def has_no_body(answer: Answer, status: int = 204) -> bool:
 
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
 async def test_message_notification_runs_without_response(method: str) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         answer = await client.post(notification(method, {'message': message('hello', contextId='c')}))
-        await stage.reached('hello')
-        stage.open('hello')
+        await gates.reached('hello')
+        gates.open('hello')
         after = await client.send(message('again', contextId='c'), returnImmediately=True)
-        await stage.reached('again')
+        await gates.reached('again')
         async with client.subscribe(after['id']) as stream:
-            stage.open('again')
+            gates.open('again')
             await stream.rest()
     assert has_no_body(answer)
     assert answer.headers['x-correlation-id']
@@ -61,10 +61,10 @@ async def test_notification_gets_neither_result_nor_error(method: str) -> None:
 
 
 async def test_a_notification_cancels_a_task() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         task = await client.send('hello', returnImmediately=True)
-        await stage.reached('hello')
+        await gates.reached('hello')
         answer = await client.post(notification('CancelTask', {'id': task['id']}))
         assert has_no_body(answer)
         assert state_of(await client.get_task(task['id'])) == 'CANCELED'

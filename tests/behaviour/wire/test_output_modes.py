@@ -176,13 +176,13 @@ async def test_task_fails_if_output_matches_no_accepted_mode() -> None:
 async def test_newest_message_decides_accepted_output_modes(
     first: list[str], newest: list[str], results: list[Any]
 ) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         task = await client.send('one', acceptedOutputModes=first, returnImmediately=True)
-        await stage.reached('one')
+        await gates.reached('one')
         following = message('two', taskId=task['id'])
         await client.send(following, acceptedOutputModes=newest, returnImmediately=True)
-        stage.open('one', 'two')
+        gates.open('one', 'two')
         done = await wait_until_ended(client, task['id'])
     parts = [part for artifact in done['artifacts'] for part in artifact['parts']]
     assert [part['data'] if 'data' in part else part['text'] for part in parts] == results

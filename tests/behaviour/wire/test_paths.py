@@ -191,7 +191,7 @@ NEAR_PATHS = {
 
 
 @pytest.mark.parametrize(('access', 'is_served'), [(Access(), True), (Access(versions=['0.3']), False)])
-async def test_misspelt_path_is_answered_with_its_name(access: Access, is_served: bool) -> None:
+async def test_misspelt_path_error_suggests_correct_path(access: Access, is_served: bool) -> None:
     async with serving(Agent('test'), access=access) as client:
         texts = [(await ask(client.app, 'POST', path)).json['error']['message'] for path in NEAR_PATHS]
     assert texts == [

@@ -127,14 +127,14 @@ async def test_stream_has_unwrapped_events_and_final_flag(headers: dict[str, str
 
 @VERSION_HEADERS
 async def test_resubscribe_joins_running_task(headers: dict[str, str]) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         task = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
         client.headers = headers
         async with client.subscribe(task['id']) as stream:
             first = await anext(stream)
-            stage.open('hi')
+            gates.open('hi')
             rest = await stream.rest()
     assert (first.result['task']['id'], first.result['task']['status']['state']) == (task['id'], 'TASK_STATE_WORKING')
     assert [next(iter(event.result)) for event in rest] == ['artifactUpdate', 'statusUpdate']
@@ -146,24 +146,24 @@ BLOCKING = 'blocking (1.0 default) / `returnImmediately` / 0.3 `blocking`'
 @VERSION_HEADERS
 @covers(BLOCKING)
 async def test_message_send_blocks_by_default(headers: dict[str, str]) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         sending = asyncio.ensure_future(post_0_3(client.app, request('message/send', message=message_0_3()), **headers))
-        await stage.reached('hello')
+        await gates.reached('hello')
         assert not sending.done()
-        stage.open('hello')
+        gates.open('hello')
         assert (await sending).json['result']['status']['state'] == 'completed'
 
 
 @VERSION_HEADERS
 @covers(BLOCKING)
 async def test_nonblocking_message_send_returns_at_once(headers: dict[str, str]) -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         body = request('message/send', message=message_0_3(), configuration={'blocking': False})
         task = (await post_0_3(client.app, body, **headers)).json['result']
         assert task['status']['state'] in ('submitted', 'working')
-        stage.open('hello')
+        gates.open('hello')
         await wait_until_ended(client, task['id'])
 
 

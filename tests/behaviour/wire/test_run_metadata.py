@@ -92,7 +92,7 @@ async def test_run_metadata_is_absent_without_extension(names: str | None) -> No
     assert (state_of(sent), 'metadata' in sent) == ('COMPLETED', False)
 
 
-async def test_usage_adds_up_over_runs_of_a_task() -> None:
+async def test_usage_adds_up_over_runs_of_task() -> None:
     def ask(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         text = user_prompts(messages)[-1]
         usage = RequestUsage(input_tokens=3, output_tokens=1)
@@ -115,16 +115,16 @@ async def test_usage_adds_up_over_runs_of_a_task() -> None:
 
 
 async def test_usage_adds_up_over_queued_messages() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         configuration = {'returnImmediately': True}
         sent = await client.call(
             'SendMessage', {'message': message('one'), 'configuration': configuration}, **active_extensions()
         )
-        await stage.reached('one')
+        await gates.reached('one')
         two = message('two', taskId=sent['task']['id'])
         await client.call('SendMessage', {'message': two, 'configuration': configuration}, **active_extensions())
-        stage.open('one', 'two')
+        gates.open('one', 'two')
         task = await wait_until_ended(client, sent['task']['id'])
     assert (run_metadata_of(task)['runId'], run_metadata_of(task)['usage']['requests']) == ('.2', 2)
 

@@ -178,7 +178,7 @@ def schema_of(card: dict[str, Any]) -> dict[str, Any]:
 
 
 @in_no_version('there is one signed card')
-async def test_signed_1_0_card_and_0_3_card_are_separate() -> None:
+async def test_signed_card_and_0_3_card_are_separate() -> None:
     class Order(BaseModel):
         number: int
 
@@ -198,7 +198,7 @@ async def test_signed_1_0_card_and_0_3_card_are_separate() -> None:
 
 
 @in_no_version('there is one signed card')
-async def test_server_of_1_0_alone_has_a_single_signed_card() -> None:
+async def test_server_without_0_3_has_single_signed_card() -> None:
     app = signed_app(access={'versions': ['1.0']})
     card = await get(app)
     assert await get(app, OLDER) == await get(app, CARD, A2A_Version='0.3') == card

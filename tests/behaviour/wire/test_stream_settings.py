@@ -83,7 +83,7 @@ async def test_first_stream_without_live_text_is_logged(
     assert logged == [0, lines, lines]
 
 
-async def test_readers_of_a_task_get_different_text_forms() -> None:
+async def test_each_subscriber_chooses_pieces_or_whole_text() -> None:
     writer = HalfwayAgent()
     async with serving(writer.agent, results=Results(interval=0)) as client:
         live = Client(client.app, headers=LIVE)

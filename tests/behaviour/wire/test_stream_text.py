@@ -285,7 +285,7 @@ async def test_text_for_output_function_is_not_streamed() -> None:
     assert (update['artifact']['parts'][0]['data'], update['lastChunk']) == ({'result': 2}, True)
 
 
-async def test_model_without_streaming_answers_in_a_single_chunk() -> None:
+async def test_model_without_streaming_answers_in_single_chunk() -> None:
     events, task = await streamed(Agent(scripted_model('all at once')))
     assert updates_seen(events) == snapshot([('WORKING',), ('replace', 'all at once', 'last'), ('COMPLETED',)])
     assert texts(task) == ['all at once']

@@ -105,9 +105,9 @@ async def test_stream_runs_from_task_to_terminal_state() -> None:
 
 
 async def test_idle_stream_sends_keep_alive_comments() -> None:
-    stage = GatedAgent()
+    gates = GatedAgent()
     async with (
-        serving(stage.agent, limits=with_constants(Limits, keep_alive=0.01)) as client,
+        serving(gates.agent, limits=with_constants(Limits, keep_alive=0.01)) as client,
         client.send_streaming('hi') as stream,
     ):
         await stream.until('TASK_STATE_WORKING')
@@ -117,7 +117,7 @@ async def test_idle_stream_sends_keep_alive_comments() -> None:
                 part = await stream.exchange.next()
                 assert part['body'] == b': keep-alive\n'
                 comments += 1
-        stage.open('hi')
+        gates.open('hi')
         events = await stream.rest()
     assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
 
@@ -175,20 +175,20 @@ async def test_subscribe_to_finished_task_is_unsupported_operation() -> None:
 
 
 async def test_task_continues_after_client_disconnects() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as client:
+    gates = GatedAgent()
+    async with serving(gates.agent) as client:
         async with client.send_streaming('hi') as stream:
             first = await anext(stream)
             await stream.until('TASK_STATE_WORKING')
         async with client.subscribe(first.result['task']['id']) as stream:
-            stage.open('hi')
+            gates.open('hi')
             events = await stream.rest()
     assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
 @json_rpc('the request is JSON-RPC')
 async def test_stream_ignores_repeated_end_of_request_body() -> None:
-    said, stage = asyncio.Event(), GatedAgent()
+    said, gates = asyncio.Event(), GatedAgent()
 
     class Repeating(Exchange):
         asked = 0
@@ -201,11 +201,11 @@ async def test_stream_ignores_repeated_end_of_request_body() -> None:
                 said.set()
             return await super()._receive()
 
-    async with serving(stage.agent) as client:
+    async with serving(gates.agent) as client:
         body = rpc('SendStreamingMessage', {'message': message('hi')})
         exchange = Repeating(client.app, 'POST', '/', {'Content-Type': 'application/json'}, body)
         await said.wait()
-        stage.open('hi')
+        gates.open('hi')
         assert b'completed' in (await exchange.answer()).body.lower()
 
 

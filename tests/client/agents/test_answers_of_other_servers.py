@@ -151,7 +151,7 @@ ARTIFACTS: dict[str, tuple[list[dict[str, Any]], str]] = {
 
 
 @each_case('name', ARTIFACTS)
-async def test_artifacts_of_lines_keep_line_breaks_between_them(name: str) -> None:
+async def test_artifacts_of_lines_stay_separated_by_line_breaks(name: str) -> None:
     await assert_all_read(*ARTIFACTS[name])
 
 

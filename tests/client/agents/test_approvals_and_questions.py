@@ -155,7 +155,7 @@ async def test_decision_without_remote_results_reaches_task_in_same_process() ->
         assert sorted(await task_states(app)) == ['canceled', 'completed']
 
 
-async def test_denial_of_forgotten_task_cancels_nothing(
+async def test_denial_of_forgotten_task_cancels_no_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(toolset, 'MOST_WAITING', 0)

@@ -38,7 +38,7 @@ each_kind = pytest.mark.parametrize('kind', ['tool', 'model'])
 
 
 @each_kind
-async def test_context_id_is_not_sent_to_agent_with_same_name(kind: str) -> None:
+async def test_agent_of_same_name_gets_no_context_id(kind: str) -> None:
     one, other = canned_agent(), canned_agent()
     with ExitStack() as stack:
         first, second = (stack.enter_context(serve_canned(canned)).url for canned in (one, other))

@@ -91,7 +91,7 @@ async def test_remote_agent_follows_task_after_sign_in_elsewhere() -> None:
 
 
 @each_middle_agent
-async def test_served_agent_does_not_answer_later_question_of_remote_agent(between: MakeAgent) -> None:
+async def test_served_agent_does_not_answer_later_remote_question(between: MakeAgent) -> None:
     inner = to_a2a(clerk_agent())
     outer = to_a2a(between(inner, 'middle'))
     async with asyncio.timeout(LIMIT), lifespan(inner), lifespan(outer), A2AClient(outer) as client:

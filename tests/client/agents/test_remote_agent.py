@@ -361,7 +361,7 @@ class WatchedClient(A2AClient):
                 self.taken.set()
 
 
-async def test_canceled_run_cancels_remote_task() -> None:
+async def test_canceled_run_of_remote_agent_cancels_its_task() -> None:
     talker = WaitingAgent()
     app = to_a2a(talker.agent)
     async with asyncio.timeout(LIMIT), A2AClient(app) as client:

@@ -84,7 +84,7 @@ async def test_remote_agent_is_called_as_tool(http: bool) -> None:
 
 
 @pytest.mark.parametrize('as_capability', [True, False])
-async def test_two_agents_of_one_name_need_a_tool_prefix(as_capability: bool) -> None:
+async def test_agents_of_same_name_need_tool_prefix(as_capability: bool) -> None:
     with serve(echo_agent()) as first, serve(echo_agent()) as second:
         a, b = f'{first.url}?key=secret', second.url
         options: Any = (
@@ -235,7 +235,7 @@ async def test_refused_card_or_unreachable_agent_ends_run() -> None:
         await calling_agent(toolsets=[A2AToolset('http://127.0.0.1:9', timeout=0.2)]).run('hello')
 
 
-async def test_each_skill_is_a_tool_with_a_valid_unique_name() -> None:
+async def test_each_skill_becomes_tool_with_unique_valid_name() -> None:
     skills: list[Any] = [
         {'id': 'find/books', 'name': 'Find', 'description': 'Finds.' * 1000, 'tags': []},
         {'id': 'find books', 'name': 'Find', 'description': 'Finds.', 'tags': []},
@@ -556,7 +556,9 @@ async def test_concurrent_users_send_their_own_credentials() -> None:
 
 @pytest.mark.parametrize('entered', [True, False])
 @pytest.mark.parametrize('how', ['token', 'task', 'timeout'])
-async def test_canceled_run_cancels_remote_task(how: str, entered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_canceled_run_cancels_task_of_remote_tool(
+    how: str, entered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stuck, loop = HangingAgent(), asyncio.get_running_loop()
     time, late = loop.time, LIMIT / 2 if how == 'timeout' else 0.0
     monkeypatch.setattr(loop, 'time', lambda: time() + late * stuck.reached.is_set())

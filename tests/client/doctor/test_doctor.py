@@ -97,7 +97,7 @@ async def test_doctor_finds_no_fault_in_own_server(make: Callable[[], Any], path
     assert steps.count('repeated message') == steps.count('stream') == steps.count('ended task') == 3
 
 
-async def test_doctor_sees_no_missing_live_text_in_pieces() -> None:
+async def test_stream_setting_mark_gives_no_live_text_hint() -> None:
     with serve(plain_app(results=Results(stream='mark'))) as server:
         found = await findings(server.url)
     assert {*problems(found)} == {'hint security'}
@@ -241,7 +241,7 @@ ENDLESS: dict[str, str] = {
 
 
 @pytest.mark.parametrize('name', ENDLESS)
-async def test_endless_stream_is_left_with_warning(name: str) -> None:
+async def test_doctor_stops_reading_endless_stream(name: str) -> None:
     sent = 0
 
     async def pieces() -> AsyncIterator[str]:
@@ -259,7 +259,7 @@ async def test_endless_stream_is_left_with_warning(name: str) -> None:
     assert sent < 50_000_000
 
 
-async def test_stream_longer_than_timeout_is_left() -> None:
+async def test_doctor_stops_reading_stream_after_timeout() -> None:
     async def pieces() -> AsyncIterator[str]:
         while True:
             yield ':\n'

@@ -51,11 +51,11 @@ async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator
         (FallbackModel(TestModel(), FunctionModel(answer)), False),
     ],
 )
-def test_model_streaming_support_is_detected_without_a_request(model: Model, streams: bool) -> None:
+def test_model_streaming_support_is_detected_without_request(model: Model, streams: bool) -> None:
     assert can_stream(model) is streams
 
 
-async def test_agent_rejection_is_raised_if_the_run_cannot_wait() -> None:
+async def test_agent_rejection_is_raised_if_run_cannot_wait() -> None:
     def decline(reason: str) -> str:
         raise Rejected(reason)
 
@@ -173,7 +173,7 @@ def run_to_first_pause(work: Coroutine[Any, Any, Any]) -> None:
 
 
 @pytest.mark.parametrize('error', [SystemExit(1), GeneratorExit()], ids=['SystemExit', 'GeneratorExit'])
-async def test_system_exit_and_generator_exit_become_an_error(error: BaseException) -> None:
+async def test_system_exit_and_generator_exit_become_errors(error: BaseException) -> None:
     with pytest.raises(Exited, match=type(error).__name__) as raised:
         await contained(raise_error(error))
     assert raised.value.__cause__ is error
@@ -185,7 +185,7 @@ async def test_keyboard_interrupt_is_passed_through() -> None:
         run_to_first_pause(work)
 
 
-async def test_contained_coroutine_closes_in_a_running_event_loop() -> None:
+async def test_contained_coroutine_closes_in_running_event_loop() -> None:
     work = contained(asyncio.sleep(0))
     await asyncio.create_task(_step_in_a_task(work))
     work.close()

@@ -43,7 +43,7 @@ async def store_step(turn: Turn, *new: ModelMessage, unsent: ModelRequest | None
     return await turn.step(new, unsent, RunUsage(), None)
 
 
-async def test_step_stores_new_messages_and_repeats_a_sent_request() -> None:
+async def test_step_stores_new_messages_and_repeats_sent_request() -> None:
     stored = CheckpointLog()
     turn = stored.turn()
     assert await store_step(turn, PROMPT, CALL)
@@ -52,7 +52,7 @@ async def test_step_stores_new_messages_and_repeats_a_sent_request() -> None:
     assert stored == [(0, [PROMPT, CALL]), (2, [RETURN]), (2, [RETURN, ANSWER])]
 
 
-async def test_answered_call_results_are_stored_before_the_model_request() -> None:
+async def test_answered_call_results_are_stored_before_model_request() -> None:
     stored = CheckpointLog()
     turn = Turn('t.2', None, stored.save, answers=True)
     assert not await store_step(turn)
@@ -95,7 +95,7 @@ async def test_rejected_answer_is_stored_with_its_retry_request() -> None:
     assert stored == [(0, [PROMPT, ANSWER, RETURN])]
 
 
-async def test_messages_changed_by_a_history_processor_are_stored_again() -> None:
+async def test_messages_changed_by_history_processor_are_stored_again() -> None:
     stored = CheckpointLog()
     turn = stored.turn()
     await store_step(turn, PROMPT, CALL, RETURN, CALL)
@@ -131,7 +131,7 @@ def test_cancelled_turn_marks_open_tool_calls_as_interrupted() -> None:
     assert closed_turn([PROMPT, CALL, RETURN, ANSWER]) == [PROMPT, CALL, RETURN, ANSWER]
 
 
-def test_next_turn_is_appended_to_the_previous_turn() -> None:
+def test_next_turn_is_appended_to_previous_turn() -> None:
     first, entries = appended(
         None, [PROMPT, ANSWER], conversation_id='c', owner='o', run_id='t.1', usage=RunUsage(requests=1), at=1000
     )

@@ -20,7 +20,7 @@ from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 from ...bounds import LIMIT
 
 
-def test_importing_the_package_adds_to_a2a_to_every_agent() -> None:
+def test_importing_package_adds_to_a2a_to_every_agent() -> None:
     method: Any = AbstractAgent
     assert method.to_a2a is to_a2a
     wrapped: Any = WrapperAgent(Agent(TestModel(), name='wrapped'))
@@ -95,7 +95,7 @@ def test_backend_url_of_unknown_scheme_is_refused() -> None:
         to_a2a(Agent(TestModel()), backend=backend)
 
 
-def test_namespace_option_is_refused_with_a_backend_object() -> None:
+def test_namespace_option_is_refused_with_backend_object() -> None:
     backend = MemoryBackend('theirs', reader_lag=1_000_000)
     with pytest.raises(TypeError, match='cannot be combined with a Backend'):
         to_a2a(Agent(TestModel()), backend=backend, retention=Retention(namespace='mine'))

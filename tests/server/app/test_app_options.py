@@ -9,7 +9,7 @@ from pydantic_ai_a2a import RunOptions, to_a2a
 from pydantic_ai_a2a.server.app.app_options import AppOptions
 
 
-def test_typed_options_equal_the_arguments_of_to_a2a() -> None:
+def test_typed_options_equal_arguments_of_to_a2a() -> None:
     arguments = {name: parameter.annotation for name, parameter in signature(to_a2a).parameters.items()}
     own = {name: hint.__forward_arg__ for name, hint in AppOptions.__annotations__.items() if name in arguments}
     bare = {name: re.sub(r'\[(DepsT|OutputT)\]', '', hint) for name, hint in own.items()}

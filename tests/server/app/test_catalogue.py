@@ -150,7 +150,7 @@ async def test_html_page_lists_agents_with_escaped_text() -> None:
     assert (await Client(catalogue([agent('a')], docs_url='/list')).get('/list')).status == 200
 
 
-async def test_agents_keep_their_own_auth_and_protected_cards_stay_hidden() -> None:
+async def test_catalogue_keeps_auth_and_hides_protected_cards() -> None:
     app = catalogue(
         {
             '/open': agent('translator'),

@@ -28,7 +28,7 @@ from ...bounds import LIMIT
 from ...constants import with_constants
 
 
-def test_serve_raises_if_the_app_fails_to_start() -> None:
+def test_serve_raises_if_app_fails_to_start() -> None:
     @asynccontextmanager
     async def broken(app: Any) -> AsyncGenerator[None]:
         raise ValueError('no database')
@@ -118,7 +118,7 @@ def test_run_excludes_startup_objects_from_garbage_collection(own: bool) -> None
     assert (frozen[1] > 10_000) is own
 
 
-async def test_drain_before_start_does_nothing() -> None:
+async def test_drain_before_start_has_no_effect() -> None:
     app = to_a2a(Agent(TestModel()))
     app.hosting.drain(asyncio.get_running_loop())
     assert app.hosting.accepting()
@@ -137,7 +137,7 @@ def test_serve_accepts_single_process_options() -> None:
         assert httpx.get(f'{server.url}health/live', timeout=LIMIT).status_code == 200
 
 
-async def test_run_in_a_running_event_loop_suggests_serve() -> None:
+async def test_run_in_running_event_loop_suggests_serve() -> None:
     with pytest.raises(RuntimeError, match=r'run\(\) cannot be called in a running event loop, .* use serve\(\)'):
         run(Agent(TestModel()))
 
@@ -172,7 +172,7 @@ def test_answer_time_limit_sets_tcp_user_timeout(
 
 
 @pytest.mark.parametrize('mounted', [False, True])
-def test_closing_the_server_fails_running_tasks_and_ends_streams(mounted: bool) -> None:
+def test_closing_server_fails_running_tasks_and_ends_streams(mounted: bool) -> None:
     async def never_answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return await asyncio.get_running_loop().create_future()
 

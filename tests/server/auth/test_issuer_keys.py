@@ -103,7 +103,7 @@ async def test_cached_keys_serve_while_new_keys_are_fetched() -> None:
     assert len(server.asked) == 2
 
 
-async def test_keys_of_a_failing_issuer_serve_until_stale(caplog: pytest.LogCaptureFixture) -> None:
+async def test_keys_of_failing_issuer_serve_until_stale(caplog: pytest.LogCaptureFixture) -> None:
     async with keys(ONE) as (server, jwks, clock):
         await jwks.find('one', 'ES256')
         server.status = b'500 Oops'
@@ -187,7 +187,7 @@ def test_unusable_keys_are_skipped(changes: dict[str, Any]) -> None:
     assert table.keys() == {('two', 'ES256'), (None, 'ES256')}
 
 
-def test_token_without_key_id_uses_the_only_fitting_key() -> None:
+def test_token_without_key_id_uses_only_fitting_key() -> None:
     unnamed = Key(None)
     assert read_key_set({'keys': [ONE.public]}, ['ES256']).keys() == {('one', 'ES256'), (None, 'ES256')}
     assert read_key_set({'keys': [unnamed.public]}, ['ES256']).keys() == {(None, 'ES256')}

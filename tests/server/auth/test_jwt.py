@@ -91,7 +91,7 @@ async def test_token_without_signature_is_refused() -> None:
 
 
 @pytest.mark.parametrize('secret', [PEM, PEM.strip(), json.dumps(RSA_JWK).encode()], ids=['pem', 'stripped', 'jwk'])
-async def test_public_key_cannot_be_used_as_a_shared_secret(secret: bytes) -> None:
+async def test_public_key_cannot_be_used_as_shared_secret(secret: bytes) -> None:
     async with jwt_auth_with_keys() as (server, auth):
         server.keys = {'keys': [RSA_JWK]}
         forged = forged_token({'alg': 'HS256', 'kid': 'rsa'}, claims(), secret)
@@ -188,7 +188,7 @@ async def test_token_with_changed_claims_or_foreign_signature_is_refused() -> No
 
 
 @pytest.mark.parametrize('header', ['jku', 'x5u', 'jwk', 'x5c'])
-async def test_keys_named_in_the_token_header_are_ignored(header: str) -> None:
+async def test_keys_named_in_token_header_are_ignored(header: str) -> None:
     async with jwt_auth_with_keys(KEY) as (server, auth), issuer(OTHER) as evil:
         own = {'jku': f'{evil.url}/keys', 'x5u': f'{evil.url}/keys', 'jwk': OTHER.public, 'x5c': ['MII']}[header]
         assert await refused(auth, OTHER.sign(headers={header: own})) == 'signature'
@@ -323,7 +323,7 @@ def test_local_jwks_url_may_use_http(host: str) -> None:
     JWTAuth(ISSUER, AUDIENCE, jwks_url=f'http://{host}:8080/keys')
 
 
-def test_security_scheme_tells_how_to_get_a_token() -> None:
+def test_security_scheme_tells_how_to_get_token() -> None:
     flows = OAuthFlows(client_credentials=ClientCredentialsOAuthFlow(token_url=f'{ISSUER}/token', scopes={'a': 'A'}))
     discovered = JWTAuth(ISSUER, AUDIENCE, name='login')
     assert discovered.schemes == {
@@ -342,7 +342,7 @@ def test_security_scheme_tells_how_to_get_a_token() -> None:
     }
 
 
-def test_missing_jwt_extra_is_named_in_the_error() -> None:
+def test_missing_jwt_extra_is_named_in_error() -> None:
     program = """
 import sys
 sys.modules['jwt'] = None

@@ -17,7 +17,7 @@ def ann(request: Request) -> Caller | None:
     return Caller(id=request.headers['X-User'], tenant=request.client.host)
 
 
-async def test_auth_function_gets_a_starlette_request_over_any_transport() -> None:
+async def test_auth_function_gets_starlette_request_over_any_transport() -> None:
     assert await CallableAuth(ann, {}).authenticate(REQUEST) == Caller(id='ann', tenant='10.0.0.1')
 
 

@@ -22,7 +22,7 @@ async def refused(auth: Authenticator, asking: RequestInfo) -> str:
     return error.value.reason
 
 
-def test_hash_key_is_the_sha256_of_the_key() -> None:
+def test_hash_key_is_sha256_of_key() -> None:
     assert hash_key(ANN) == f'sha256:{sha256(ANN.encode()).hexdigest()}'
 
 
@@ -59,7 +59,7 @@ async def test_non_bearer_authorization_is_ignored(header: str) -> None:
     ],
     ids=['default', 'header', 'query', 'cookie'],
 )
-async def test_api_key_is_read_from_the_configured_place(auth: APIKeyAuth, asking: RequestInfo) -> None:
+async def test_api_key_is_read_from_configured_place(auth: APIKeyAuth, asking: RequestInfo) -> None:
     assert await auth.authenticate(asking) == Caller(id='ann')
     assert await auth.authenticate(request_info()) is None
 

@@ -63,7 +63,7 @@ def test_text_parts_of_a_response_are_joined() -> None:
     )
 
 
-def test_text_after_a_native_tool_restarts_the_answer() -> None:
+def test_text_after_native_tool_replaces_streamed_text() -> None:
     stream = AnswerStream(True)
     events = [
         part_start(TextPart('I search.')),

@@ -47,7 +47,7 @@ SECRET = 'sk-secret'
         (KeyboardInterrupt(SECRET), 'internal'),
     ],
 )
-def test_failure_has_kind_and_sentence_without_the_error_text(error: BaseException, kind: str) -> None:
+def test_failure_has_kind_and_sentence_without_error_text(error: BaseException, kind: str) -> None:
     failure = classify(error)
     assert failure.kind == kind
     assert SECRET not in failure.sentence

@@ -74,7 +74,7 @@ OVER = [
 
 
 @pytest.mark.parametrize(('parts', 'problem'), OVER)
-def test_message_over_a_limit_is_refused_with_its_field(parts: list[Part], problem: str) -> None:
+def test_message_over_limit_is_refused_with_its_field(parts: list[Part], problem: str) -> None:
     with pytest.raises(InvalidParamsError) as refused:
         check(*parts)
     assert refused.value.message == f'Invalid parameters: {problem}'

@@ -39,7 +39,7 @@ def result(*parts: Any) -> list[Any]:
     return [{'artifact_id': 't.result', 'name': 'result', 'parts': [*parts]}]
 
 
-def test_list_of_files_becomes_raw_parts_of_an_artifact() -> None:
+def test_list_of_files_becomes_raw_parts_of_artifact() -> None:
     files = [BinaryContent(b'a', media_type='text/plain', identifier='a'), BinaryImage(PNG, media_type='image/png')]
     assert artifacts(list[BinaryContent], files) == result(
         {'raw': 'YQ==', 'media_type': 'text/plain', 'filename': 'a.txt'},
@@ -60,7 +60,7 @@ def test_list_of_files_becomes_raw_parts_of_an_artifact() -> None:
         (None, 'image/png', 'a9993e.png'),
     ],
 )
-def test_filename_gets_the_extension_of_its_media_type(identifier: str | None, media_type: str, filename: str) -> None:
+def test_filename_gets_extension_of_its_media_type(identifier: str | None, media_type: str, filename: str) -> None:
     part = single_part(BinaryContent, BinaryContent(b'abc', media_type=media_type, identifier=identifier))
     assert part.get('filename') == filename
 
@@ -131,7 +131,7 @@ def fail(value: int) -> int:
         (Annotated[float, AfterValidator(abs)], complex),
     ],
 )
-def test_unserializable_output_is_refused_without_the_error_text(output_type: Any, output: Any) -> None:
+def test_unserializable_output_is_refused_without_error_text(output_type: Any, output: Any) -> None:
     with pytest.raises(UnserializableOutput) as refused:
         artifacts(output_type, output)
     assert 'secret' not in str(refused.value)
@@ -211,7 +211,7 @@ def test_output_of_undeclared_type_is_serialized_as_itself() -> None:
     assert single_part(BinaryImage, 'no image').get('text') == 'no image'
 
 
-def test_empty_list_of_files_is_a_data_part() -> None:
+def test_empty_list_of_files_is_data_part() -> None:
     assert result_and_type(list[BinaryImage], []) == [([], 'list')]
 
 

@@ -58,7 +58,7 @@ def kinds(made: list[Artifact]) -> list[tuple[str, list[str]]]:
         ('nonsense', []),
     ],
 )
-def test_accepted_output_mode_is_a_media_type_or_range(name: str, taken: list[str]) -> None:
+def test_accepted_output_mode_is_media_type_or_range(name: str, taken: list[str]) -> None:
     all_types = ['text/plain', 'text/csv', 'application/json', 'application/pdf', 'image/jpeg']
     modes = output_modes([name])
     assert [each for each in all_types if modes.takes(each)] == taken
@@ -116,7 +116,7 @@ def test_output_without_accepted_type_fails_as_bad_output(output_type: Any, outp
         (TextOutput(lambda text: text), ['image/png'], False),
     ],
 )
-def test_unmatchable_output_modes_are_refused_before_the_run(output_type: Any, names: list[str], fits: bool) -> None:
+def test_unmatchable_output_modes_are_refused_before_run(output_type: Any, names: list[str], fits: bool) -> None:
     mapper = OutputMapper(output_type)
     mapper.check([])
     if fits:
@@ -130,7 +130,7 @@ def test_unmatchable_output_modes_are_refused_before_the_run(output_type: Any, n
     ('called', 'output_type', 'output'),
     [('text/markdown', str, '*Hello*'), ('application/vnd.city+json', City, City())],
 )
-def test_output_modes_set_on_the_card_are_accepted(called: str, output_type: Any, output: Any) -> None:
+def test_output_modes_set_on_card_are_accepted(called: str, output_type: Any, output: Any) -> None:
     mapper = OutputMapper(output_type, [called])
     mapper.check([called])
     assert mapper.modes == [called]

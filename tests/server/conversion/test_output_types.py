@@ -105,7 +105,7 @@ def split(value: str) -> str:
     return value.upper()
 
 
-def test_unmatched_output_gets_the_schema_of_the_whole_union() -> None:
+def test_unmatched_output_gets_schema_of_whole_union() -> None:
     parsed = Annotated[int, BeforeValidator(split), Field(gt=0)]
     assert single_part([parsed, Weather, Handle], 1.5) == snapshot(
         {
@@ -208,7 +208,7 @@ def test_output_function_is_typed_by_its_return_annotation(function: Any, output
         (Annotated[str, Field(max_length=3)], False, False),
     ],
 )
-def test_text_is_streamed_only_as_the_unmodified_output(spec: Any, text: bool, streams: bool) -> None:
+def test_text_is_streamed_only_as_unmodified_output(spec: Any, text: bool, streams: bool) -> None:
     mapper = OutputMapper(spec)
     assert (mapper.text, mapper.streams_text) == (text, streams)
 

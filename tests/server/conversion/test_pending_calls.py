@@ -40,7 +40,7 @@ UNCLEAR = (
         *((text, None) for text in UNCLEAR),
     ],
 )
-def test_plain_text_decision_must_be_a_whole_known_word(text: str, decided: Any) -> None:
+def test_plain_text_decision_must_be_whole_known_word(text: str, decided: Any) -> None:
     assert verdict(text) == decided
 
 
@@ -106,7 +106,7 @@ def pending_remote_calls(*remote: dict[str, Any], **answers: CallAnswer) -> Pend
     return Pending(calls=calls, answers=answers, shown_calls=['local'])
 
 
-def test_answers_to_remote_calls_form_a_single_tool_result() -> None:
+def test_answers_to_remote_calls_form_single_tool_result() -> None:
     several = pending_remote_calls(
         {'id': 'a', 'kind': 'approval', 'tool': 'delete', 'args': {'path': 'a'}},
         {'id': 'b', 'kind': 'question', 'tool': 'count'},

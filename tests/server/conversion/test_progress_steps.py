@@ -103,7 +103,7 @@ def test_hidden_thinking_is_not_a_step(thought: str) -> None:
 @pytest.mark.parametrize(
     ('args', 'shown'), [(None, {}), ('', {}), ({'a': 1}, {'a': 1}), ('{"a', {'INVALID_JSON': '{"a'})]
 )
-def test_tool_arguments_are_always_shown_as_an_object(args: Any, shown: dict[str, Any]) -> None:
+def test_tool_arguments_are_always_shown_as_object(args: Any, shown: dict[str, Any]) -> None:
     step = StepsShown(Progress(tools=True)).of_event(FunctionToolCallEvent(ToolCallPart('look', args)))
     assert step is not None
     assert step.part.get('data') == shown

@@ -196,7 +196,7 @@ def test_url_of_an_allowed_scheme_is_accepted(url: str) -> None:
     assert file == ImageUrl(url=url, force_download=not url.startswith('s3:'), _media_type='image/png')
 
 
-def test_url_download_can_be_left_to_the_provider() -> None:
+def test_url_download_can_be_left_to_provider() -> None:
     takes = accepts(DEFAULT_PROFILE, force_download=False)
     assert prompt_content(Part(url='https://example.com/a.png'), takes).force_download is False
 
@@ -216,7 +216,7 @@ def test_url_download_can_be_left_to_the_provider() -> None:
         ('s3:///a.png', 'must be a URL'),
     ],
 )
-def test_url_of_an_allowed_scheme_is_still_checked(url: str, problem: str) -> None:
+def test_url_of_allowed_scheme_is_still_checked(url: str, problem: str) -> None:
     with pytest.raises(InvalidParamsError, match=problem):
         prompt_content(Part(url=url), ANY_STORE)
 

@@ -108,7 +108,7 @@ def test_unsafe_filename_is_not_used_as_identifier(filename: str) -> None:
     )
 
 
-def test_text_file_is_passed_to_a_model_with_document_support() -> None:
+def test_text_file_reaches_model_with_document_support() -> None:
     assert prompt_content(Part(raw=base64_of(b'a,b'), media_type='text/csv')) == BinaryContent(
         b'a,b', media_type='text/csv'
     )
@@ -148,7 +148,7 @@ a: 1
         *('cp1257', 'iso-8859-10', 'GBK', 'gb18030'),
     ],
 )
-def test_text_file_is_converted_from_its_charset_to_utf_8(charset: str) -> None:
+def test_text_file_is_converted_to_utf_8(charset: str) -> None:
     part = Part(raw=base64_of('ü'.encode(charset)), media_type=f'text/plain; charset={charset}')
     assert prompt_content(part) == BinaryContent('ü'.encode(), media_type='text/plain')
 
@@ -238,7 +238,7 @@ def test_data_part_survives_storing_the_prompt(value: Any) -> None:
 
 
 @given(st.lists(st.text()))
-def test_text_parts_reach_the_prompt_unchanged_in_order(texts: list[str]) -> None:
+def test_text_parts_reach_prompt_unchanged_in_order(texts: list[str]) -> None:
     prompt = user_prompt(message(*(Part(text=text) for text in texts)), ACCEPTS_ALL)
     assert ([prompt] if isinstance(prompt, str) else prompt) == texts
 
@@ -334,7 +334,7 @@ def test_several_models_accept_only_common_content() -> None:
     assert accepts(resolve_profile([reader, listener])) == takes
 
 
-def test_model_of_missing_provider_package_gets_the_default_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_of_missing_provider_package_gets_default_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, 'pydantic_ai.providers.anthropic', None)
     assert resolve_profile(['anthropic:claude-sonnet-4-5']) == DEFAULT_PROFILE
 

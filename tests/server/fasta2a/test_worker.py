@@ -212,15 +212,15 @@ async def test_five_tasks_run_at_once() -> None:
 
 
 async def test_tasks_of_context_share_conversation_in_order() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as served:
+    gates = GatedAgent()
+    async with serving(gates.agent) as served:
         first = await served.send('one', context_id='c')
         second = await served.send('two', context_id='c')
-        await stage.reached('one')
-        stage.open('one', 'two')
+        await gates.reached('one')
+        gates.open('one', 'two')
         tasks = [await served.done(task['id']) for task in (first, second)]
     assert [texts(task) for task in tasks] == [['one'], ['one + two']]
-    assert stage.began == ['one', 'two']
+    assert gates.began == ['one', 'two']
     context = served.storage.contexts['c']
     assert (user_prompts(context), [each.kind for each in context]) == (['one', 'two'], ['request', 'response'] * 2)
 
@@ -265,17 +265,17 @@ async def test_canceling_running_task_stops_its_async_tools() -> None:
 
 
 async def test_task_canceled_while_context_is_busy_never_starts() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as served:
+    gates = GatedAgent()
+    async with serving(gates.agent) as served:
         first = await served.send('one', context_id='c')
-        await stage.reached('one')
+        await gates.reached('one')
         second = await served.send('two', context_id='c')
         await served.worker.broker.cancel_task({'id': second['id']})
-        stage.open('one', 'two')
+        gates.open('one', 'two')
         tasks = [await served.done(task['id']) for task in (first, second)]
         written = [state for task_id, state in served.storage.written if task_id == second['id']]
     assert [task['status']['state'] for task in tasks] == ['completed', 'canceled']
-    assert (stage.began, written) == (['one'], ['canceled'])
+    assert (gates.began, written) == (['one'], ['canceled'])
 
 
 async def test_cancel_ends_submitted_task_and_ignores_ended_task() -> None:
@@ -390,10 +390,10 @@ async def test_run_exceeding_timeout_fails_task() -> None:
 
 
 async def test_shutdown_fails_running_task() -> None:
-    stage = GatedAgent()
-    async with serving(stage.agent) as served:
+    gates = GatedAgent()
+    async with serving(gates.agent) as served:
         task = await served.send('one')
-        await stage.reached('one')
+        await gates.reached('one')
     kept = served.storage.tasks[task['id']]
     assert kept['status']['state'] == 'failed'
     assert kept.get('history', [])[-1]['parts'] == [{'text': 'The server shut down before the task was done.'}]

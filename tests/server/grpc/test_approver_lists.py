@@ -15,7 +15,7 @@ KEYS = {'the-long-key-of-ann': 'ann', 'the-long-key-of-boss': BOSS}
 ANN_KEY, BOSS_KEY = ([('authorization', f'Bearer {key}')] for key in KEYS)
 
 
-async def test_approver_lists_tasks_of_others_over_grpc() -> None:
+async def test_approver_lists_foreign_tasks_over_grpc() -> None:
     app = to_a2a(ApprovalAgent().agent, auth=BearerAuth(KEYS), approvals=Approvals(approvers='approve'))
     async with serving(app) as agent:
         tasks = [

@@ -25,12 +25,12 @@ from .grpc_client import event_id, refusal_of, send_request, serving, text_of
 QUICK = Workers(drain_grace=0.1)
 
 
-async def text_after(stage: GatedAgent, agent: Caller, app: A2AApp) -> str:
+async def text_after(gates: GatedAgent, agent: Caller, app: A2AApp) -> str:
     """The answer of the only task, after its run may go on."""
     (task,) = await app.list_tasks()
     stream = agent.stream('SubscribeToTask', SubscribeToTaskRequest(id=task['id']))
     await stream.next()
-    stage.open('wait')
+    gates.open('wait')
     (*_, last) = await stream.rest()
     assert TaskState.Name(last.status_update.status.state) == 'TASK_STATE_COMPLETED'
     return text_of(await agent.call('GetTask', GetTaskRequest(id=task['id'])))
@@ -38,11 +38,11 @@ async def text_after(stage: GatedAgent, agent: Caller, app: A2AApp) -> str:
 
 @pytest.mark.parametrize('way', ['cancel', 'deadline'])
 @pytest.mark.parametrize('stream', [False, True])
-async def test_end_of_a_call_does_not_end_its_task(ended_methods: asyncio.Queue[str], way: str, stream: bool) -> None:
-    stage, request = GatedAgent(), send_request('wait')
-    app = to_a2a(stage.agent)
+async def test_end_of_call_does_not_end_its_task(ended_methods: asyncio.Queue[str], way: str, stream: bool) -> None:
+    gates, request = GatedAgent(), send_request('wait')
+    app = to_a2a(gates.agent)
     async with serving(app) as agent:
-        reached, seconds = asyncio.ensure_future(stage.reached('wait')), LIMIT if way == 'cancel' else 0.5
+        reached, seconds = asyncio.ensure_future(gates.reached('wait')), LIMIT if way == 'cancel' else 0.5
         while True:
             if stream:
                 streaming = agent.stream('SendStreamingMessage', request, timeout=seconds)
@@ -59,12 +59,12 @@ async def test_end_of_a_call_does_not_end_its_task(ended_methods: asyncio.Queue[
         await asyncio.gather(reading, return_exceptions=True)
         assert (await call.code()).name == ('CANCELLED' if way == 'cancel' else 'DEADLINE_EXCEEDED')
         assert await ended_methods.get() == ('SendStreamingMessage' if stream else 'SendMessage')
-        assert await text_after(stage, agent, app) == 'wait'
+        assert await text_after(gates, agent, app) == 'wait'
 
 
-async def test_call_cancelled_during_storing_still_creates_the_task(ended_methods: asyncio.Queue[str]) -> None:
-    stage, storing, store = GatedAgent(), asyncio.Event(), asyncio.Event()
-    app = to_a2a(stage.agent)
+async def test_call_cancelled_during_storing_still_creates_task(ended_methods: asyncio.Queue[str]) -> None:
+    gates, storing, store = GatedAgent(), asyncio.Event(), asyncio.Event()
+    app = to_a2a(gates.agent)
     submit = app.backend.queue.submit
 
     async def slowly(*args: Any, **options: Any) -> Any:
@@ -83,8 +83,8 @@ async def test_call_cancelled_during_storing_still_creates_the_task(ended_method
         assert (refused.code, await ended_methods.get()) == ('NOT_FOUND', 'GetTask')
         store.set()
         assert await ended_methods.get() == 'SendMessage'
-        await stage.reached('wait')
-        assert await text_after(stage, agent, app) == 'wait'
+        await gates.reached('wait')
+        assert await text_after(gates, agent, app) == 'wait'
 
 
 async def test_server_stops_after_storing_cancelled_messages(
@@ -136,7 +136,7 @@ async def test_call_cancelled_before_its_refusal_ends_without_error(ended_method
 
 
 @pytest.mark.parametrize('kind', [grpc.aio.InternalError, grpc.aio.UsageError])
-async def test_write_after_the_call_ended_means_client_gone(kind: type[Exception]) -> None:
+async def test_write_after_call_ended_means_client_gone(kind: type[Exception]) -> None:
     async def write() -> None:
         raise kind('the call, or the server, has ended')
 
@@ -146,11 +146,11 @@ async def test_write_after_the_call_ended_means_client_gone(kind: type[Exception
 
 
 async def test_direct_reply_ends_with_its_cancelled_call(ended_methods: asyncio.Queue[str]) -> None:
-    stage = GatedAgent()
-    app = to_a2a(stage.agent, messages=Messages(reply='message'))
+    gates = GatedAgent()
+    app = to_a2a(gates.agent, messages=Messages(reply='message'))
     async with serving(app) as agent:
         call = agent.start('SendMessage', send_request('wait'))
-        await stage.reached('wait')
+        await gates.reached('wait')
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
@@ -158,11 +158,11 @@ async def test_direct_reply_ends_with_its_cancelled_call(ended_methods: asyncio.
 
 
 async def test_drain_ends_streams_and_refuses_new_calls() -> None:
-    stage = GatedAgent()
-    app = to_a2a(stage.agent, workers=QUICK, results=Results(stream='mark', interval=0))
+    gates = GatedAgent()
+    app = to_a2a(gates.agent, workers=QUICK, results=Results(stream='mark', interval=0))
     async with serving(app) as agent:
         stream = agent.stream('SendStreamingMessage', send_request('wait'))
-        await stage.reached('wait')
+        await gates.reached('wait')
         app.hosting.drain(asyncio.get_running_loop())
         events = await stream.rest()
         refused = await agent.refused('SendMessage', send_request('more'))
@@ -172,12 +172,12 @@ async def test_drain_ends_streams_and_refuses_new_calls() -> None:
 
 
 async def test_blocking_send_is_answered_by_the_drain() -> None:
-    stage = GatedAgent()
-    async with lifespan(app := to_a2a(stage.agent, workers=QUICK)):
+    gates = GatedAgent()
+    async with lifespan(app := to_a2a(gates.agent, workers=QUICK)):
         async with serve_grpc(app, port=0) as state:
             channel = grpc.aio.insecure_channel(state['grpc_address'])
             sending = asyncio.ensure_future(Caller(channel).call('SendMessage', send_request('wait')))
-            await stage.reached('wait')
+            await gates.reached('wait')
         task = (await sending).task
         await channel.close()
     assert TaskState.Name(task.status.state) == 'TASK_STATE_FAILED'  # the memory of the process ends with the process

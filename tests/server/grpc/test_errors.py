@@ -151,7 +151,7 @@ async def test_invalid_fields_are_listed_in_the_details() -> None:
     )
 
 
-async def test_many_invalid_fields_are_truncated_in_the_details() -> None:
+async def test_many_invalid_fields_are_truncated_in_details() -> None:
     request = send_request()
     for _ in range(500):
         request.message.parts.add()
@@ -193,7 +193,7 @@ NOT_STARTED = (
 )
 
 
-async def test_unstartable_agent_is_an_internal_error_without_retry_after() -> None:
+async def test_unstartable_agent_is_internal_error_without_retry_after() -> None:
     async with serving(to_a2a(Agent('unknown:model', defer_model_check=True))) as agent:
         refused = await agent.refused('SendMessage', send_request())
     assert code_text_reason(refused) == ('INTERNAL', NOT_STARTED, 'INTERNAL_ERROR')
@@ -221,7 +221,7 @@ async def test_http_exception_in_auth_gives_its_grpc_status(
 
 @pytest.mark.parametrize('option', ['auth', 'reply'])
 @pytest.mark.parametrize('raised', [*BASE_EXCEPTIONS, 'error'])
-async def test_exit_in_an_operator_function_refuses_its_call(
+async def test_exit_in_operator_function_refuses_its_call(
     raised: str, option: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(_: Any) -> Any:
@@ -236,7 +236,7 @@ async def test_exit_in_an_operator_function_refuses_its_call(
     assert SECRET in caplog.text
 
 
-async def test_auth_function_cancelling_its_call_refuses_the_call() -> None:
+async def test_auth_function_cancelling_its_call_refuses_call() -> None:
     async def leave(_: Any) -> Caller:
         task = asyncio.current_task()
         assert task is not None

@@ -242,7 +242,7 @@ async def test_answer_too_deep_for_protobuf_is_refused() -> None:
     assert task['status']['state'] == 'completed'
 
 
-async def test_answer_that_clients_cannot_parse_is_refused() -> None:
+async def test_answer_too_deep_for_clients_is_refused() -> None:
     nested: Any = 'deepest'
     for _ in range(32):  # one level more than a client parses
         nested = {'a': nested}

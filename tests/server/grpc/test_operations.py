@@ -53,7 +53,7 @@ def test_service_has_every_operation_with_its_streaming_kind() -> None:
     }
 
 
-async def test_send_get_list_and_stream_return_the_same_task() -> None:
+async def test_send_get_list_and_stream_return_same_task() -> None:
     request = send_request(context_id='c1')
     async with serving(to_a2a(AGENT)) as agent:
         task = (await agent.call('SendMessage', request)).task
@@ -75,16 +75,16 @@ async def test_task_has_time_of_its_status() -> None:
 
 
 async def test_cancel_task_returns_the_canceled_task() -> None:
-    stage = GatedAgent()
-    async with serving(to_a2a(stage.agent)) as agent:
+    gates = GatedAgent()
+    async with serving(to_a2a(gates.agent)) as agent:
         stream = agent.stream('SendStreamingMessage', send_request('wait'))
         task_id = (await stream.next()).task.id
-        await stage.reached('wait')
+        await gates.reached('wait')
         canceled = await agent.call('CancelTask', CancelTaskRequest(id=task_id, metadata={'why': 'late'}))
     assert TaskState.Name(canceled.status.state) == 'TASK_STATE_CANCELED'
 
 
-async def test_trace_context_and_baggage_reach_spans_and_the_run(spans: Spans) -> None:
+async def test_trace_context_and_baggage_reach_spans_and_run(spans: Spans) -> None:
     seen: list[object] = []
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -110,8 +110,8 @@ async def test_webhook_can_be_created_read_listed_and_deleted() -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ['93.184.216.34']
 
-    stage = GatedAgent()
-    async with serving(to_a2a(stage.agent, push=with_constants(Push, resolve=resolve, tries=1))) as agent:
+    gates = GatedAgent()
+    async with serving(to_a2a(gates.agent, push=with_constants(Push, resolve=resolve, tries=1))) as agent:
         task = (await agent.stream('SendStreamingMessage', send_request('wait')).next()).task
         config = TaskPushNotificationConfig(task_id=task.id, url='https://example.com/hook', token='t')
         created = await agent.call('CreateTaskPushNotificationConfig', config)
@@ -121,7 +121,7 @@ async def test_webhook_can_be_created_read_listed_and_deleted() -> None:
         listed = await agent.call('ListTaskPushNotificationConfigs', every)
         gone = DeleteTaskPushNotificationConfigRequest(task_id=task.id, id=created.id)
         deleted = await agent.call('DeleteTaskPushNotificationConfig', gone)
-        stage.open('wait')
+        gates.open('wait')
         rest = await agent.call('ListTaskPushNotificationConfigs', every)
     assert (created.task_id, created.url, bool(created.id)) == (task.id, 'https://example.com/hook', True)
     assert (read, list(listed.configs)) == (created, [created])
@@ -187,17 +187,17 @@ async def test_direct_message_reply_is_returned() -> None:
 
 
 async def test_subscriber_resumes_after_last_event_id() -> None:
-    stage = GatedAgent()
-    app = to_a2a(stage.agent, results=Results(stream='mark', interval=0))
+    gates = GatedAgent()
+    app = to_a2a(gates.agent, results=Results(stream='mark', interval=0))
     async with serving(app) as agent:
         stream = agent.stream('SendStreamingMessage', send_request('wait'))
         first = await stream.next()
         seen = [first, await stream.next()]
-        await stage.reached('wait')
+        await gates.reached('wait')
         request = SubscribeToTaskRequest(id=first.task.id)
         again = agent.stream('SubscribeToTask', request, metadata=[('last-event-id', str(event_id(first)))])
         resumed = [await again.next()]
-        stage.open('wait')
+        gates.open('wait')
         seen += await stream.rest()
         resumed += await again.rest()
     assert [event_id(event) for event in seen] == [*range(len(seen))]

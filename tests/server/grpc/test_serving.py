@@ -53,7 +53,7 @@ async def test_compressed_messages_are_read() -> None:
     assert TaskState.Name(task.status.state) == 'TASK_STATE_COMPLETED'
 
 
-async def test_grpc_lifespan_starts_and_stops_with_the_app() -> None:
+async def test_grpc_lifespan_starts_and_stops_with_app() -> None:
     app = to_a2a(AGENT, lifespan=partial(serve_grpc, port=0))
     async with lifespan(app):
         card = (await Client(app).get('/.well-known/agent-card.json')).json
@@ -67,7 +67,7 @@ async def test_grpc_lifespan_starts_and_stops_with_the_app() -> None:
     assert [each['protocolBinding'] for each in card['supportedInterfaces']] == ['JSONRPC', 'HTTP+JSON', 'JSONRPC']
 
 
-async def test_lifespan_of_the_parent_serves_a_mounted_app() -> None:
+async def test_lifespan_of_parent_serves_mounted_app() -> None:
     app = to_a2a(AGENT)
 
     @asynccontextmanager
@@ -91,7 +91,7 @@ async def test_lifespan_of_the_parent_serves_a_mounted_app() -> None:
     ('url', 'declared'),
     [(None, '[2001:db8::1]'), ('grpc.example.com:443', 'grpc.example.com:443')],
 )
-async def test_card_names_the_agent_host_or_the_given_url(url: str | None, declared: str) -> None:
+async def test_card_names_agent_host_or_given_url(url: str | None, declared: str) -> None:
     app = to_a2a(AGENT, url='https://[2001:db8::1]/agent/')
     async with lifespan(app), serve_grpc(app, host='::1', port=0, url=url) as state:
         card: Any = app.card.public('https://[2001:db8::1]/agent/')
@@ -137,7 +137,7 @@ def test_uvicorn_workers_cannot_serve_grpc_on_free_ports(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize('first', [0, 1], ids=['the older ends first', 'the newer ends first'])
-async def test_card_lists_grpc_until_the_last_server_ends(first: int) -> None:
+async def test_card_lists_grpc_until_last_server_ends(first: int) -> None:
     app = to_a2a(AGENT)
     async with lifespan(app):
         blocks = [serve_grpc(app, port=0), serve_grpc(app, port=0)]
@@ -240,7 +240,7 @@ def test_run_rejects_invalid_grpc_options_before_listening(app: Any, options: di
 
 
 @pytest.mark.parametrize('options', [{}, {'ssl_certfile': 'both.pem'}], ids=['plain', 'TLS'])
-def test_run_reports_a_taken_http_port_before_starting_grpc(options: dict[str, Any]) -> None:
+def test_run_reports_taken_http_port_before_starting_grpc(options: dict[str, Any]) -> None:
     with socket.socket() as taken:
         taken.bind(('127.0.0.1', 0))
         taken.listen()
@@ -249,7 +249,7 @@ def test_run_reports_a_taken_http_port_before_starting_grpc(options: dict[str, A
             run(AGENT, port=port, grpc_port=0, **options)
 
 
-def test_run_ends_the_http_server_if_grpc_cannot_listen() -> None:
+def test_run_ends_http_server_if_grpc_cannot_listen() -> None:
     ended: list[str] = []
 
     @asynccontextmanager

@@ -82,7 +82,7 @@ async def test_slowest_reader_is_cut_when_answer_memory_is_full(
 
 @pytest.mark.parametrize('way', ['cancel', 'close'])
 @pytest.mark.parametrize('method', ['GetTask', 'SendStreamingMessage'])
-async def test_client_leaving_during_a_long_answer_frees_memory(
+async def test_client_leaving_during_long_answer_frees_memory(
     ended_methods: asyncio.Queue[str], caplog: pytest.LogCaptureFixture, method: str, way: str
 ) -> None:
     app = to_a2a(Agent(TestModel(custom_output_text='x' * LONG)))
@@ -110,7 +110,7 @@ async def test_client_leaving_during_a_long_answer_frees_memory(
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_client_leaving_after_a_cut_answer_frees_memory(
+async def test_client_leaving_after_cut_answer_frees_memory(
     ended_methods: asyncio.Queue[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = to_a2a(Agent(TestModel(custom_output_text='x' * LONG)), limits=Limits(unsent=3 * LONG))
@@ -167,7 +167,7 @@ async def test_answer_without_room_is_refused_before_conversion(monkeypatch: pyt
         await read_all(call)
 
 
-async def test_slow_reader_ends_its_stream_and_the_task_continues(
+async def test_slow_reader_ends_its_stream_and_task_continues(
     ended_methods: asyncio.Queue[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def flood(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
@@ -195,7 +195,7 @@ async def test_slow_reader_ends_its_stream_and_the_task_continues(
     assert len(text_of(whole)) == 400 * 50_000
 
 
-async def test_stream_ends_when_another_process_erases_the_task(tmp_path: Path) -> None:
+async def test_stream_ends_when_another_process_erases_task(tmp_path: Path) -> None:
     url = f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
     app = to_a2a(ApprovalAgent(name='agent').agent, backend=url)
     with closing(open_store(url, 'agent')) as other:  # as another process has

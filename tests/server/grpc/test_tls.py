@@ -23,7 +23,7 @@ from pydantic_ai_a2a import TLS, Authenticator, BearerAuth, Caller, RequestInfo,
 from pydantic_ai_a2a.errors import CannotListen
 
 from ...app_client import LIMIT, lifespan
-from ...e2e.official import collect, event_summary, say
+from ...e2e.official import collect, event_summary, text_request
 from .certificates import LOCAL, Authority, Pair
 from .grpc_client import GrpcAgent as Peer
 from .grpc_client import send_request as message
@@ -57,7 +57,7 @@ def channel(address: str, authority: Authority, pair: Pair | None = None) -> grp
     return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(authority.file.read_bytes(), *own))
 
 
-async def test_official_client_works_with_mutual_tls_and_a_token(authority: Authority, server: Pair) -> None:
+async def test_official_client_works_with_mutual_tls_and_token(authority: Authority, server: Pair) -> None:
     class Wallet(CredentialService):
         async def get_credentials(self, security_scheme_name: str, context: object) -> str | None:
             return TOKEN
@@ -77,7 +77,7 @@ async def test_official_client_works_with_mutual_tls_and_a_token(authority: Auth
             grpc_channel_factory=lambda address: channel(address, authority, own),
         )
         async with await create_client('http://127.0.0.1', config, interceptors=[AuthInterceptor(Wallet())]) as client:
-            events = await collect(client.send_message(say('hello')))
+            events = await collect(client.send_message(text_request('hello')))
             task = await client.get_task(GetTaskRequest(id=events[0].task.id))
             listed = await client.list_tasks(ListTasksRequest())
     assert event_summary(events)[-1] == 'COMPLETED'
@@ -128,7 +128,7 @@ class Planner(Authenticator):
     ],
     ids=['common name', 'common name beside a name', 'host', 'NUL', 'NUL in another name'],
 )
-async def test_certificate_cannot_spoof_the_uri_of_another_client(
+async def test_certificate_cannot_spoof_uri_of_another_client(
     authority: Authority, server: Pair, common_name: str, names: list[Any]
 ) -> None:
     app = to_a2a(AGENT, auth=Planner())

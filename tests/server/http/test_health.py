@@ -63,7 +63,7 @@ async def running_client(app: A2AApp) -> AsyncGenerator[Client]:
         yield Client(app)
 
 
-async def test_health_check_does_not_start_an_idle_app() -> None:
+async def test_health_check_does_not_start_idle_app() -> None:
     door = GatedToolset()
     client = Client(to_a2a(Agent('openai:gpt-5.2', toolsets=[door], defer_model_check=True)))
     live = await client.get('/health/live')
@@ -72,7 +72,7 @@ async def test_health_check_does_not_start_an_idle_app() -> None:
     assert not door.reached.is_set()
 
 
-async def test_started_app_is_ready() -> None:
+async def test_readiness_probe_of_started_app_succeeds() -> None:
     async with running_client(to_a2a(Agent(TestModel()))) as client:
         assert await ready(client) == (200, ALL_OK)
 
@@ -117,7 +117,7 @@ async def test_app_is_not_ready_while_its_agent_is_starting() -> None:
     await app.hosting.stop()
 
 
-async def test_failed_agent_becomes_ready_after_a_successful_request() -> None:
+async def test_failed_agent_becomes_ready_after_successful_request() -> None:
     door = GatedToolset()
     door.opened.set()
     door.broken = RuntimeError('the password is 1234')
@@ -151,14 +151,14 @@ async def test_app_with_lost_agent_context_is_ready_but_degraded() -> None:
 
 
 async def test_draining_app_is_not_ready() -> None:
-    stage = GatedAgent()
-    app = to_a2a(stage.agent)
+    gates = GatedAgent()
+    app = to_a2a(gates.agent)
     async with running_client(app) as client:
         await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
         app.hosting.drain(asyncio.get_running_loop())
         assert await ready(client) == (503, {**ALL_OK, 'server': 'draining'})
-        stage.open('hi')
+        gates.open('hi')
 
 
 async def test_app_without_own_worker_is_ready() -> None:
@@ -183,7 +183,7 @@ class Storage(InMemoryStorage[Any]):
 
 
 @pytest.mark.parametrize('gone', [True, False], ids=['fails', 'does not answer'])
-async def test_app_is_not_ready_if_the_backend_is_unreadable(
+async def test_app_is_not_ready_if_backend_is_unreadable(
     gone: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(health, 'PATIENCE', LIMIT if gone else 0.01)

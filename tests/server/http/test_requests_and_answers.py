@@ -49,7 +49,7 @@ async def test_reading_a_body_releases_its_chunks() -> None:
 
 
 @pytest.mark.parametrize('known', [[], [(b'if-none-match', b'*')]], ids=['200', '304'])
-async def test_middleware_adding_headers_does_not_change_a_cached_answer(
+async def test_middleware_adding_headers_does_not_change_cached_answer(
     known: list[tuple[bytes, bytes]],
 ) -> None:
     """OpenTelemetry's middleware for ASGI does so, with the ids of a trace."""
@@ -102,7 +102,7 @@ def no_collections() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures('no_collections')
-async def test_exception_of_a_broken_stream_is_not_kept_in_memory() -> None:
+async def test_broken_stream_exception_is_freed() -> None:
     """The frames of its traceback hold parts of the request and of the answer."""
     message = {'role': 'ROLE_USER', 'messageId': '1', 'parts': [{'text': 'Hi'}]}
     request = {'type': 'http.request', 'body': to_json({'message': message})}

@@ -63,7 +63,7 @@ async def test_forgotten_answer_no_longer_counts_as_unsent() -> None:
 
 
 @pytest.mark.usefixtures('no_slow_readers')
-async def test_answer_over_the_limit_is_refused_without_slow_readers() -> None:
+async def test_answer_over_limit_is_refused_without_slow_readers() -> None:
     clients = reader_limits()
     first = await unread_answer(clients, 60)
     with clients.answer(40):
@@ -77,7 +77,7 @@ async def test_answer_over_the_limit_is_refused_without_slow_readers() -> None:
     assert clients.unsent.bytes == 0
 
 
-async def test_answer_longer_than_the_limit_is_sent_if_alone() -> None:
+async def test_answer_longer_than_limit_is_sent_if_alone() -> None:
     clients = reader_limits()
     with clients.answer(1000):
         assert clients.unsent.bytes == 1000
@@ -135,7 +135,7 @@ async def test_cut_request_can_still_be_cancelled_from_outside() -> None:
 
 
 @pytest.mark.usefixtures('only_slow_readers')
-async def test_next_reader_is_cut_only_after_earlier_cuts_have_ended() -> None:
+async def test_next_reader_is_cut_after_earlier_cuts_end() -> None:
     clients = reader_limits()
     slow = await unread_answer(clients, 60)
     with clients.answer(50):
@@ -162,7 +162,7 @@ async def test_cut_answer_counts_its_remaining_size_until_its_end() -> None:
 
 
 @pytest.mark.usefixtures('only_slow_readers')
-async def test_cut_answer_of_a_closed_event_loop_counts_no_memory() -> None:
+async def test_cut_answer_of_closed_loop_counts_no_memory() -> None:
     clients = reader_limits()
 
     async def begin() -> unsent_answers.UnsentAnswer:
@@ -263,7 +263,7 @@ async def test_only_http_1_connections_are_aborted(version: str) -> None:
     assert transport.aborts.locked()
 
 
-async def test_abort_without_a_transport_does_nothing() -> None:
+async def test_abort_without_transport_has_no_effect() -> None:
     async def receive() -> Message:
         raise AssertionError('nobody reads')
 

@@ -104,7 +104,7 @@ async def notified_states(hook: Webhook, count: int = 1) -> list[Any]:
     return [each.json['statusUpdate']['status']['state'] for each in await hook.got(count)]
 
 
-async def test_due_delivery_is_sent_when_the_sender_starts() -> None:
+async def test_due_delivery_is_sent_when_sender_starts() -> None:
     backend = memory()
     async with webhook() as hook:
         await canceled_task_with_webhook(backend, hook)
@@ -292,7 +292,7 @@ async def test_undecryptable_webhook_is_dead_and_not_sent() -> None:
     assert (dead.error, hook.received) == ('no key of Push.keys decrypts the webhook', [])
 
 
-async def test_webhook_of_0_3_is_notified_of_a_deleted_task() -> None:
+async def test_0_3_webhook_is_notified_of_deleted_task() -> None:
     """It went while it was under way."""
     backend = memory()
     async with webhook() as hook:
@@ -328,7 +328,7 @@ Open = Callable[[Clock], SqliteFileBackend]
 
 
 @pytest.fixture
-def another(tmp_path: Path) -> Iterator[Open]:
+def open_backend(tmp_path: Path) -> Iterator[Open]:
     """Opens the file once more, as another process would."""
     opened: list[SqliteFileBackend] = []
 
@@ -355,9 +355,9 @@ class ObservedOutbox(SqlOutbox):
         return leased
 
 
-async def test_process_with_fast_clock_skips_leased_deliveries(another: Open) -> None:
-    here, ahead = another(SetClock()), SetClock()
-    there = another(ahead)
+async def test_process_with_fast_clock_skips_leased_deliveries(open_backend: Open) -> None:
+    here, ahead = open_backend(SetClock()), SetClock()
+    there = open_backend(ahead)
     ahead.wall = HOUR
     outbox = there.outbox = ObservedOutbox(there)
     async with webhook(NEVER_ANSWERS) as hook:
@@ -369,9 +369,9 @@ async def test_process_with_fast_clock_skips_leased_deliveries(another: Open) ->
         assert len(hook.received) == 1
 
 
-async def test_delivery_of_dead_process_is_sent_after_clock_went_back(another: Open) -> None:
+async def test_orphaned_delivery_is_sent_after_clock_goes_back(open_backend: Open) -> None:
     clock = SetClock()
-    backend = another(clock)
+    backend = open_backend(clock)
     async with webhook() as hook:
         await canceled_task_with_webhook(backend, hook)
         assert len(await lease_deliveries(backend, lease=EXPIRED)) == 1
@@ -380,9 +380,9 @@ async def test_delivery_of_dead_process_is_sent_after_clock_went_back(another: O
             await hook.got(1)
 
 
-async def test_retry_pause_ends_although_the_clock_went_back(another: Open) -> None:
+async def test_retry_pause_ends_although_clock_went_back(open_backend: Open) -> None:
     clock = SetClock()
-    backend = another(clock)
+    backend = open_backend(clock)
     async with webhook() as hook:
         await canceled_task_with_webhook(backend, hook)
         [delivery] = await lease_deliveries(backend)

@@ -158,7 +158,7 @@ async def test_system_resolver_is_the_default() -> None:
     assert await refused(Push(), 'https://no-such-host.invalid/') == 'no address (gaierror)'
 
 
-async def test_slow_dns_lookup_does_not_occupy_the_default_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_dns_lookup_does_not_occupy_default_executor(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, answers = threading.Event(), threading.Event()
 
     def getaddrinfo(*_: object, **__: object) -> NoReturn:
@@ -234,7 +234,7 @@ async def test_invalid_resolved_address_is_not_called() -> None:
     assert await refused(settings, 'http://hooks.internal/') == 'no connection (InvalidURL)'
 
 
-async def test_untrusted_certificate_for_the_host_name_is_refused(tmp_path: Path) -> None:
+async def test_untrusted_certificate_for_host_name_is_refused(tmp_path: Path) -> None:
     wanted: list[str | None] = []
     context = Authority(tmp_path, 'authority').sign('hook', x509.DNSName('hooks.internal')).context()
 
@@ -249,7 +249,7 @@ async def test_untrusted_certificate_for_the_host_name_is_refused(tmp_path: Path
     assert wanted == ['hooks.internal']
 
 
-async def test_ip_address_of_webhook_is_not_sent_as_tls_name(tmp_path: Path) -> None:
+async def test_webhook_ip_address_is_not_sent_as_sni(tmp_path: Path) -> None:
     named: list[str | None] = []
     context = Authority(tmp_path, 'authority').sign('hook', x509.DNSName('hooks.internal')).context()
 

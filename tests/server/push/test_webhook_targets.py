@@ -33,7 +33,7 @@ PRIVATE = [
 
 
 @pytest.mark.parametrize('address', PUBLIC)
-def test_public_addresses_are_public(address: str) -> None:
+def test_globally_routable_addresses_count_as_public(address: str) -> None:
     assert is_public(address)
 
 
@@ -181,7 +181,7 @@ def test_unencrypted_target_is_readable_after_keys_are_added() -> None:
 
 
 @pytest.mark.parametrize('keys', [[], [NEW]])
-def test_target_encrypted_with_a_removed_key_is_unreadable(keys: list[str]) -> None:
+def test_target_encrypted_with_removed_key_is_unreadable(keys: list[str]) -> None:
     with pytest.raises(TargetUnreadable, match=r'no key of Push\.keys decrypts the webhook'):
         TargetCipher(keys).load(TargetCipher([OLD]).dump(TARGET))
 
@@ -197,7 +197,7 @@ def test_target_repr_hides_secrets() -> None:
     assert repr(TARGET) == "PushTarget(id='c', scheme='Bearer')"
 
 
-def test_missing_push_extra_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_push_extra_is_named_in_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, 'cryptography.fernet', None)
     with pytest.raises(ImportError, match=r"pip install 'pydantic-ai-a2a\[push\]'"):
         TargetCipher([NEW])

@@ -102,7 +102,7 @@ async def test_renewals_stop_if_event_loop_is_blocked_too_long() -> None:
     heartbeat.stop()
 
 
-async def test_hanging_renewal_does_not_delay_the_next_renewal() -> None:
+async def test_hanging_renewal_does_not_delay_next_renewal() -> None:
     renewals = RenewalCounter()
     held = threading.Event()
 

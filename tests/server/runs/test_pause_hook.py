@@ -74,7 +74,7 @@ async def test_heartbeat_takes_none_of_its_own_calls(backend: SqliteFileBackend)
     assert await worker.finished() == ['a']
 
 
-async def test_worker_with_many_calls_takes_no_others(backend: SqliteFileBackend) -> None:
+async def test_worker_with_ten_calls_takes_no_more(backend: SqliteFileBackend) -> None:
     worker = WorkerOfCalls(backend)
     worker.gate.clear()
     own = [await wait(backend, f'own {number}', lease=LEASE) for number in range(10)]

@@ -97,7 +97,7 @@ async def write_until_error(recorder: Recorder) -> None:
         await asyncio.sleep(0)
 
 
-async def test_first_text_chunk_is_stored_before_the_run_continues(backend: MemoryBackend) -> None:
+async def test_first_text_chunk_is_stored_before_run_continues(backend: MemoryBackend) -> None:
     queue = GatedQueue(backend)
     recorder = await recorder_of(backend, queue)
     writing = asyncio.ensure_future(recorder.write(delta(0)))
@@ -108,7 +108,7 @@ async def test_first_text_chunk_is_stored_before_the_run_continues(backend: Memo
     assert queue.stored == [1]
 
 
-async def test_text_chunks_written_during_a_store_call_are_batched(backend: MemoryBackend) -> None:
+async def test_text_chunks_written_during_store_call_are_batched(backend: MemoryBackend) -> None:
     queue = GatedQueue(backend)
     recorder = await recorder_waiting_for_store(backend, queue)
     for n in range(2, 6):
@@ -159,7 +159,7 @@ async def test_unstored_text_chunks_merge_within_the_interval(backend: MemoryBac
     assert texts == ['0 ', '1 ', '2 3 4 5 6 7 8 9 ']
 
 
-async def test_unstored_text_is_stored_with_the_run_end(backend: MemoryBackend) -> None:
+async def test_unstored_text_is_stored_with_run_end(backend: MemoryBackend) -> None:
     queue = GatedQueue(backend)
     recorder = await recorder_waiting_for_store(backend, queue)
     await recorder.write(delta(2))
@@ -171,7 +171,7 @@ async def test_unstored_text_is_stored_with_the_run_end(backend: MemoryBackend) 
     assert await numbers(backend) == [1, 2, 3, 4, 5, 6]  # working, three pieces, the mark of the last one, completed
 
 
-async def test_run_cancelled_during_a_store_call_continues_event_numbers(backend: MemoryBackend) -> None:
+async def test_run_cancelled_during_store_call_continues_event_numbers(backend: MemoryBackend) -> None:
     queue = GatedQueue(backend)
     recorder = await recorder_of(backend, queue)
     writing = asyncio.ensure_future(recorder.write(Note('a note')))
@@ -199,7 +199,7 @@ async def test_write_after_a_failed_store_call_raises(backend: MemoryBackend) ->
     assert got == list(range(1, len(got) + 1))
 
 
-async def test_error_of_a_cancelled_write_is_raised_by_a_later_write(
+async def test_later_write_raises_error_of_canceled_write(
     backend: MemoryBackend,
 ) -> None:
     queue = GatedQueue(backend)

@@ -43,7 +43,7 @@ async def timers_elapsed(delay: float) -> None:
         await called.wait()
 
 
-async def test_signal_without_drain_delay_reaches_the_server_at_once() -> None:
+async def test_signal_without_drain_delay_reaches_server_at_once() -> None:
     log = Log()
     log.shutdown('app', 0.0).before(log.server)(TERM, None)
     assert log == ['app leaves', 'server gets SIGTERM']
@@ -60,7 +60,7 @@ async def test_second_signal_ends_the_drain() -> None:
     assert log == ['app leaves', 'server gets SIGINT', 'server gets SIGTERM', 'app drains', 'app stops']
 
 
-async def test_drain_delay_postpones_the_signal_to_the_server() -> None:
+async def test_drain_delay_postpones_signal_to_server() -> None:
     log = Log()
     log.shutdown('app', 0.01).before(log.server)(TERM, None)
     assert log == ['app leaves']
@@ -80,7 +80,7 @@ async def test_second_signal_skips_the_drain_delay() -> None:
     assert log == ['app leaves', 'server gets SIGINT', 'app drains']
 
 
-async def test_apps_in_a_process_share_the_longest_drain_delay() -> None:
+async def test_apps_in_process_share_longest_drain_delay() -> None:
     log = Log()
     inner = log.shutdown('inner', 0.01).before(log.server)
     log.shutdown('outer', 0.0).before(inner)(TERM, None)
@@ -91,7 +91,7 @@ async def test_apps_in_a_process_share_the_longest_drain_delay() -> None:
     assert log == ['inner leaves', 'outer leaves', 'server gets SIGTERM', 'outer drains', 'inner drains']
 
 
-def test_app_without_running_event_loop_forwards_the_signal() -> None:
+def test_app_without_running_event_loop_forwards_signal() -> None:
     async def depart() -> tuple[Shutdown, Log]:
         log = Log()
         return log.shutdown('app', 60.0), log

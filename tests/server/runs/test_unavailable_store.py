@@ -125,7 +125,7 @@ class FlakyStore:
         return self.calls
 
 
-async def test_store_call_is_retried_until_the_store_is_available() -> None:
+async def test_store_call_is_retried_until_store_is_available() -> None:
     store = FlakyStore(*[StoreUnavailable()] * 6)
     assert await StoreRetries().of('t')(store.call) == 7
 
@@ -153,7 +153,7 @@ async def test_lost_lease_and_unexpected_errors_are_not_retried(error: Exception
     assert store.calls == 1
 
 
-async def test_claims_pause_after_an_outage_with_possibly_expired_leases(
+async def test_claims_pause_after_outage_with_possibly_expired_leases(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loop = asyncio.get_running_loop()

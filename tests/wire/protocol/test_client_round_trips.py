@@ -109,7 +109,7 @@ def drawn_params(data: st.DataObject, name: str) -> Any:
 
 @pytest.mark.parametrize('name', list(PARAMS))
 @given(data=st.data())
-def test_server_decodes_1_0_json_rpc_requests_of_the_client(name: str, data: st.DataObject) -> None:
+def test_server_decodes_json_rpc_requests_of_client(name: str, data: st.DataObject) -> None:
     params = drawn_params(data, name)
     operation = OPERATIONS[name]
     request = NEWER.decode(NEWER.encode_request(operation, params))
@@ -121,7 +121,7 @@ def test_server_decodes_1_0_json_rpc_requests_of_the_client(name: str, data: st.
 
 @pytest.mark.parametrize('name', list(PARAMS))
 @given(data=st.data())
-def test_server_decodes_http_json_requests_of_the_client(name: str, data: st.DataObject) -> None:
+def test_server_decodes_http_json_requests_of_client(name: str, data: st.DataObject) -> None:
     params = drawn_params(data, name)
     operation = OPERATIONS[name]
     request = NEWER.http_request(operation, params)
@@ -138,7 +138,7 @@ def test_server_decodes_http_json_requests_of_the_client(name: str, data: st.Dat
 @pytest.mark.parametrize('codec', [OLDER, FASTA2A], ids=['0.3', 'fasta2a'])
 @pytest.mark.parametrize('name', list(PARAMS))
 @given(data=st.data())
-def test_server_decodes_0_3_and_fasta2a_requests_of_the_client(codec: Codec, name: str, data: st.DataObject) -> None:
+def test_server_decodes_older_requests_of_client(codec: Codec, name: str, data: st.DataObject) -> None:
     params = drawn_params(data, name)
     operation = OPERATIONS[name]
     if not codec.method(operation):
@@ -347,7 +347,7 @@ def test_invalid_event_is_refused_by_field_without_its_value(value: object, text
     assert read_streamed(to_json(value), in_response=False) is None
 
 
-def test_faulty_optional_values_of_a_task_are_dropped() -> None:
+def test_faulty_optional_values_of_task_are_dropped() -> None:
     good = {'role': 'agent', 'parts': [{'text': 'a'}]}
     wire: dict[str, Any] = {
         'id': 't',
@@ -405,7 +405,7 @@ CHUNKS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize('chunk', CHUNKS)
-def test_text_chunk_is_read_alike_from_stream_and_json_value(chunk: dict[str, Any]) -> None:
+def test_text_chunk_is_read_like_its_json_value(chunk: dict[str, Any]) -> None:
     read_both_ways(chunk if 'kind' in chunk else {'artifactUpdate': chunk})
 
 

@@ -98,7 +98,7 @@ OLDER_SUBSCRIPTION = SubscribeParams(id='t', also_ends=WAITING_STATES, ended_too
         pytest.param(REQUESTS_FASTA2A, OLDER_SUBSCRIPTION, id='fasta2a'),
     ],
 )
-def test_ended_and_waiting_tasks_are_followed_only_in_older_dialects(
+def test_only_older_dialects_follow_ended_or_waiting_tasks(
     requests: DialectRequests, expected: SubscribeParams
 ) -> None:
     assert requests.decoded(requests.method('SubscribeToTask'), {'id': 't'}) == expected
@@ -126,7 +126,7 @@ def test_history_length_zero_means_no_limit_in_older_dialects(
     ('requests', 'default'),
     [pytest.param(REQUESTS_0_3, False, id='0.3'), pytest.param(REQUESTS_FASTA2A, True, id='fasta2a')],
 )
-def test_blocking_decides_if_an_older_send_returns_immediately(requests: DialectRequests, default: bool) -> None:
+def test_blocking_decides_if_older_send_returns_immediately(requests: DialectRequests, default: bool) -> None:
     for unset in (None, {}, {'blocking': None}):
         assert requests.sent(configuration=unset).return_immediately is default
     assert requests.sent(configuration={'blocking': True}).return_immediately is False

@@ -86,7 +86,7 @@ OFFICIAL_TYPES: dict[int, type[BaseModel]] = {
 
 
 @each_case('error', ERRORS)
-def test_official_sdk_reads_every_0_3_error_by_its_code(error: type[A2AError]) -> None:
+def test_official_sdk_reads_every_0_3_error(error: type[A2AError]) -> None:
     body = V0_3().encode_error(error(), 'corr')
     read = OFFICIAL_TYPES.get(older_code(error), types.JSONRPCError).model_validate_json(body)
 

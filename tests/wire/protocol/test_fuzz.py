@@ -131,7 +131,7 @@ def test_http_json_and_json_rpc_decode_alike(request: dict[str, Any]) -> None:
 
 @examples(short_or_long(40, 100), 1_000)
 @given(mutated_requests('1.0').filter(with_params))
-def test_http_path_id_replaces_id_in_the_body(request: dict[str, Any]) -> None:
+def test_http_path_id_replaces_id_in_body(request: dict[str, Any]) -> None:
     rest = {name: value for name, value in request['params'].items() if name != 'id'}
     for method in ('GetTask', 'CancelTask', 'SubscribeToTask'):
         assert over_http(method, rest, {'id': 't'}) == over_json_rpc(method, {**rest, 'id': 't'})

@@ -55,7 +55,7 @@ def get_task(requests: DialectRequests, body: bytes) -> bytes:
         pytest.param(b'{"jsonrpc":"2.0","id":1,"method":"METHOD","params":{"x":%s}}' % (b'9' * 5000), id='long number'),
     ],
 )
-def test_invalid_json_is_a_parse_error_with_null_id(requests: DialectRequests, body: bytes) -> None:
+def test_invalid_json_is_parse_error_with_null_id(requests: DialectRequests, body: bytes) -> None:
     assert requests.refused(get_task(requests, body))[:2] == (-32700, b'null')
 
 
@@ -89,7 +89,7 @@ def test_non_object_body_is_an_invalid_request(requests: DialectRequests, body: 
         ),
     ],
 )
-def test_wrong_json_rpc_envelope_is_an_invalid_request(requests: DialectRequests, body: bytes, id: bytes) -> None:
+def test_wrong_json_rpc_envelope_is_invalid_request(requests: DialectRequests, body: bytes, id: bytes) -> None:
     assert requests.refused(get_task(requests, body))[:2] == (-32600, id)
 
 
@@ -127,7 +127,7 @@ def test_unknown_method_is_not_found_and_not_echoed(requests: DialectRequests, m
         ('SetTaskPushNotificationConfig', 'CreateTaskPushNotificationConfig'),
     ],
 )
-def test_misspelt_method_is_answered_with_its_name(requests: DialectRequests, method: str, operation: str) -> None:
+def test_misspelt_method_error_suggests_correct_method(requests: DialectRequests, method: str, operation: str) -> None:
     text = f'Method not found. Did you mean {requests.method(operation)}?'
     assert requests.refused(rpc(method, {})) == (-32601, b'1', text)
 
@@ -141,7 +141,7 @@ def test_long_method_name_is_not_compared(requests: DialectRequests) -> None:
     assert peak < 100_000
 
 
-def test_method_of_another_version_is_answered_with_own_name(requests: DialectRequests) -> None:
+def test_method_of_another_version_suggests_own_method(requests: DialectRequests) -> None:
     others = {each.method(operation): operation for each in DIALECTS for operation in OPERATIONS}
     for operation in OPERATIONS:
         others.pop(requests.method(operation), None)
@@ -176,9 +176,7 @@ def test_refused_request_carries_its_operation(requests: DialectRequests, operat
 
 @each_case('id', ['', 'x' * 257, 'a\x00', '\x1f', '\x7f', 'a\x85b', '\n', None, 5, True, ['x'], {}])
 @each_case('operation', ['GetTask', 'CancelTask', 'SubscribeToTask'])
-def test_task_id_must_be_1_to_256_characters_without_controls(
-    requests: DialectRequests, operation: str, id: object
-) -> None:
+def test_task_id_has_1_to_256_plain_characters(requests: DialectRequests, operation: str, id: object) -> None:
     assert list(requests.bad(requests.method(operation), {'id': id})) == ['id']
 
 
@@ -254,9 +252,7 @@ def test_every_bad_field_is_reported_with_its_json_path(requests: DialectRequest
 
 @each_case('field', ['messageId', 'contextId', 'taskId'])
 @each_case('id', ['x' * 257, 'a\x00', 'a\n', 5, [], {}])
-def test_message_ids_must_have_at_most_256_characters_without_controls(
-    requests: DialectRequests, field: str, id: object
-) -> None:
+def test_message_ids_have_at_most_256_plain_characters(requests: DialectRequests, field: str, id: object) -> None:
     params = {'message': requests.minimal(**{field: id})}
     assert list(requests.bad(requests.method('SendMessage'), params)) == [f'message.{field}']
 
@@ -277,7 +273,7 @@ def test_message_without_role_is_refused(requests: DialectRequests) -> None:
 
 
 @each_case('parts', [None, [], {}, 'x', [None], [5], [[]]])
-def test_message_parts_must_be_a_non_empty_list_of_objects(requests: DialectRequests, parts: object) -> None:
+def test_message_parts_must_be_non_empty_object_list(requests: DialectRequests, parts: object) -> None:
     fields = requests.bad(requests.method('SendMessage'), {'message': requests.minimal(parts=parts)})
     assert set(fields) <= {'message.parts', 'message.parts[0]'}
 
@@ -304,9 +300,7 @@ def test_invalid_base64_is_refused(requests: DialectRequests, content: str) -> N
         ('a\udfff', 'must not hold lone surrogates'),
     ],
 )
-def test_nul_and_lone_surrogates_are_refused_in_text_and_data(
-    requests: DialectRequests, text: str, reason: str
-) -> None:
+def test_text_and_data_refuse_nul_and_lone_surrogates(requests: DialectRequests, text: str, reason: str) -> None:
     parts = [
         requests.part('text', text),
         requests.part('data', {'deep': [{'x': text}]}),

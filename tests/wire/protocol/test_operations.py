@@ -65,13 +65,13 @@ def test_each_task_operation_has_its_own_service_method() -> None:
     )
 
 
-def test_service_methods_take_the_params_of_their_operation() -> None:
+def test_service_methods_take_params_of_their_operation() -> None:
     rows = {operation.service: operation.params for operation in OPERATIONS.values() if operation.service}
 
     assert {name: get_type_hints(getattr(Service, name))['params'] for name in rows} == rows
 
 
-def test_all_operations_but_streams_and_card_encode_a_result() -> None:
+def test_all_operations_but_streams_and_card_encode_result() -> None:
     assert {name for name, operation in OPERATIONS.items() if operation.write is None} == {
         'SendStreamingMessage',
         'SubscribeToTask',

@@ -89,7 +89,7 @@ def test_bad_fields_are_located_only_through_known_names(params: object, paths: 
     assert bad_fields(params, _is_bad, FIELDS) == paths
 
 
-def test_error_names_first_five_bad_fields_and_details_name_all() -> None:
+def test_error_message_names_first_five_bad_fields() -> None:
     violations = [FieldViolation(f'f{i}', 'is bad') for i in range(7)]
     error = invalid_fields(iter(violations))
 

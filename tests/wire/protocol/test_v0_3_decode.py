@@ -147,7 +147,7 @@ def comparable_params(params: Params | None) -> Any:
 
 
 @given(official_requests(), st.booleans())
-def test_official_sdk_request_decodes_alike_in_0_3_and_1_0(request: types.SendMessageRequest, nulls: bool) -> None:
+def test_official_request_decodes_alike_in_both_versions(request: types.SendMessageRequest, nulls: bool) -> None:
     body = request.model_dump_json(by_alias=True, exclude_none=not nulls).encode()
     core: Any = MessageToDict(conversions.to_core_send_message_request(request))
     same = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': 'SendMessage', 'params': core}).encode()
@@ -180,7 +180,7 @@ def test_snake_case_field_names_are_not_read() -> None:
 
 
 @pytest.mark.parametrize('key', ['pushNotificationConfig', 'taskPushNotificationConfig'])
-def test_push_config_is_read_by_its_0_3_and_1_0_field_name(key: str) -> None:
+def test_push_config_is_read_by_both_field_names(key: str) -> None:
     assert sent(configuration={key: {'url': 'x'}}).push_config == PushTarget(id='', url='x')
 
 

@@ -171,7 +171,7 @@ def without_0_3_gaps(item: Any) -> Any:
 
 
 @given(stored_tasks())
-def test_official_sdk_reads_any_0_3_task_like_its_1_0_form(task: StoredTask) -> None:
+def test_official_sdk_reads_task_alike_in_both_versions(task: StoredTask) -> None:
     read = read_by_official_type(types.Task, CODEC.encode_task(task))
     same = Parse(V1_0().encode_task(task), a2a_pb2.Task())
 

@@ -17,7 +17,7 @@ def bad_part(part: Any) -> dict[str, str]:
     return bad('message/send', {'message': minimal(parts=[{'kind': 'text', 'text': 'x'}, part])})
 
 
-def test_bad_fields_of_0_3_alone_are_reported_with_their_json_paths() -> None:
+def test_bad_fields_of_0_3_have_json_paths() -> None:
     parts = [
         {'kind': 'file', 'file': {'bytes': '', 'mimeType': 5}},
         {'kind': 'file', 'file': {'uri': 'a\x00b', 'name': 'a\nb'}},
@@ -54,7 +54,7 @@ def test_part_with_missing_or_unknown_kind_is_refused(kind: object) -> None:
         ({'kind': 'data', 'data': None}, 'data'),
     ],
 )
-def test_part_without_the_content_of_its_kind_is_refused(part: object, kind: str) -> None:
+def test_part_without_content_of_its_kind_is_refused(part: object, kind: str) -> None:
     assert bad_part(part) == {'message.parts[1]': f'must have the field {kind}, because its kind is {kind}'}
 
 

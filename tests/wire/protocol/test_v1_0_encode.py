@@ -203,7 +203,7 @@ def test_empty_page_of_tasks_has_all_fields() -> None:
     }
 
 
-def test_official_sdk_reads_task_result_event_and_page() -> None:
+def test_official_sdk_parses_task_in_every_response() -> None:
     task = json_format.Parse(CODEC.encode_task(FULL), a2a_pb2.Task())
     result = json_format.Parse(b''.join(CODEC.result_pieces(FULL)), a2a_pb2.SendMessageResponse())
     event = json_format.Parse(b''.join(CODEC.result_pieces(FULL)), a2a_pb2.StreamResponse())

@@ -39,9 +39,7 @@ def test_bad_field_has_camel_case_path_in_any_spelling() -> None:
         ({'text': 'x', 'mediaType': 5}, '.mediaType', 'Input should be a valid string'),
     ],
 )
-def test_bad_field_of_part_is_reported_with_its_json_path(
-    requests: DialectRequests, part: Any, field: str, text: str
-) -> None:
+def test_bad_part_field_is_reported_with_json_path(requests: DialectRequests, part: Any, field: str, text: str) -> None:
     params = {'message': requests.minimal(parts=[{'text': 'x'}, part])}
     assert requests.bad(requests.method('SendMessage'), params) == {f'message.parts[1]{field}': text}
 

@@ -88,7 +88,7 @@ def test_fasta2a_only_method_chooses_fasta2a(method: str) -> None:
 
 @pytest.mark.parametrize('method', ['tasks/get', 'tasks/cancel', 'tasks/resubscribe', 'no/method', 'message/send'])
 @pytest.mark.parametrize('params', [{'id': 'x'}, None, {'message': 'x'}])
-def test_request_without_message_uses_the_dialect_of_its_task(method: str, params: object) -> None:
+def test_request_without_message_uses_dialect_of_its_task(method: str, params: object) -> None:
     choice = choose(None, request(method, params))
 
     assert choice == CodecChoice(CODECS['0.3'], task_decides=True)
@@ -159,12 +159,12 @@ def test_conflicting_versions_in_header_are_refused() -> None:
     ('version', 'dialect'),
     [(None, '1.0'), ('', '1.0'), ('1.0', '1.0'), ('0.3.0', '0.3'), ('9.9', '1.0'), ('1.0, 0.3', '1.0')],
 )
-def test_refusal_before_reading_body_uses_the_header_version(version: str | None, dialect: str) -> None:
+def test_refusal_before_reading_body_uses_header_version(version: str | None, dialect: str) -> None:
     assert before_reading(version) == CodecChoice(CODECS[dialect])
 
 
 @given(st.text(), st.binary())
-def test_any_header_and_body_choose_a_codec_or_are_refused(version: str, body: bytes) -> None:
+def test_any_request_chooses_codec_or_is_refused(version: str, body: bytes) -> None:
     with suppress(VersionNotSupportedError, InvalidRequestError):
         assert choose(version, body).codec.dialect
 
@@ -186,7 +186,7 @@ BARE_SEND, OLDER_SEND = request('message/send', with_parts([PART_1_0])), request
         ('', request('no/method')),
     ],
 )
-def test_server_of_1_0_only_refuses_0_3_and_fasta2a(version: str | None, body: bytes) -> None:
+def test_1_0_server_refuses_0_3_and_fasta2a(version: str | None, body: bytes) -> None:
     with pytest.raises(VersionNotSupportedError) as refused:
         NEWER.choose(version, body)
     assert refused.value.message == "A2A version '0.3' is not supported; use 1.0."

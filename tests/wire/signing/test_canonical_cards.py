@@ -201,9 +201,7 @@ KNOWN_FIELDS_CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @each_case('card, expected', KNOWN_FIELDS_CASES)
-def test_known_fields_keep_required_and_drop_empty_optional_fields(
-    card: dict[str, Any], expected: dict[str, Any]
-) -> None:
+def test_known_fields_drop_only_empty_optional_fields(card: dict[str, Any], expected: dict[str, Any]) -> None:
     assert known_fields(card) == expected
 
 
@@ -298,7 +296,7 @@ def test_card_nested_deeper_than_128_is_not_signable() -> None:
         signed_content({'capabilities': {'extensions': [{'params': {'a': value}}]}})
 
 
-def test_card_whose_two_forms_differ_has_two_signatures() -> None:
+def test_card_with_two_canonical_forms_has_two_signatures() -> None:
     requirements: list[Any] = [{'schemes': {'key': {'list': []}}}]
     skill: dict[str, Any] = {**CARD['skills'][0], 'inputSchema': {}, 'securityRequirements': requirements}
     card = sign_card({**CARD, 'skills': [skill], 'securityRequirements': requirements, 'url': 'x'}, SIGNER)
@@ -322,7 +320,7 @@ def test_card_whose_two_forms_differ_has_two_signatures() -> None:
     assert canonical(everything(card)) == canonical(known_fields(card)) != official_payload(card)
 
 
-def test_card_whose_two_forms_match_has_one_signature() -> None:
+def test_card_with_matching_forms_has_single_signature() -> None:
     card = sign_card(CARD, SIGNER)
     assert len(card['signatures']) == 1
     assert canonical(everything(card)) == canonical(known_fields(card)) == official_payload(parse(card))

@@ -85,7 +85,7 @@ def test_key_without_kid_uses_rfc_7638_thumbprint() -> None:
         {'kty': 'OKP', 'crv': 'X25519', 'x': 'hSDwCYkwp1R0i33ctD73Wg2_Og0mOBr066SpjqqbTmo'},
     ],
 )
-def test_unreadable_key_is_refused_without_echoing_the_key(key: Any) -> None:
+def test_unreadable_key_is_refused_without_echoing_key(key: Any) -> None:
     with pytest.raises(ValueError, match=r'^signing\[1\] cannot be read: a key is the text of a PEM file') as error:
         Signer([private_pem(), key], 'signing', JKU)
     assert 'secret' not in str(error.value)

@@ -88,7 +88,7 @@ class ScenarioRun:
 
     def note(self, where: str, value: Any) -> None:
         """Keep something that must be the same everywhere, such as what a tool has been given."""
-        self.seen.setdefault(where, []).append(_bare(deepcopy(value)))
+        self.seen.setdefault(where, []).append(_without_ids_and_times(deepcopy(value)))
 
     def agent(self, model: Any, **arguments: Any) -> Agent[Any, Any]:
         """An agent for the place of the scenario."""
@@ -178,13 +178,15 @@ _LEFT_OUT = frozenset((
 _IDS = re.compile(r'pyd_ai_\w+|\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\b[0-9a-f]{32}\b')
 
 
-def _bare(value: Any) -> Any:
+def _without_ids_and_times(value: Any) -> Any:
     """Return a value without ids and times, that can be compared."""
     if isinstance(value, Mapping):
         items = cast('Mapping[Any, Any]', value).items()
-        return {_bare(name): _bare(item) for name, item in items if name not in _LEFT_OUT}
+        return {
+            _without_ids_and_times(name): _without_ids_and_times(item) for name, item in items if name not in _LEFT_OUT
+        }
     if type(value) in (list, tuple):
-        return [_bare(item) for item in value]
+        return [_without_ids_and_times(item) for item in value]
     if isinstance(value, str) and type(value) is str:
         return _IDS.sub('id', value) if len(value) < 100_000 else value
     return 'NaN' if value != value else value  # noqa: PLR0124 - which equals nothing
@@ -203,9 +205,9 @@ def call(tool: str, call_id: str = '', **arguments: Any) -> ToolCallPart:
 
 def echo(messages: list[ModelMessage], _: AgentInfo) -> str:
     """Say all that the model has been told."""
-    told = [item for sent in messages for part in sent.parts for item in _told(part)]
+    told = [item for sent in messages for part in sent.parts for item in _part_texts(part)]
     last = messages[-1]
-    return f'{(last.instructions if isinstance(last, ModelRequest) else None) or ""}{_bare(told)}'
+    return f'{(last.instructions if isinstance(last, ModelRequest) else None) or ""}{_without_ids_and_times(told)}'
 
 
 def name_tools(_: list[ModelMessage], info: AgentInfo) -> str:
@@ -213,7 +215,7 @@ def name_tools(_: list[ModelMessage], info: AgentInfo) -> str:
     return f'{sorted((tool.name, tool.description) for tool in info.function_tools)}'
 
 
-def _told(part: Any) -> list[str]:
+def _part_texts(part: Any) -> list[str]:
     if isinstance(part, ToolReturnPart):
         return [part.model_response_str(), *map(_described, part.files)]
     content = getattr(part, 'content', '')  # of a prompt, or of a request to try again

@@ -45,12 +45,12 @@ async def test_lease_does_not_depend_on_clock_of_process(
     open_backend: Open, postgres: Server, postgres_url: str, hours: int
 ) -> None:
     set_clock(postgres, postgres_url, hours)
-    here, there, stage = open_backend(), open_backend(), GatedAgent()
+    here, there, gates = open_backend(), open_backend(), GatedAgent()
     await there.queued()
     assert abs(there.now() - SYSTEM.now() - hours * HOUR) < HOUR // 2
-    async with serving(stage.agent, backend=here, workers=Workers(lease=300)) as client:
+    async with serving(gates.agent, backend=here, workers=Workers(lease=300)) as client:
         task = await client.send('hi', returnImmediately=True)
-        await stage.reached('hi')
+        await gates.reached('hi')
         assert await there.queue.claim(Slot('thief', LEASE), at=there.now(), limit=1) == []
         connection = await asyncpg.connect(postgres_url)
         await connection.execute('UPDATE a2a.task SET lease_until = lease_until - 600000')
@@ -58,7 +58,7 @@ async def test_lease_does_not_depend_on_clock_of_process(
         [claimed] = await there.queue.claim(Slot('heir', LEASE), at=there.now(), limit=1)
         assert claimed.header.id == task['id']
         await there.queue.release(claimed)
-        stage.open('hi')
+        gates.open('hi')
         assert texts(await wait_until_ended(client, task['id'])) == ['hi']
 
 

@@ -194,272 +194,272 @@ def done(claimed: Claim, **options: Any) -> Finish:
 # --- schedules of one session -----------------------------------------------------------------------------------------
 
 
-async def a_task_of_all_fields(stage: ScheduleRun) -> None:
+async def a_task_of_all_fields(run: ScheduleRun) -> None:
     submission = replace(message(new='t', context='c'), request=b'{}', traceparent='00-1-2-01', dialect='0.3')
-    claimed = await stage.claimed(replace(submission, logged=True))
+    claimed = await run.claimed(replace(submission, logged=True))
     end = done(claimed, after=2, metadata=b'{}', history=[('m', b'{}')], status_message=b'{"messageId":"s"}')
-    await stage.end(claimed, replace(end, events=[artifact_chunk(2, 'a')]))
+    await run.end(claimed, replace(end, events=[artifact_chunk(2, 'a')]))
 
 
-async def a_conversation(stage: ScheduleRun) -> None:
-    await stage.end(*both(await stage.started('t')))
-    await stage.end(*both(await stage.started('u')))
+async def a_conversation(run: ScheduleRun) -> None:
+    await run.end(*both(await run.started('t')))
+    await run.end(*both(await run.started('u')))
 
 
 def both(claimed: Claim) -> tuple[Claim, Finish]:
     return claimed, done(claimed)
 
 
-async def a_message_that_is_sent_again(stage: ScheduleRun) -> None:
+async def a_repeated_message(run: ScheduleRun) -> None:
     for name, text in (('t', 'hello'), ('u', 'hello'), ('v', 'other')):
-        await stage.start(message(text, new=name, message_id='m', context='c'))
-    await submit(stage.backend, message(to='t', message_id='n'))
-    await stage.start(message(new='w', message_id='n'))
+        await run.start(message(text, new=name, message_id='m', context='c'))
+    await submit(run.backend, message(to='t', message_id='n'))
+    await run.start(message(new='w', message_id='n'))
 
 
-async def an_anonymous_message_that_is_sent_again(stage: ScheduleRun) -> None:
+async def a_repeated_anonymous_message(run: ScheduleRun) -> None:
     first = message(new='t', context='c', owner='/', message_id=LONG)
     for name, at in (('t', START), ('u', START), ('v', START + WINDOW + 1)):
-        await stage.start(replace(first, task_id=name, at=at))
-    await stage.start(message(new='w', owner='/', message_id='short'))
+        await run.start(replace(first, task_id=name, at=at))
+    await run.start(message(new='w', owner='/', message_id='short'))
 
 
-async def a_busy_context(stage: ScheduleRun) -> None:
+async def a_busy_context(run: ScheduleRun) -> None:
     for name in ('t', 'u'):
-        await stage.start(message(new=name, context='c'))
+        await run.start(message(new=name, context='c'))
 
 
-async def a_full_queue(stage: ScheduleRun) -> None:
-    await a_busy_context(stage)
-    await stage.start(message(new='v'), queue_limit=1)
-    await stage.start(message(new='w'), queue_limit=2)
+async def a_full_queue(run: ScheduleRun) -> None:
+    await a_busy_context(run)
+    await run.start(message(new='v'), queue_limit=1)
+    await run.start(message(new='w'), queue_limit=2)
 
 
-async def another_task_that_waits_for_a_slot(stage: ScheduleRun) -> None:
-    await submit(stage.backend, message(new='t', owner='/bob'))
-    await stage.start(message(new='u'))
+async def a_queued_task_of_another_owner(run: ScheduleRun) -> None:
+    await submit(run.backend, message(new='t', owner='/bob'))
+    await run.start(message(new='u'))
 
 
-async def no_slot(stage: ScheduleRun) -> None:
-    await stage.note(submit(stage.backend, message(new='t')))
+async def no_slot(run: ScheduleRun) -> None:
+    await run.note(submit(run.backend, message(new='t')))
 
 
-async def tasks_that_wait_in_rounds_and_behind_each_other(stage: ScheduleRun) -> None:
-    await stage.start(message(new='runs', context='busy'))
+async def queued_tasks_of_rounds_and_contexts(run: ScheduleRun) -> None:
+    await run.start(message(new='runs', context='busy'))
     for n in range(3):
-        await stage.note(submit(stage.backend, message(new=f'busy {n}', context='busy'), slot=SLOT if n else None))
+        await run.note(submit(run.backend, message(new=f'busy {n}', context='busy'), slot=SLOT if n else None))
         for owner in ('/ada', '/bob')[: 1 + n % 2]:
-            await stage.note(submit(stage.backend, message(new=f'{owner} {n}', owner=owner)))
-    await stage.note(claim_all(stage.backend, limit=2))
-    await stage.note(submit(stage.backend, message(new='late', owner='/eve')))
-    stage.results += [task.header.id for task in await claim_all(stage.backend)]
+            await run.note(submit(run.backend, message(new=f'{owner} {n}', owner=owner)))
+    await run.note(claim_all(run.backend, limit=2))
+    await run.note(submit(run.backend, message(new='late', owner='/eve')))
+    run.results += [task.header.id for task in await claim_all(run.backend)]
 
 
-async def a_message_that_waits_and_is_sent_again(stage: ScheduleRun) -> None:
+async def a_repeated_queued_message(run: ScheduleRun) -> None:
     for name, text in (('t', 'hello'), ('t', 'hello'), ('u', 'hello'), ('v', 'other')):
-        await stage.note(submit(stage.backend, message(text, new=name, message_id='m', context='c')))
-    await submit(stage.backend, message('more', to='t', message_id='n'))
-    await stage.note(submit(stage.backend, message('more', new='w', message_id='n')))
+        await run.note(submit(run.backend, message(text, new=name, message_id='m', context='c')))
+    await submit(run.backend, message('more', to='t', message_id='n'))
+    await run.note(submit(run.backend, message('more', new='w', message_id='n')))
 
 
-async def a_message_to_a_context_that_is_erased(stage: ScheduleRun) -> None:
-    await stage.backend.housekeeping.set_erasing(OWNER, 'c', until=START + 1)
+async def a_message_during_erasure_of_its_context(run: ScheduleRun) -> None:
+    await run.backend.housekeeping.set_erasing(OWNER, 'c', until=START + 1)
     for name, context in (('t', 'c'), ('u', 'd')):
-        await stage.note(submit(stage.backend, message(new=name, context=context)))
+        await run.note(submit(run.backend, message(new=name, context=context)))
 
 
-async def tasks_that_wait_with_credentials(stage: ScheduleRun) -> None:
+async def queued_tasks_with_credentials(run: ScheduleRun) -> None:
     for name in ('t', 'u'):
-        await stage.note(submit(stage.backend, with_sealed(message(new=name, context='c', message_id='m'))))
-    await stage.note(stored_credentials(stage.backend, 'c'))
+        await run.note(submit(run.backend, with_sealed(message(new=name, context='c', message_id='m'))))
+    await run.note(stored_credentials(run.backend, 'c'))
 
 
-async def submissions_that_are_not_common(stage: ScheduleRun) -> None:
-    await stage.start(replace(message(new='t'), refusal=UnsupportedOperationError('No.')))
+async def unusual_submissions(run: ScheduleRun) -> None:
+    await run.start(replace(message(new='t'), refusal=UnsupportedOperationError('No.')))
     for name in ('u', 'v'):
-        await stage.start(replace(message(new=name), task_limit=1))
-    await stage.start(replace(message(new='w'), push=WEBHOOK, push_limit=1))
-    await stage.start(message('later', to='u'))
-    await stage.name_deliveries()
+        await run.start(replace(message(new=name), task_limit=1))
+    await run.start(replace(message(new='w'), push=WEBHOOK, push_limit=1))
+    await run.start(message('later', to='u'))
+    await run.name_deliveries()
 
 
-async def a_message_in_mid_run(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    await submit(stage.backend, message('more', to='t'))
-    following = await stage.end(claimed, done(claimed))
+async def a_message_in_mid_run(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    await submit(run.backend, message('more', to='t'))
+    following = await run.end(claimed, done(claimed))
     assert following is not None
-    await stage.end(following, finish_of(following, messages=SECOND, artifacts=ARTIFACTS))
+    await run.end(following, finish_of(following, messages=SECOND, artifacts=ARTIFACTS))
 
 
-async def a_message_that_the_run_has_read(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    await submit(stage.backend, message('more', to='t'))
-    await stage.end(claimed, done(claimed, taken=2))
+async def a_message_taken_into_the_run(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    await submit(run.backend, message('more', to='t'))
+    await run.end(claimed, done(claimed, taken=2))
 
 
-async def a_last_run(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    await submit(stage.backend, message('more', to='t'))
-    await stage.end(claimed, done(claimed, last=True))
+async def a_last_run(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    await submit(run.backend, message('more', to='t'))
+    await run.end(claimed, done(claimed, last=True))
 
 
-async def a_task_behind(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    await stage.start(message(new='u', context='c'))
-    await stage.end(claimed, done(claimed))
+async def a_task_behind(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    await run.start(message(new='u', context='c'))
+    await run.end(claimed, done(claimed))
 
 
-async def a_request_to_cancel(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    await stage.note(stage.backend.queue.cancel('t', OWNER, at=START))
-    await stage.end(claimed, done(claimed))
+async def a_request_to_cancel(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    await run.note(run.backend.queue.cancel('t', OWNER, at=START))
+    await run.end(claimed, done(claimed))
 
 
-async def a_lost_lease(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    await stage.backend.queue.renew('holder', ['t'], lease=EXPIRED)
-    taken = await claim_task(stage.backend, 't', 'other')
-    await stage.end(claimed, done(claimed))
-    await stage.end(taken, done(taken))
+async def a_lost_lease(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    await run.backend.queue.renew('holder', ['t'], lease=EXPIRED)
+    taken = await claim_task(run.backend, 't', 'other')
+    await run.end(claimed, done(claimed))
+    await run.end(taken, done(taken))
 
 
-async def an_end_that_is_sent_again(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
+async def a_repeated_end(run: ScheduleRun) -> None:
+    claimed = await run.started()
     for _ in range(2):
-        await stage.end(claimed, done(claimed))
+        await run.end(claimed, done(claimed))
 
 
-async def ends_that_are_not_common(stage: ScheduleRun) -> None:
+async def unusual_ends(run: ScheduleRun) -> None:
     for state in ('failed', 'input-required', 'canceled'):
-        claimed = await stage.started(state, state)
-        await stage.end(claimed, finish_of(claimed, state, messages=FIRST))
-    claimed = await stage.started('streamed', 'd')
-    await stage.end(claimed, finish_of(claimed, messages=FIRST))
-    claimed = await stage.started('paid', 'e')
-    await stage.end(claimed, done(claimed, charges=[Charge('/ada', 1000, START + 1000, 1, 2, 3)]))
+        claimed = await run.started(state, state)
+        await run.end(claimed, finish_of(claimed, state, messages=FIRST))
+    claimed = await run.started('streamed', 'd')
+    await run.end(claimed, finish_of(claimed, messages=FIRST))
+    claimed = await run.started('paid', 'e')
+    await run.end(claimed, done(claimed, charges=[Charge('/ada', 1000, START + 1000, 1, 2, 3)]))
 
 
-async def an_end_after_a_checkpoint(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    await stage.backend.queue.emit(claimed, [artifact_chunk(2, 'a')], None, CHECKPOINT)
-    await stage.end(claimed, done(claimed, after=2))
+async def an_end_after_a_checkpoint(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    await run.backend.queue.emit(claimed, [artifact_chunk(2, 'a')], None, CHECKPOINT)
+    await run.end(claimed, done(claimed, after=2))
 
 
-async def checkpoints_of_a_run(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    await stage.save(claimed, FIRST)
-    await stage.save(claimed, SECOND, first=2, taken=1)
-    await stage.save(claimed, FIRST[:1], artifact_chunk(2, 'a'), status_event(3, 'working'), first=1)
-    await stage.save(claimed, [], first=1)
-    await stage.end(claimed, done(claimed, after=3))
+async def checkpoints_of_a_run(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    await run.save(claimed, FIRST)
+    await run.save(claimed, SECOND, first=2, taken=1)
+    await run.save(claimed, FIRST[:1], artifact_chunk(2, 'a'), status_event(3, 'working'), first=1)
+    await run.save(claimed, [], first=1)
+    await run.end(claimed, done(claimed, after=3))
 
 
-async def a_checkpoint_that_is_sent_again(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
+async def a_repeated_checkpoint(run: ScheduleRun) -> None:
+    claimed = await run.started()
     for events in ((), (artifact_chunk(2, 'a'), artifact_chunk(3, 'b'))):
         for _ in range(2):
-            await stage.save(claimed, FIRST, *events)
+            await run.save(claimed, FIRST, *events)
 
 
-async def a_checkpoint_with_a_status(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
+async def a_checkpoint_with_a_status(run: ScheduleRun) -> None:
+    claimed = await run.started()
     status = Status('working', START, b'{"messageId":"s"}')
-    await stage.note(stage.backend.queue.emit(claimed, [], status, CHECKPOINT))
+    await run.note(run.backend.queue.emit(claimed, [], status, CHECKPOINT))
 
 
-async def a_checkpoint_of_a_lost_lease(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    await stage.save(claimed, FIRST)
-    await stage.backend.queue.renew('holder', ['t'], lease=EXPIRED)
-    await claim_task(stage.backend, 't', 'other')
-    await stage.save(claimed, SECOND, first=2)
+async def a_checkpoint_of_a_lost_lease(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    await run.save(claimed, FIRST)
+    await run.backend.queue.renew('holder', ['t'], lease=EXPIRED)
+    await claim_task(run.backend, 't', 'other')
+    await run.save(claimed, SECOND, first=2)
 
 
-async def a_checkpoint_after_a_webhook_in_mid_run(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    assert stage.backend.push_configs is not None
-    await stage.backend.push_configs.create('t', OWNER, WEBHOOK, limit=1)
-    await stage.save(claimed, FIRST, artifact_chunk(2, 'a'))
-    await stage.save(replace(claimed, push=True), SECOND, status_event(3, 'working'), first=2)
-    await stage.name_deliveries()
+async def a_checkpoint_after_a_webhook_in_mid_run(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    assert run.backend.push_configs is not None
+    await run.backend.push_configs.create('t', OWNER, WEBHOOK, limit=1)
+    await run.save(claimed, FIRST, artifact_chunk(2, 'a'))
+    await run.save(replace(claimed, push=True), SECOND, status_event(3, 'working'), first=2)
+    await run.name_deliveries()
 
 
-async def tasks_that_are_filed(stage: ScheduleRun) -> None:
-    await stage.file()
+async def filed_tasks(run: ScheduleRun) -> None:
+    await run.file()
     for name, context in (('t', 'c'), ('u', 'c'), ('v', 'd')):
-        await stage.end(*both(await stage.started(name, context)))
-        await stage.file()
+        await run.end(*both(await run.started(name, context)))
+        await run.file()
     for state in ('input-required', 'failed'):
-        claimed = await stage.started(state, state)
-        await stage.end(claimed, finish_of(claimed, state, messages=FIRST))
-    await stage.started('y', 'f')
-    await stage.file()
+        claimed = await run.started(state, state)
+        await run.end(claimed, finish_of(claimed, state, messages=FIRST))
+    await run.started('y', 'f')
+    await run.file()
 
 
-async def tasks_that_are_filed_in_two_batches(stage: ScheduleRun) -> None:
+async def tasks_filed_in_two_batches(run: ScheduleRun) -> None:
     for name in ('t', 'u', 'v'):
-        await stage.end(*both(await stage.started(name, name)))
+        await run.end(*both(await run.started(name, name)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(filing, 'BATCH', 2)
         for _ in range(3):
-            await stage.file()
-    assert stage.results[-3:] == [1, 0, 0]
+            await run.file()
+    assert run.results[-3:] == [1, 0, 0]
 
 
-async def a_task_in_an_unknown_state_is_not_filed(stage: ScheduleRun) -> None:
+async def a_task_in_an_unknown_state_is_not_filed(run: ScheduleRun) -> None:
     for name in ('t', 'u'):
-        await stage.end(*both(await stage.started(name, name)))
-    await stage.execute("UPDATE {}.task SET state = 'dreaming' WHERE id = 't'")
-    await stage.file()
-    filed = {row['id']: row['filed'] for row in map(json.loads, (await stage.rows())['task'])}
+        await run.end(*both(await run.started(name, name)))
+    await run.execute("UPDATE {}.task SET state = 'dreaming' WHERE id = 't'")
+    await run.file()
+    filed = {row['id']: row['filed'] for row in map(json.loads, (await run.rows())['task'])}
     assert filed == {'t': 0, 'u': 1}
 
 
-async def an_end_after_a_status_with_a_message(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    await stage.backend.queue.emit(claimed, [artifact_chunk(2, 'a')], Status('working', START, b'{"messageId":"s"}'))
-    await stage.end(claimed, done(claimed, after=2))
+async def an_end_after_a_status_with_a_message(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    await run.backend.queue.emit(claimed, [artifact_chunk(2, 'a')], Status('working', START, b'{"messageId":"s"}'))
+    await run.end(claimed, done(claimed, after=2))
 
 
-async def a_webhook_in_mid_run(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    assert stage.backend.push_configs is not None
-    await stage.backend.push_configs.create('t', OWNER, WEBHOOK, limit=1)
-    await stage.end(claimed, done(claimed))
-    await stage.name_deliveries()
+async def a_webhook_in_mid_run(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    assert run.backend.push_configs is not None
+    await run.backend.push_configs.create('t', OWNER, WEBHOOK, limit=1)
+    await run.end(claimed, done(claimed))
+    await run.name_deliveries()
 
 
-async def events_of_a_run(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    await stage.emit(claimed, artifact_chunk(2, 'a'))
-    await stage.emit(claimed, *(artifact_chunk(n, 'b') for n in range(3, 303)), status_event(303, 'working'))
-    await stage.end(claimed, done(claimed, after=303))
+async def events_of_a_run(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    await run.emit(claimed, artifact_chunk(2, 'a'))
+    await run.emit(claimed, *(artifact_chunk(n, 'b') for n in range(3, 303)), status_event(303, 'working'))
+    await run.end(claimed, done(claimed, after=303))
 
 
-async def events_that_are_sent_again(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
+async def repeated_events(run: ScheduleRun) -> None:
+    claimed = await run.started()
     for _ in range(2):
-        await stage.emit(claimed, artifact_chunk(2, 'a'), artifact_chunk(3, 'b'))
+        await run.emit(claimed, artifact_chunk(2, 'a'), artifact_chunk(3, 'b'))
 
 
-async def no_events(stage: ScheduleRun) -> None:
-    await stage.emit(await stage.started())
+async def no_events(run: ScheduleRun) -> None:
+    await run.emit(await run.started())
 
 
-async def events_of_a_lost_lease(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    await stage.backend.queue.renew('holder', ['t'], lease=EXPIRED)
-    await claim_task(stage.backend, 't', 'other')
-    await stage.emit(claimed, artifact_chunk(2, 'a'))
+async def events_of_a_lost_lease(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    await run.backend.queue.renew('holder', ['t'], lease=EXPIRED)
+    await claim_task(run.backend, 't', 'other')
+    await run.emit(claimed, artifact_chunk(2, 'a'))
 
 
-async def events_after_a_webhook_in_mid_run(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    assert stage.backend.push_configs is not None
-    await stage.backend.push_configs.create('t', OWNER, WEBHOOK, limit=1)
-    await stage.emit(claimed, artifact_chunk(2, 'a'))
-    await stage.emit(replace(claimed, push=True), status_event(3, 'working'))
-    await stage.name_deliveries()
+async def events_after_a_webhook_in_mid_run(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    assert run.backend.push_configs is not None
+    await run.backend.push_configs.create('t', OWNER, WEBHOOK, limit=1)
+    await run.emit(claimed, artifact_chunk(2, 'a'))
+    await run.emit(replace(claimed, push=True), status_event(3, 'working'))
+    await run.name_deliveries()
 
 
 def taking(claimed: Claim) -> Finish:
@@ -467,89 +467,89 @@ def taking(claimed: Claim) -> Finish:
     return done(claimed, slot=SLOT)
 
 
-async def queue(stage: ScheduleRun, *names: str, context: str | None = None) -> None:
+async def queue(run: ScheduleRun, *names: str, context: str | None = None) -> None:
     """Queue tasks without readers."""
     for name in names:
-        await stage.note(submit(stage.backend, replace(message(new=name, context=context), logged=False)))
+        await run.note(submit(run.backend, replace(message(new=name, context=context), logged=False)))
 
 
-async def ends_that_take_the_next_task(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    await queue(stage, 'u', 'v')
-    while (following := await stage.end(claimed, taking(claimed))) is not None:
+async def ends_claiming_the_next_task(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    await queue(run, 'u', 'v')
+    while (following := await run.end(claimed, taking(claimed))) is not None:
         claimed = following
     assert claimed.header.id == 'v'
 
 
-async def an_end_that_leaves_a_task_that_goes_on(stage: ScheduleRun) -> None:
-    asks = await stage.started('asks', 'd')
-    await stage.end(asks, finish_of(asks, 'input-required', messages=FIRST))
-    await stage.execute('UPDATE {}.task SET logged_after = NULL')
-    claimed = await stage.started()
-    await stage.note(submit(stage.backend, replace(message('answer', to='asks'), logged=False)))
-    assert await stage.end(claimed, taking(claimed)) is None
+async def an_end_leaving_an_answered_task(run: ScheduleRun) -> None:
+    asks = await run.started('asks', 'd')
+    await run.end(asks, finish_of(asks, 'input-required', messages=FIRST))
+    await run.execute('UPDATE {}.task SET logged_after = NULL')
+    claimed = await run.started()
+    await run.note(submit(run.backend, replace(message('answer', to='asks'), logged=False)))
+    assert await run.end(claimed, taking(claimed)) is None
 
 
-async def an_end_that_takes_no_task(stage: ScheduleRun) -> None:
-    claims = [await stage.started(name, name) for name in ('t', 'u', 'v', 'w')]
-    await stage.note(submit(stage.backend, message(new='logged')))
-    await stage.end(claims[0], taking(claims[0]))
-    await stage.execute('UPDATE {}.queue SET paused_at = 1')
-    await stage.end(claims[1], taking(claims[1]))
-    await stage.execute('UPDATE {}.queue SET paused_at = NULL')
-    await stage.backend.queue.release(claims[3])
-    await queue(stage, 'x')
-    await stage.end(claims[2], taking(claims[2]))
-    assert stage.results[-1] is None
+async def ends_claiming_no_task(run: ScheduleRun) -> None:
+    claims = [await run.started(name, name) for name in ('t', 'u', 'v', 'w')]
+    await run.note(submit(run.backend, message(new='logged')))
+    await run.end(claims[0], taking(claims[0]))
+    await run.execute('UPDATE {}.queue SET paused_at = 1')
+    await run.end(claims[1], taking(claims[1]))
+    await run.execute('UPDATE {}.queue SET paused_at = NULL')
+    await run.backend.queue.release(claims[3])
+    await queue(run, 'x')
+    await run.end(claims[2], taking(claims[2]))
+    assert run.results[-1] is None
 
 
-async def an_end_that_takes_the_next_task_of_its_context(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    await queue(stage, 'u', context='c')
-    assert await stage.end(claimed, taking(claimed)) is not None
+async def an_end_claiming_the_next_task_of_its_context(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    await queue(run, 'u', context='c')
+    assert await run.end(claimed, taking(claimed)) is not None
 
 
-async def an_end_that_takes_a_task_and_is_sent_again(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    await queue(stage, 'u')
+async def a_repeated_end_with_a_claim(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    await queue(run, 'u')
     for _ in range(2):
-        await stage.end(claimed, taking(claimed))
-    stage.results += await claim_all(stage.backend, 'other')
+        await run.end(claimed, taking(claimed))
+    run.results += await claim_all(run.backend, 'other')
 
 
-async def a_conversation_that_another_has_begun(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
+async def a_conversation_begun_elsewhere(run: ScheduleRun) -> None:
+    claimed = await run.started()
     record = ConversationRecord(
         conversation_id='c', scope=OWNER, head_id=None, revision='r', updated_at=datetime.fromtimestamp(0, UTC)
     )
-    await stage.backend.conversations(OWNER).write_record(record, expected_revision=None)
-    await stage.end(claimed, done(claimed))
+    await run.backend.conversations(OWNER).write_record(record, expected_revision=None)
+    await run.end(claimed, done(claimed))
 
 
-async def a_conversation_that_is_erased_in_mid_run(stage: ScheduleRun) -> None:
-    await stage.end(*both(await stage.started('t')))
-    claimed = await stage.started('u')
-    await stage.backend.conversations(OWNER).delete_record('c', expected_revision='t.1')
-    await stage.end(claimed, done(claimed))
+async def a_conversation_deleted_in_mid_run(run: ScheduleRun) -> None:
+    await run.end(*both(await run.started('t')))
+    claimed = await run.started('u')
+    await run.backend.conversations(OWNER).delete_record('c', expected_revision='t.1')
+    await run.end(claimed, done(claimed))
 
 
-async def tasks_with_credentials(stage: ScheduleRun) -> None:
-    claims = [await stage.claimed(with_sealed(message(new=name, context=name))) for name in ('t', 'u', 'v')]
-    await stage.start(with_sealed(message('more', to='v'), 'd'))
-    await stage.note(stored_credentials(stage.backend, 'c'))
+async def tasks_with_credentials(run: ScheduleRun) -> None:
+    claims = [await run.claimed(with_sealed(message(new=name, context=name))) for name in ('t', 'u', 'v')]
+    await run.start(with_sealed(message('more', to='v'), 'd'))
+    await run.note(stored_credentials(run.backend, 'c'))
     for claimed, state in zip(claims, ('completed', 'input-required', 'completed'), strict=True):
-        await stage.end(claimed, finish_of(claimed, state, messages=FIRST, artifacts=ARTIFACTS))
+        await run.end(claimed, finish_of(claimed, state, messages=FIRST, artifacts=ARTIFACTS))
 
 
-async def two_messages_with_the_same_credential(stage: ScheduleRun) -> None:
+async def two_messages_with_the_same_credential(run: ScheduleRun) -> None:
     for name in ('t', 'u'):
-        await stage.start(with_sealed(message(new=name, context='c', message_id='m')))
-    await stage.note(stored_credentials(stage.backend, 'c'))
+        await run.start(with_sealed(message(new=name, context='c', message_id='m')))
+    await run.note(stored_credentials(run.backend, 'c'))
 
 
-async def a_busy_context_with_credentials(stage: ScheduleRun) -> None:
+async def a_busy_context_with_credentials(run: ScheduleRun) -> None:
     for name in ('t', 'u'):
-        await stage.start(with_sealed(message(new=name, context='c')))
+        await run.start(with_sealed(message(new=name, context='c')))
 
 
 # --- schedules of two sessions that meet at a lock --------------------------------------------------------------------
@@ -559,155 +559,155 @@ def submitting(submission: Submission, slot: Slot | None = None) -> Transaction[
     return accept.submit('agent', submission, queue_limit=QUEUE_LIMIT, idempotency_window=WINDOW, slot=slot)
 
 
-async def a_start_behind_another_task(stage: ScheduleRun) -> None:
-    await stage.backend.queued()
+async def a_start_during_another_submission(run: ScheduleRun) -> None:
+    await run.backend.queued()
     other = message(new='t', context='c')
-    async with stage.meeting(submitting(other), CONTEXT) as gate:
-        await stage.after(gate, submit(stage.backend, message(new='u', context='c'), slot=SLOT))
+    async with run.meeting(submitting(other), CONTEXT) as gate:
+        await run.after(gate, submit(run.backend, message(new='u', context='c'), slot=SLOT))
 
 
-async def a_start_after_the_end_before(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    async with stage.meeting(finishing.finish('agent', claimed, done(claimed)), CONTEXT) as gate:
-        accepted = await stage.after(gate, submit(stage.backend, message(new='u', context='c'), slot=SLOT))
-    await stage.end(accepted.claim, finish_of(accepted.claim, messages=SECOND, artifacts=ARTIFACTS))
+async def a_start_during_the_end_of_the_task_before(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    async with run.meeting(finishing.finish('agent', claimed, done(claimed)), CONTEXT) as gate:
+        accepted = await run.after(gate, submit(run.backend, message(new='u', context='c'), slot=SLOT))
+    await run.end(accepted.claim, finish_of(accepted.claim, messages=SECOND, artifacts=ARTIFACTS))
 
 
-async def a_task_that_waits_after_another_of_the_owner(stage: ScheduleRun) -> None:
-    await stage.backend.queued()
-    async with stage.meeting(submitting(message(new='t'))) as gate:
-        await stage.after(gate, submit(stage.backend, message(new='u')))
+async def two_concurrent_tasks_of_an_owner(run: ScheduleRun) -> None:
+    await run.backend.queued()
+    async with run.meeting(submitting(message(new='t'))) as gate:
+        await run.after(gate, submit(run.backend, message(new='u')))
 
 
-async def two_starts_with_one_message(stage: ScheduleRun) -> None:
-    await stage.backend.queued()
+async def concurrent_starts_with_the_same_message(run: ScheduleRun) -> None:
+    await run.backend.queued()
     other = message(new='t', context='c', message_id='m')
-    async with stage.meeting(submitting(other, slot=SLOT), CONTEXT) as gate:
+    async with run.meeting(submitting(other, slot=SLOT), CONTEXT) as gate:
         again = replace(other, task_id='u', context_id='d')
-        await stage.after(gate, submit(stage.backend, again, slot=SLOT))
+        await run.after(gate, submit(run.backend, again, slot=SLOT))
 
 
-async def an_end_with_an_unread_message(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    async with stage.meeting(submitting(message('more', to='t'))) as gate:
-        assert await stage.after(gate, stage.backend.queue.finish(claimed, done(claimed))) is not None
+async def an_end_with_an_unread_message(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    async with run.meeting(submitting(message('more', to='t'))) as gate:
+        assert await run.after(gate, run.backend.queue.finish(claimed, done(claimed))) is not None
 
 
-async def an_end_with_an_unread_credential(stage: ScheduleRun) -> None:
-    claimed = await stage.claimed(with_sealed(message(new='t', context='c')))
+async def an_end_with_an_unread_credential(run: ScheduleRun) -> None:
+    claimed = await run.claimed(with_sealed(message(new='t', context='c')))
     further = with_sealed(message('more', to='t'), 'd')
-    async with stage.meeting(submitting(further)) as gate:
-        assert await stage.after(gate, stage.backend.queue.finish(claimed, done(claimed))) is not None
-    assert await stored_credentials(stage.backend, 'c', 'd') == [b'c', b'd']
+    async with run.meeting(submitting(further)) as gate:
+        assert await run.after(gate, run.backend.queue.finish(claimed, done(claimed))) is not None
+    assert await stored_credentials(run.backend, 'c', 'd') == [b'c', b'd']
 
 
-async def tasks_whose_conversation_another_changes_are_filed(stage: ScheduleRun) -> None:
-    await stage.end(*both(await stage.started('t')))
-    claimed = await stage.started('u')
+async def filing_during_a_change_of_the_conversation(run: ScheduleRun) -> None:
+    await run.end(*both(await run.started('t')))
+    claimed = await run.started('u')
     end = finish_of(claimed, messages=SECOND, artifacts=ARTIFACTS)
-    async with stage.meeting(finishing.finish('agent', claimed, end), CONTEXT) as gate:
-        await stage.file()
+    async with run.meeting(finishing.finish('agent', claimed, end), CONTEXT) as gate:
+        await run.file()
         await gate.commit()
-    await stage.file()
+    await run.file()
 
 
-async def tasks_that_another_files(stage: ScheduleRun) -> None:
-    await stage.end(*both(await stage.started()))
-    async with stage.meeting(filing.file('agent')) as gate:
-        await stage.end(*both(await stage.started('u', 'd')))
-        await stage.file()
+async def concurrent_filing(run: ScheduleRun) -> None:
+    await run.end(*both(await run.started()))
+    async with run.meeting(filing.file('agent')) as gate:
+        await run.end(*both(await run.started('u', 'd')))
+        await run.file()
         await gate.commit()
 
 
-async def an_end_that_takes_a_task_which_nobody_else_takes(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
-    await queue(stage, 'u', 'v')
-    async with stage.meeting(claims.claim('agent', Slot('other', LEASE), at=START, limit=1)) as gate:
-        following = await stage.end(claimed, taking(claimed))
+async def an_end_skipping_a_task_claimed_elsewhere(run: ScheduleRun) -> None:
+    claimed = await run.started()
+    await queue(run, 'u', 'v')
+    async with run.meeting(claims.claim('agent', Slot('other', LEASE), at=START, limit=1)) as gate:
+        following = await run.end(claimed, taking(claimed))
         await gate.commit()
     assert following is not None
     assert following.header.id == 'v'
 
 
-async def an_end_before_another_task(stage: ScheduleRun) -> None:
-    claimed = await stage.started()
+async def an_end_during_another_submission(run: ScheduleRun) -> None:
+    claimed = await run.started()
     other = message(new='u', context='c')
-    async with stage.meeting(submitting(other), CONTEXT) as gate:
-        await stage.after(gate, stage.backend.queue.finish(claimed, done(claimed)))
+    async with run.meeting(submitting(other), CONTEXT) as gate:
+        await run.after(gate, run.backend.queue.finish(claimed, done(claimed)))
 
 
 SCHEDULES: Sequence[Schedule] = (
     a_task_of_all_fields,
     a_conversation,
-    a_message_that_is_sent_again,
-    an_anonymous_message_that_is_sent_again,
+    a_repeated_message,
+    a_repeated_anonymous_message,
     a_busy_context,
     a_full_queue,
-    another_task_that_waits_for_a_slot,
+    a_queued_task_of_another_owner,
     no_slot,
-    tasks_that_wait_in_rounds_and_behind_each_other,
-    a_message_that_waits_and_is_sent_again,
-    a_message_to_a_context_that_is_erased,
-    tasks_that_wait_with_credentials,
-    submissions_that_are_not_common,
+    queued_tasks_of_rounds_and_contexts,
+    a_repeated_queued_message,
+    a_message_during_erasure_of_its_context,
+    queued_tasks_with_credentials,
+    unusual_submissions,
     a_message_in_mid_run,
-    a_message_that_the_run_has_read,
+    a_message_taken_into_the_run,
     a_last_run,
     a_task_behind,
     a_request_to_cancel,
     a_lost_lease,
-    an_end_that_is_sent_again,
-    ends_that_are_not_common,
-    ends_that_take_the_next_task,
-    an_end_that_leaves_a_task_that_goes_on,
-    an_end_that_takes_no_task,
-    an_end_that_takes_the_next_task_of_its_context,
-    an_end_that_takes_a_task_and_is_sent_again,
-    an_end_that_takes_a_task_which_nobody_else_takes,
+    a_repeated_end,
+    unusual_ends,
+    ends_claiming_the_next_task,
+    an_end_leaving_an_answered_task,
+    ends_claiming_no_task,
+    an_end_claiming_the_next_task_of_its_context,
+    a_repeated_end_with_a_claim,
+    an_end_skipping_a_task_claimed_elsewhere,
     an_end_after_a_checkpoint,
     an_end_after_a_status_with_a_message,
     a_webhook_in_mid_run,
-    a_conversation_that_another_has_begun,
-    a_conversation_that_is_erased_in_mid_run,
+    a_conversation_begun_elsewhere,
+    a_conversation_deleted_in_mid_run,
     tasks_with_credentials,
     two_messages_with_the_same_credential,
     a_busy_context_with_credentials,
     an_end_with_an_unread_credential,
-    a_start_behind_another_task,
-    a_start_after_the_end_before,
-    a_task_that_waits_after_another_of_the_owner,
-    two_starts_with_one_message,
+    a_start_during_another_submission,
+    a_start_during_the_end_of_the_task_before,
+    two_concurrent_tasks_of_an_owner,
+    concurrent_starts_with_the_same_message,
     an_end_with_an_unread_message,
-    an_end_before_another_task,
+    an_end_during_another_submission,
     events_of_a_run,
-    events_that_are_sent_again,
+    repeated_events,
     no_events,
     events_of_a_lost_lease,
     events_after_a_webhook_in_mid_run,
     checkpoints_of_a_run,
-    a_checkpoint_that_is_sent_again,
+    a_repeated_checkpoint,
     a_checkpoint_with_a_status,
     a_checkpoint_of_a_lost_lease,
     a_checkpoint_after_a_webhook_in_mid_run,
-    tasks_that_are_filed,
-    tasks_that_are_filed_in_two_batches,
+    filed_tasks,
+    tasks_filed_in_two_batches,
     a_task_in_an_unknown_state_is_not_filed,
-    tasks_whose_conversation_another_changes_are_filed,
-    tasks_that_another_files,
+    filing_during_a_change_of_the_conversation,
+    concurrent_filing,
 )
 
 
 async def check(schedule: Schedule, postgres: Server) -> None:
     """Check that calls and generators have the same results and rows."""
     with postgres.database('called', 'stepped') as url:
-        stages = [ScheduleRun(url, calls=calls) for calls in (True, False)]
-        for stage in stages:
-            await schedule(stage)
-        called, stepped = stages
+        runs = [ScheduleRun(url, calls=calls) for calls in (True, False)]
+        for run in runs:
+            await schedule(run)
+        called, stepped = runs
         assert called.results == stepped.results
         assert await called.rows() == await stepped.rows()
-        for stage in stages:
-            await asyncio.to_thread(stage.backend.close)
+        for run in runs:
+            await asyncio.to_thread(run.backend.close)
 
 
 @pytest.mark.parametrize('schedule', SCHEDULES, ids=lambda schedule: schedule.__name__)
@@ -716,9 +716,9 @@ async def test_function_and_generator_have_same_results_and_rows(schedule: Sched
 
 
 WRITES: dict[str, Callable[[ScheduleRun, Claim], Awaitable[Any]]] = {
-    'an end': lambda stage, claimed: stage.backend.queue.finish(claimed, done(claimed)),
-    'events': lambda stage, claimed: stage.backend.queue.emit(claimed, [artifact_chunk(2, 'a')]),
-    'a checkpoint': lambda stage, claimed: stage.backend.queue.emit(claimed, [], checkpoint=CHECKPOINT),
+    'an end': lambda run, claimed: run.backend.queue.finish(claimed, done(claimed)),
+    'events': lambda run, claimed: run.backend.queue.emit(claimed, [artifact_chunk(2, 'a')]),
+    'a checkpoint': lambda run, claimed: run.backend.queue.emit(claimed, [], checkpoint=CHECKPOINT),
 }
 OTHERS: dict[str, Callable[[], Transaction[Any]]] = {
     'a request to cancel': lambda: canceling.cancel('agent', 't', OWNER, at=START, force=False),
@@ -730,12 +730,12 @@ OTHERS: dict[str, Callable[[], Transaction[Any]]] = {
 @pytest.mark.parametrize('other', OTHERS)
 @pytest.mark.parametrize('write', WRITES)
 async def test_function_and_generator_agree_after_concurrent_write(write: str, other: str, postgres: Server) -> None:
-    async def schedule(stage: ScheduleRun) -> None:
-        claimed = await stage.started()
+    async def schedule(run: ScheduleRun) -> None:
+        claimed = await run.started()
         if other == 'the claim of another':
-            await stage.backend.queue.renew('holder', ['t'], lease=EXPIRED)
-        async with stage.meeting(OTHERS[other]()) as gate:  # has the lock of the row alone
-            await stage.after(gate, WRITES[write](stage, claimed))
+            await run.backend.queue.renew('holder', ['t'], lease=EXPIRED)
+        async with run.meeting(OTHERS[other]()) as gate:  # has the lock of the row alone
+            await run.after(gate, WRITES[write](run, claimed))
 
     await check(schedule, postgres)
 
@@ -759,45 +759,45 @@ def counted() -> Generator[list[str]]:
 
 
 async def test_task_start_and_end_take_single_round_trip_each(postgres_url: str) -> None:
-    stage = ScheduleRun(postgres_url, calls=True)
-    await stage.end(*both(await stage.started()))
+    run = ScheduleRun(postgres_url, calls=True)
+    await run.end(*both(await run.started()))
     with counted() as queries:
-        await stage.end(*both(await stage.started('u', context='d')))
+        await run.end(*both(await run.started('u', context='d')))
     writes = [query for query in queries if 'pg_notify' not in query]
     assert [query.partition('called.')[2].partition('(')[0] for query in writes] == ['a2a_submit', 'a2a_finish']
-    await asyncio.to_thread(stage.backend.close)
+    await asyncio.to_thread(run.backend.close)
 
 
 async def test_batch_of_tasks_is_filed_in_single_round_trip(postgres_url: str) -> None:
-    stage = ScheduleRun(postgres_url, calls=True)
-    await stage.end(*both(await stage.started()))
+    run = ScheduleRun(postgres_url, calls=True)
+    await run.end(*both(await run.started()))
     with counted() as queries:
-        await stage.file()
+        await run.file()
     [query] = queries
     assert 'called.a2a_file(' in query
-    assert [json.loads(row)['filed'] for row in (await stage.rows())['task']] == [1]
-    await asyncio.to_thread(stage.backend.close)
+    assert [json.loads(row)['filed'] for row in (await run.rows())['task']] == [1]
+    await asyncio.to_thread(run.backend.close)
 
 
 async def test_first_full_batch_of_filed_tasks_analyzes_tables(postgres: Server, postgres_url: str) -> None:
     counted_rows = "SELECT reltuples FROM pg_class WHERE oid = 'called.task'::regclass"
-    stage = ScheduleRun(postgres_url, calls=True)
-    await stage.end(*both(await stage.started()))
+    run = ScheduleRun(postgres_url, calls=True)
+    await run.end(*both(await run.started()))
     for first, last, rows in ((2, filing.EVERY - 1, -1), (filing.EVERY, 2 * filing.EVERY - 1, 2 * filing.EVERY - 1)):
-        await stage.execute(
+        await run.execute(
             'INSERT INTO {0}.task SELECT ('
             "    jsonb_populate_record(t, jsonb_build_object('id', n, 'replay_key', n, 'filed', 0))"
             f").* FROM {{0}}.task t CROSS JOIN generate_series({first}, {last}) n WHERE id = 't'"
         )
-        await stage.file()
+        await run.file()
         assert postgres.run(counted_rows, database(postgres_url)) == [str(rows)]
-    await asyncio.to_thread(stage.backend.close)
+    await asyncio.to_thread(run.backend.close)
 
 
 async def test_role_without_tables_files_tasks_without_warnings(postgres: Server, postgres_url: str) -> None:
-    stage = ScheduleRun(postgres_url, calls=True)
-    await stage.end(*both(await stage.started()))
-    await stage.execute(
+    run = ScheduleRun(postgres_url, calls=True)
+    await run.end(*both(await run.started()))
+    await run.execute(
         'INSERT INTO {0}.task SELECT ('
         "    jsonb_populate_record(t, jsonb_build_object('id', n, 'replay_key', n, 'filed', 0))"
         f").* FROM {{0}}.task t CROSS JOIN generate_series(1, {filing.EVERY}) n WHERE id = 't'"
@@ -817,19 +817,19 @@ async def test_role_without_tables_files_tasks_without_warnings(postgres: Server
     await connection.execute(f'RESET ROLE; DROP OWNED BY {PASSWORD_USER}; DROP ROLE {PASSWORD_USER}')
     await connection.close()
     assert warnings == []
-    assert {json.loads(row)['filed'] for row in (await stage.rows())['task']} == {1}
-    await asyncio.to_thread(stage.backend.close)
+    assert {json.loads(row)['filed'] for row in (await run.rows())['task']} == {1}
+    await asyncio.to_thread(run.backend.close)
 
 
 @pytest.mark.parametrize('default', ["isolation = 'repeatable read'", 'read_only = on'])
 async def test_task_runs_with_unusual_transaction_defaults(default: str, postgres: Server, postgres_url: str) -> None:
     postgres.run(f'ALTER DATABASE "{database(postgres_url)}" SET default_transaction_{default}')
-    stage = ScheduleRun(postgres_url, calls=True)
-    claimed = await stage.started()
-    await stage.emit(claimed, artifact_chunk(2, 'a'))
-    await stage.end(claimed, done(claimed, after=2))
-    assert stage.results[1:] == [None, None]
-    await asyncio.to_thread(stage.backend.close)
+    run = ScheduleRun(postgres_url, calls=True)
+    claimed = await run.started()
+    await run.emit(claimed, artifact_chunk(2, 'a'))
+    await run.end(claimed, done(claimed, after=2))
+    assert run.results[1:] == [None, None]
+    await asyncio.to_thread(run.backend.close)
 
 
 # --- calls without an answer ------------------------------------------------------------------------------------------
@@ -837,62 +837,62 @@ async def test_task_runs_with_unusual_transaction_defaults(default: str, postgre
 
 async def test_task_start_with_lost_answer_starts_once(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
-        stage = ScheduleRun(proxy.url, calls=True)
-        await stage.started('first', 'd')
+        run = ScheduleRun(proxy.url, calls=True)
+        await run.started('first', 'd')
         proxy.when(b'message hello for t', 'lose the answer')
-        claimed = await stage.started()
+        claimed = await run.started()
         assert (claimed.fence, claimed.header.last_event) == (1, 1)
-        assert await claim_all(stage.backend, 'other') == []
-        await asyncio.to_thread(stage.backend.close)
+        assert await claim_all(run.backend, 'other') == []
+        await asyncio.to_thread(run.backend.close)
 
 
 async def test_submission_with_lost_answer_is_queued_once(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
-        stage = ScheduleRun(proxy.url, calls=True)
-        await stage.note(submit(stage.backend, message(new='first')))
+        run = ScheduleRun(proxy.url, calls=True)
+        await run.note(submit(run.backend, message(new='first')))
         for slot in (None, SLOT):
             proxy.when(b'message hello for t', 'lose the answer')
-            accepted = await submit(stage.backend, message(new=f't {slot}'), slot=slot)
+            accepted = await submit(run.backend, message(new=f't {slot}'), slot=slot)
             assert (accepted.claim, accepted.replayed, accepted.header.queued) == (None, False, True)
-        assert [task.header.id for task in await claim_all(stage.backend)] == ['first', 't None', f't {SLOT}']
-        assert not await stage.backend.queued()
-        await asyncio.to_thread(stage.backend.close)
+        assert [task.header.id for task in await claim_all(run.backend)] == ['first', 't None', f't {SLOT}']
+        assert not await run.backend.queued()
+        await asyncio.to_thread(run.backend.close)
 
 
 async def test_task_end_with_lost_answer_is_stored_once(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
-        stage = ScheduleRun(proxy.url, calls=True)
-        claimed = await stage.started()
-        await stage.end(*both(await stage.started('u', 'd')))
+        run = ScheduleRun(proxy.url, calls=True)
+        claimed = await run.started()
+        await run.end(*both(await run.started('u', 'd')))
         proxy.when(b't.1.0', 'lose the answer')
-        assert await stage.end(claimed, done(claimed)) is None
-        assert stage.results[-1] is None
-        await asyncio.to_thread(stage.backend.close)
+        assert await run.end(claimed, done(claimed)) is None
+        assert run.results[-1] is None
+        await asyncio.to_thread(run.backend.close)
 
 
-async def test_task_of_end_with_lost_answer_is_released(postgres_url: str) -> None:
+async def test_next_task_is_released_after_lost_end_answer(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
-        stage = ScheduleRun(proxy.url, calls=True)
-        claimed = await stage.started()
-        await queue(stage, 'u')
+        run = ScheduleRun(proxy.url, calls=True)
+        claimed = await run.started()
+        await queue(run, 'u')
         proxy.when(b't.1.0', 'lose the answer')
-        assert await stage.end(claimed, taking(claimed)) is None
-        [taken] = await claim_all(stage.backend, 'other')
+        assert await run.end(claimed, taking(claimed)) is None
+        [taken] = await claim_all(run.backend, 'other')
         assert (taken.header.id, taken.fence, taken.attempt) == ('u', 2, 1)
-        await asyncio.to_thread(stage.backend.close)
+        await asyncio.to_thread(run.backend.close)
 
 
 async def test_events_with_lost_answer_are_stored_once(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
-        stage = ScheduleRun(proxy.url, calls=True)
-        claimed = await stage.started()
-        await stage.emit(claimed, artifact_chunk(2, 'a'))
+        run = ScheduleRun(proxy.url, calls=True)
+        claimed = await run.started()
+        await run.emit(claimed, artifact_chunk(2, 'a'))
         proxy.when(b'the lost piece', 'lose the answer')
-        await stage.emit(claimed, artifact_chunk(3, 'the lost piece'), artifact_chunk(4, 'b'))
-        await stage.end(claimed, done(claimed, after=4))
-        assert stage.results[1:] == [None] * 3
-        assert len((await stage.rows())['event']) == 5
-        await asyncio.to_thread(stage.backend.close)
+        await run.emit(claimed, artifact_chunk(3, 'the lost piece'), artifact_chunk(4, 'b'))
+        await run.end(claimed, done(claimed, after=4))
+        assert run.results[1:] == [None] * 3
+        assert len((await run.rows())['event']) == 5
+        await asyncio.to_thread(run.backend.close)
 
 
 @pytest.mark.usefixtures('three_attempts')
@@ -933,10 +933,10 @@ async def test_function_call_waits_for_lock_up_to_statement_timeout(postgres_url
 
 
 async def test_missing_database_function_raises_store_unavailable(postgres: Server, postgres_url: str) -> None:
-    stage = ScheduleRun(postgres_url, calls=True)
-    await stage.backend.queued()
+    run = ScheduleRun(postgres_url, calls=True)
+    await run.backend.queued()
     postgres.run('DROP FUNCTION called.a2a_submit', database(postgres_url))
     with pytest.raises(StoreUnavailable) as refused:
-        await submit(stage.backend, message(new='t'), slot=SLOT)
+        await submit(run.backend, message(new='t'), slot=SLOT)
     assert 'function called.a2a_submit' in str(refused.value.__cause__)
-    await asyncio.to_thread(stage.backend.close)
+    await asyncio.to_thread(run.backend.close)

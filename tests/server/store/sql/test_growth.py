@@ -157,7 +157,7 @@ WORK: dict[str, tuple[Callable[[], Transaction[Any]], int]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize('name', WORK)
-def test_work_costs_same_for_many_tasks(small_and_large_database: list[sqlite3.Connection], name: str) -> None:
+def test_database_work_costs_same_for_many_tasks(small_and_large_database: list[sqlite3.Connection], name: str) -> None:
     work, bound = WORK[name]
     few, many = (count_steps(connection, work()) for connection in small_and_large_database)
     assert abs(few - many) < bound

@@ -74,7 +74,7 @@ async def test_live_text_subscriber_is_kept_beside_later_subscribers() -> None:
     assert (here.peers.watched('t'), here.peers.watched('t', live=True)) == (True, False)
 
 
-async def test_subscriber_heard_during_look_is_not_forgotten() -> None:
+async def test_remote_subscriber_is_kept_for_watch_time() -> None:
     here = ThisProcess()
     here.peers.is_read('t', 1)
     here.peers.tell(NO_NEWS)

@@ -346,9 +346,7 @@ async def test_queue_limit_counts_tasks_of_another_process_after_delay(
                 await send(there, 'refused')
 
 
-async def test_slow_count_of_queue_is_not_read_as_new_count(
-    open_backend: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_slow_queue_count_is_not_treated_as_fresh(open_backend: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     backend, clock = open_backend(), iter([0.0, 0.0, 1.5])  # the count of the first task takes 1.5 seconds
     monkeypatch.setattr(task_queue, 'time', SimpleNamespace(monotonic=lambda: next(clock, 1.6)))
     for name in ('a', 'b'):
