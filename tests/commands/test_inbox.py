@@ -173,7 +173,7 @@ def test_single_key_press_decides_no_task(url: str, monkeypatch: pytest.MonkeyPa
     assert asyncio.run(text()) == 'The tool says: Keep it.'
 
 
-def test_keys_typed_before_the_prompt_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_typed_before_prompt_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     with in_terminal(monkeypatch) as terminal, Keys() as keys:
         with keys.single():
             terminal.type('y\n')
@@ -391,7 +391,7 @@ def test_failed_or_lost_inbox_answer_is_reported(answer: Response, told: str, mo
     assert code == 0, terminal.text
 
 
-def test_answered_task_leaves_list_before_the_next_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answered_task_leaves_inbox_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbox_screen, 'PERIOD', LIMIT)
     with serve_canned(CannedAgent(PAGE, EMPTY, result_response({'task': DONE}))) as server:
         code, terminal = watch(
@@ -411,7 +411,7 @@ def test_answered_task_leaves_list_before_the_next_read(monkeypatch: pytest.Monk
     [Response('', 502, {'Retry-After': '600'}), error_response(-32000, 'Busy.', 503, {'Retry-After': '600'})],
     ids=['gateway', 'agent'],
 )
-def test_list_is_read_again_when_the_agent_says(answer: Response, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inbox_obeys_retry_after(answer: Response, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
 
     async def sleep(seconds: float) -> None:

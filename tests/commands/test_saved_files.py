@@ -200,7 +200,7 @@ def test_unwritable_file_leaves_no_partial_file(capsys: Capture, tmp_path: Path)
     assert tree(tmp_path / 'files') == {'one.txt': b'content', 'two.txt': b'content'}
 
 
-def test_file_that_cannot_be_renamed_leaves_nothing(
+def test_file_with_failed_rename_leaves_nothing(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(path: Path, target: Path) -> Path:

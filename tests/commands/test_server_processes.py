@@ -23,7 +23,7 @@ def end_at_once(options: Options, listener: socket.socket) -> None:
     sys.exit(0 if options.starts.read_text() == 'x' else 7)
 
 
-def test_process_that_ends_by_itself_is_not_replaced(tmp_path: Path) -> None:
+def test_server_process_with_exit_code_0_is_not_replaced(tmp_path: Path) -> None:
     starts = tmp_path / 'starts'
     with socket.create_server(('127.0.0.1', 0)) as listener:
         assert ServerProcesses(end_at_once, Options(starts), listener).run() == 0

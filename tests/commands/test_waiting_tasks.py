@@ -130,7 +130,7 @@ def test_send_asks_owner_with_approval_rights(rule: Any, monkeypatch: pytest.Mon
     assert (code, 'deleted a' in text) == (0, True)
 
 
-def test_send_asks_the_question_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_send_asks_newest_question(monkeypatch: pytest.MonkeyPatch) -> None:
     before = task_waiting_with(pending=[pending_call('approval', decidedBy='approver')])
     now = task_waiting_with(pending=[pending_call(text='Which account?')])
     answers = result_response({'task': before}), result_response(now), result_response({'task': DONE})

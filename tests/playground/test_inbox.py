@@ -169,7 +169,7 @@ async def test_question_of_agent_is_answered_with_text(open_playground: Visit) -
     await expect(page.get_by_text('Paris it is.')).to_have_count(1)
 
 
-async def test_words_in_inbox_answer_no_later_question(visit_url: Visit) -> None:
+async def test_text_in_inbox_answers_no_later_question(visit_url: Visit) -> None:
     with serve(to_a2a(clerk_agent())) as server:
         task_id = await ask(server.url, 'Hello.')
         page = await visit_url(f'{server.url}docs', failures=1)
@@ -236,7 +236,7 @@ async def test_link_to_decided_task_says_its_state(visit_url: Visit) -> None:
         await expect(inbox(page).get_by_text(text)).to_have_count(1)
 
 
-async def test_decided_call_ends_buttons_for_all_calls(visit_url: Visit) -> None:
+async def test_decided_call_disables_approve_all(visit_url: Visit) -> None:
     with serve(to_a2a(file_keeper())) as server:
         await ask(server.url, 'Tidy all.')
         page = await visit_url(f'{server.url}docs?inbox')
@@ -325,7 +325,7 @@ async def test_unconfirmed_decision_names_no_other_caller(visit_url: Visit) -> N
         await expect(notice(page)).to_contain_text('You or somebody else has decided: the task is completed')
 
 
-async def test_decision_sent_twice_by_hand_is_the_same_message(visit_url: Visit) -> None:
+async def test_repeated_decision_is_same_message(visit_url: Visit) -> None:
     with serve(to_a2a(file_keeper())) as server:
         await ask(server.url, 'Tidy up.')
         page = await visit_url(f'{server.url}docs')
@@ -602,7 +602,7 @@ async def test_inbox_shows_arguments_exactly(visit_url: Visit) -> None:
         await expect(cells).to_have_text(['738529527931269425', '1.0', r'"a\u202eb"', 'null'])
 
 
-async def test_question_with_other_arguments_is_shown(visit_url: Visit) -> None:
+async def test_question_differing_from_arguments_is_shown(visit_url: Visit) -> None:
     async def change(route: Route) -> None:
         answer = await route.fetch(timeout=LIMIT * 1000)
         text = (await answer.text()).replace(r'{\"path\":\"old.txt\"', r'{\"path\":\"other.txt\"')
@@ -626,7 +626,7 @@ async def test_decision_with_lost_response_is_sent_again(visit_url: Visit) -> No
         await expect(notice(page)).to_have_text('Approved: delete_file. Nothing waits for you.')
 
 
-async def test_decision_is_shown_before_the_run_ends(visit_url: Visit) -> None:
+async def test_decision_is_shown_before_run_ends(visit_url: Visit) -> None:
     released = Event()
 
     def work() -> str:
@@ -680,7 +680,7 @@ async def test_empty_page_of_list_is_continued(visit_url: Visit) -> None:
         await expect(form(page)).to_have_count(1)
 
 
-async def test_refused_page_token_ends_only_a_look(visit_url: Visit) -> None:
+async def test_inbox_recovers_from_refused_page_token(visit_url: Visit) -> None:
     async def empty(route: Route) -> None:
         await route.fulfill(json={'tasks': [], 'nextPageToken': 'next', 'pageSize': 20, 'totalSize': 1})
 
@@ -782,7 +782,7 @@ async def test_new_credentials_replace_inbox(visit_url: Visit) -> None:
             await expect(inbox(page).get_by_role('form')).to_have_count(1)
 
 
-async def test_late_list_of_earlier_credentials_is_left_out(visit_url: Visit) -> None:
+async def test_list_for_earlier_credentials_is_dropped(visit_url: Visit) -> None:
     asked, released = asyncio.Event(), asyncio.Event()
 
     async def hold(route: Route) -> None:
@@ -806,7 +806,7 @@ async def test_late_list_of_earlier_credentials_is_left_out(visit_url: Visit) ->
         await expect(inbox(page).get_by_role('form')).to_have_count(1)
 
 
-async def test_lost_answer_of_earlier_credentials_is_no_news(visit_url: Visit) -> None:
+async def test_decision_with_earlier_credentials_is_not_reported(visit_url: Visit) -> None:
     asked, released = asyncio.Event(), asyncio.Event()
 
     async def lose_late(route: Route) -> None:
@@ -838,7 +838,7 @@ async def test_enter_in_reason_denies_the_call(open_playground: Visit) -> None:
     await expect(page.get_by_role('log').get_by_text('Denied delete_file: It is needed.')).to_have_count(1)
 
 
-async def test_enter_of_input_method_sends_no_denial(open_playground: Visit) -> None:
+async def test_enter_in_input_method_sends_no_denial(open_playground: Visit) -> None:
     page = await open_playground(to_a2a(file_keeper()))
     await send_message(page, 'Tidy up.')
     reason = page.get_by_role('form', name='Approval: delete_file').get_by_label('Reason')

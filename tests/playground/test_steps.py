@@ -268,7 +268,7 @@ class RenamedErrors(AbstractCapability[object]):
             raise ValueError('renamed') from error
 
 
-def test_error_renamed_by_capability_is_at_its_tool() -> None:
+def test_error_raised_by_capability_names_its_tool() -> None:
     agent = Agent(scripted_model(ToolCallPart('fail', {}, 'c1')), tools=[fail], capabilities=[RenamedErrors()])
     with TestClient(to_a2a(agent), client=('127.0.0.1', 50_000)) as client:
         client.post('/docs/steps', headers=LOCAL)

@@ -80,7 +80,7 @@ class HookCallSuite(PortSuite):
         assert await calls_of(backend).pause(second) is not None
         assert sorted(await calls_of(backend).take(lease=LEASE, limit=10)) == [first, second]
 
-    async def test_later_hook_call_outlives_the_earlier(self, backend: Backend) -> None:
+    async def test_end_of_hook_call_keeps_later_call(self, backend: Backend) -> None:
         first = await wait(backend, 'a')
         await submit(backend, message('more', to='a'))
         claim = await claim_task(backend, 'a')

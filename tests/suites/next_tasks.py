@@ -146,7 +146,7 @@ class NextTaskSuite(PortSuite):
         await submit(backend, message(new='w'), queue_limit=1)
 
     @_TAKING
-    async def test_run_that_goes_on_frees_no_place(self, backend: Backend) -> None:
+    async def test_continued_run_frees_no_place_in_queue(self, backend: Backend) -> None:
         for task_id in ('t', 'u'):
             await queue(backend, task_id)
         claimed = await claim_task(backend, 't')

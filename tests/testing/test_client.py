@@ -115,7 +115,7 @@ async def test_script_answers_inbox_of_approver(a2a_client: ClientFactory) -> No
         await bob.answer_inbox(Answers({'delete_file': True}))
 
 
-async def test_questions_of_each_inbox_task_are_counted_anew() -> None:
+async def test_question_limit_counts_per_inbox_task() -> None:
     tasks = [{**task_waiting_with(), 'id': f't{n}'} for n in range(101)]
     pages = [result_response({'tasks': page, 'nextPageToken': ''}) for page in (tasks, [])]
     async with asyncio.timeout(LIMIT):

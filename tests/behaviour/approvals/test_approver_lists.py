@@ -232,7 +232,7 @@ async def test_page_token_belongs_to_caller_filter_and_rule(tmp_path: Path) -> N
             await listed(boss(again), pageSize=1, pageToken=token)
 
 
-async def test_page_tokens_of_the_same_place_differ() -> None:
+async def test_page_tokens_of_same_page_differ() -> None:
     app = guarded()
     async with lifespan(app):
         tasks = [await ask(app) for _ in range(2)]
@@ -275,7 +275,7 @@ async def test_list_omits_tasks_with_failing_approvers_function(wrong: str, capl
     )
 
 
-async def test_damaged_task_of_another_owner_is_left_out() -> None:
+async def test_damaged_task_is_left_out_of_approver_list() -> None:
     def damage(task_id: str) -> Transaction[None]:
         yield [('UPDATE task SET pending = ? WHERE id = ?', [(b'{"calls": [{"kind": "approval"}]}', task_id)])]
 
@@ -312,7 +312,7 @@ async def test_hanging_approvers_function_fails_list(monkeypatch: pytest.MonkeyP
     assert error.value.code == -32000
 
 
-async def test_functions_of_a_list_share_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_approver_functions_share_time_of_list(monkeypatch: pytest.MonkeyPatch) -> None:
     asked_for: list[str] = []
 
     async def rule(approver: Caller, task: WaitingTask) -> bool:
@@ -330,7 +330,7 @@ async def test_functions_of_a_list_share_its_time(monkeypatch: pytest.MonkeyPatc
     assert asked_for == [tasks[2], tasks[1]]
 
 
-async def test_list_is_empty_if_the_function_fails_beside_a_refusal() -> None:
+async def test_failing_approver_function_beside_refusal_lists_nothing() -> None:
     def rule(approver: Caller, task: WaitingTask) -> bool:
         if task.id == tasks[0]:
             raise RuntimeError('no connection')
@@ -458,7 +458,7 @@ async def test_approver_pages_are_limited_in_bytes(backend: str, monkeypatch: py
     assert 1 < len(found) <= 5
 
 
-async def test_task_with_too_many_bytes_has_a_page_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_task_larger_than_page_has_own_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Limits, 'page', 1)
     app = guarded()
     async with lifespan(app):

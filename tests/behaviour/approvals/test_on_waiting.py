@@ -211,7 +211,7 @@ async def test_sync_hook_for_pauses_runs_in_thread(backend: str) -> None:
     assert [thread.daemon for thread in threads] == [True]  # the process ends without its return
 
 
-async def test_sync_hook_for_pauses_gets_the_context_of_the_app() -> None:
+async def test_sync_on_waiting_gets_context_of_app() -> None:
     place, places, called = ContextVar('place', default='none'), list[str](), threading.Event()
 
     def on_waiting(pause: TaskPause) -> None:

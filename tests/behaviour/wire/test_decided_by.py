@@ -56,7 +56,7 @@ async def test_approval_names_caller_or_approver_as_decider() -> None:
         assert decided_by(rest) == ['caller']
 
 
-async def test_immediate_answer_says_whether_the_reader_decides() -> None:
+async def test_immediate_answer_names_decider() -> None:
     app = app_with('approve')
     async with lifespan(app):
         boss = client_of_caller(app, 'boss', scopes='approve')
@@ -143,7 +143,7 @@ async def test_approvers_function_decides_about_own_approvals() -> None:
             assert await deciders_of_list(clients[1]) == [['caller'], ['caller']]
 
 
-async def test_task_answered_during_the_read_names_no_decider() -> None:
+async def test_task_answered_during_read_names_no_decider() -> None:
     def everyone(approver: Caller, task: WaitingTask) -> bool:
         return True
 

@@ -55,7 +55,7 @@ async def test_repeated_answer_to_earlier_question_returns_its_task() -> None:
         assert await client.send(sent) == second
 
 
-async def test_simultaneous_answer_answers_no_later_question() -> None:
+async def test_late_answer_answers_no_later_question() -> None:
     backend = MemoryBackend('clerk', reader_lag=10**6)
     backend.reader = reader = BeforePause(backend)
     async with serving(clerk_agent(), backend=backend) as client:
@@ -146,7 +146,7 @@ async def test_approver_text_must_name_question_of_view() -> None:
     assert agent.deleted == [('a', True)]
 
 
-async def test_words_of_an_approver_answer_no_later_pause() -> None:
+async def test_text_of_approver_answers_no_later_pause() -> None:
     approvals = Approvals(approvers='approve', plain_text_answers='all')
     async with serving(ApprovalAgent().agent, auth=caller_from_header, approvals=approvals) as client:
         ann, bob = client_of_caller(client.app, 'ann'), client_of_caller(client.app, 'bob', scopes='approve')

@@ -201,7 +201,7 @@ async def test_misspelt_path_error_suggests_correct_path(access: Access, is_serv
     ]
 
 
-async def test_misspelt_path_below_a_mount_is_answered_with_its_name() -> None:
+async def test_misspelt_path_below_mount_suggests_correct_path() -> None:
     app = Starlette(routes=[Mount('/agents/of/the/whole/company', to_a2a(Agent('test')))])
     answer = await ask(app, 'GET', '/agents/of/the/whole/company/task/0198-a1b2-c3d4-e5f6')
     assert 'Did you mean /tasks/{id}?' in answer.json['error']['message']

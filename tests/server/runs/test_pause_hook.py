@@ -89,7 +89,7 @@ async def test_worker_with_ten_calls_takes_no_more(backend: SqliteFileBackend) -
     assert await worker.finished() == ['lost', *(each.task_id for each in own)]
 
 
-async def test_hook_gets_only_calls_without_answers(backend: SqliteFileBackend) -> None:
+async def test_on_waiting_gets_only_unanswered_calls(backend: SqliteFileBackend) -> None:
     worker = WorkerOfCalls(backend)
     await submit(backend, message(new='a'))
     claim = await claim_task(backend, 'a')

@@ -132,7 +132,7 @@ async def test_fast_writer_waits_for_the_store(backend: MemoryBackend) -> None:
     assert queue.stored == [1, 1, 10]
 
 
-async def test_text_after_a_full_batch_is_gathered_anew(backend: MemoryBackend) -> None:
+async def test_text_after_full_batch_starts_new_batch(backend: MemoryBackend) -> None:
     queue = GatedQueue(backend)
     recorder = await recorder_of(backend, queue, flush_delay=LIMIT)
     queue.gate.set()
