@@ -14,7 +14,7 @@ from pydantic_ai import Agent
 from pydantic_ai.agent import AbstractAgent, WrapperAgent
 from pydantic_ai.models.function import FunctionModel
 
-from pydantic_ai_a2a import Messages, Retention, to_a2a
+from pydantic_ai_a2a import A2AApp, Messages, Retention, to_a2a
 from pydantic_ai_a2a.errors import AgentUnnamed, StoreUnavailable
 from pydantic_ai_a2a.server.runs.presence import present
 from pydantic_ai_a2a.server.store.postgres.settings import Postgres
@@ -29,6 +29,7 @@ from ...cases import each_case
 from ...clocks import SetClock
 from ...commands.command import run_command
 from ...dialects import in_no_version
+from ...logs import log_event
 from ...serving import serving
 
 pytestmark = in_no_version('where tasks are kept is below what versions differ in')
@@ -114,9 +115,13 @@ async def test_empty_namespace_in_used_store_is_logged_once(
     url: str, direct: bool, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     messages = Messages(reply='message' if direct else 'task')
-    for name in ('weather', 'joker'):  # the first one of a store is told nothing
-        async with serving(named(name), backend=url, messages=messages) as client:
+    async with serving(named('weather'), backend=url, messages=messages) as client:
+        await client.call('SendMessage', {'message': message()})
+    assert not warnings(caplog)  # the first one of a store
+    with log_event("'joker' has no data") as logged:
+        async with serving(named('joker'), backend=url, messages=messages) as client:
             await client.call('SendMessage', {'message': message()})
+            assert await asyncio.to_thread(logged.wait, LIMIT)
     [line] = warnings(caplog)
     caplog.clear()
     async with serving(named('joker'), backend=url):
@@ -141,12 +146,25 @@ async def test_namespace_warning_lists_at_most_ten_namespaces(tmp_path: Path, ca
         async with serving(named(f'agent {n:02}'), backend=url) as client:
             await client.send()
     caplog.clear()
-    async with serving(named('another'), backend=url):
-        pass
+    with log_event("'another' has no data") as logged:
+        async with serving(named('another'), backend=url):
+            assert await asyncio.to_thread(logged.wait, LIMIT)
     [line] = warnings(caplog)
     assert "has data of 'agent 00', 'agent 01'," in line
     assert "'agent 09', …. If" in line
     assert line.endswith(f'queue --backend sqlite:///{tmp_path}/an%20office.db')
+
+
+def announcement(app: A2AApp) -> asyncio.Event:
+    """Set once an app has announced its service: the start of a server waits only a second for that."""
+    announced, announce = asyncio.Event(), app.backend.announce
+
+    async def tell(service: str, *, lease: int) -> None:
+        await announce(service, lease=lease)
+        announced.set()
+
+    setattr(app.backend, 'announce', tell)  # noqa: B010 (a method)
+    return announced
 
 
 @pytest.mark.parametrize(
@@ -168,12 +186,15 @@ async def test_differing_service_in_namespace_is_logged_once(
     first, second = (to_a2a(named('agent'), backend=url, retention=office, **given) for given in (options, others))
     third = to_a2a(named('third'), backend=url, retention=office)
     second.hosting.runs_tasks = third.hosting.runs_tasks = False
+    announced = [announcement(app) for app in (first, second, third)]
     async with asyncio.timeout(LIMIT):
         async with lifespan(first):
+            await announced[0].wait()
             assert not warnings(caplog)
             for _ in range(2):
                 async with lifespan(second):
-                    pass
+                    await announced[1].wait()
+                    announced[1].clear()
         lines = warnings(caplog)
         assert len(lines) == (told is not None)
         for line in lines:
@@ -181,6 +202,7 @@ async def test_differing_service_in_namespace_is_logged_once(
             assert all(text in line for text in told), line
         caplog.clear()
         async with lifespan(third):
+            await announced[2].wait()
             assert not warnings(caplog)  # the others have left
 
 
