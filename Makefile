@@ -33,7 +33,7 @@ demo: $(VENV)/.installed-demo ## Serve an agent and talk to it with the official
 test: $(VENV)/.installed-dev ## Run the tests, without the slow ones
 	$(BIN)/$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not slow' $(ARGS)
 
-slow: $(VENV)/.installed-dev ## Run the slow tests: killed processes, browsers, official clients, all examples of the documentation
+slow: $(VENV)/.installed-dev ## Run the slow tests: engines, killed processes, browsers, official clients, all examples of the documentation
 	$(BIN)/$(PYTEST) -n $(WORKERS) --dist worksteal -m slow $(ARGS)
 
 cover: $(VENV)/.installed-dev ## Run all tests and their long forms, measure branch coverage, and fail below 100 %
