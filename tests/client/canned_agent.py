@@ -177,7 +177,7 @@ async def canned_http_client(canned: CannedAgent, **options: Any) -> AsyncGenera
             yield client
 
 
-def let_requests_take_long(canned: CannedAgent, monkeypatch: pytest.MonkeyPatch) -> float:
+def timeout_after_few_requests(canned: CannedAgent, monkeypatch: pytest.MonkeyPatch) -> float:
     """Let much time pass with each request, and return a `timeout` that is over after a few requests."""
     loop = asyncio.get_running_loop()
     time = loop.time

@@ -36,11 +36,11 @@ from .canned_agent import (
     canned_client,
     card_with_interface,
     error_response,
-    let_requests_take_long,
     result_response,
     status_update,
     stream_response,
     task_in_state,
+    timeout_after_few_requests,
 )
 
 
@@ -227,7 +227,7 @@ async def test_long_retry_after_of_gateway_is_kept(status: int, streaming: bool)
 
 async def test_always_busy_agent_is_given_up_after_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     canned = CannedAgent(error_response(-32000, 'Busy.', 503))
-    async with canned_client(canned, timeout=let_requests_take_long(canned, monkeypatch)) as client:
+    async with canned_client(canned, timeout=timeout_after_few_requests(canned, monkeypatch)) as client:
         with pytest.raises(OverloadedError):
             await client.send('hello')
 

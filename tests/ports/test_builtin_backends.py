@@ -56,7 +56,7 @@ async def test_agents_in_shared_store_share_no_pauses(open_backend: OpenBackend)
     one, other = open_backend('one'), open_backend('other')
     await open_approvals.wait(one, 'a')
     await open_approvals.wait(other, 'b', at=START + 1)
-    assert await open_approvals.found(one, limit=1) == ['a']
+    assert await open_approvals.open_ids(one, limit=1) == ['a']
     assert await one.reader.count_open_approvals(open_approvals.BOB) == 1
     assert await one.reader.page_key() != await other.reader.page_key()
     await hook_calls.wait(other, 'c')

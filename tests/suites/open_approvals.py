@@ -44,9 +44,9 @@ async def wait(
     await claim_and_finish(backend, task_id, state, at=at, pending=calls)
 
 
-async def open_ids(backend: Backend, owner: str = BOB, **options: object) -> list[str]:
+async def open_ids(backend: Backend, owner: str = BOB, *, limit: int = 100, **options: object) -> list[str]:
     """The ids of the tasks of an owner's tenant with an open approval."""
-    listed = await backend.reader.open_approvals(owner, limit=100, **options)  # pyright: ignore[reportArgumentType]
+    listed = await backend.reader.open_approvals(owner, limit=limit, **options)  # pyright: ignore[reportArgumentType]
     return [header.id for header, _ in listed]
 
 

@@ -9,6 +9,7 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
 
+from pydantic_ai_a2a.server.store.ports import DeadLetter
 from pydantic_ai_a2a.server.store.sql.transaction import Transaction
 from pydantic_ai_a2a.wire.extensions.own_extensions import RUN_METADATA_URI
 
@@ -18,6 +19,7 @@ from ...dialects import in_no_version
 from ...logs import log_event
 from ...serving import each_backend, serving
 from ..durable_handover import run_until_handover
+from ..durable_processes import poll_until
 from ..pending_calls import ApprovalAgent, answer_message, approve
 from ..steps import Steps
 
@@ -38,7 +40,14 @@ async def damage(client: Client, task_id: str, column: str, table: str = 'task')
 
 async def check_dead_letter(client: Client, task_id: str, caplog: pytest.LogCaptureFixture) -> None:
     """Check that a task has failed, with a line in the log."""
-    [letter] = await client.a2a_app.backend.housekeeping.dead_letters()
+    letters: list[DeadLetter] = []
+
+    async def is_stored() -> bool:  # the line is logged before
+        letters[:] = await client.a2a_app.backend.housekeeping.dead_letters()
+        return bool(letters)
+
+    await poll_until(is_stored)
+    [letter] = letters
     assert (letter.task_id, letter.failure) == (task_id, 'storage')
     assert f'Task {task_id} failed (storage, correlation id {letter.correlation_id}).' in caplog.messages
 
