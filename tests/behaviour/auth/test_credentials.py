@@ -45,6 +45,7 @@ from pydantic_ai_a2a import (
     to_a2a,
 )
 from pydantic_ai_a2a.clock import SYSTEM, Clock
+from pydantic_ai_a2a.server.store.sql.transaction import Transaction
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
 from ...app_client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
@@ -333,6 +334,28 @@ async def test_failed_exchange_refuses_the_message(
     assert 'Credentials.exchange' in caplog.text
     assert SECRET not in caplog.text
     assert not desk.asking.is_set()
+
+
+@EACH_STORE
+async def test_credential_of_unreadable_run_is_erased(backend: str) -> None:
+    def damage(task_id: str) -> Transaction[None]:
+        yield [('UPDATE task SET tried = ? WHERE id = ?', [(b'{', task_id)])]
+
+    desk = CredentialAgent()
+    desk.gate.clear()
+    app = desk.app(backend=backend, workers=Workers(drain_grace=0.01))
+    async with serving_ann(app) as client:
+        task = await client.send('Go!', returnImmediately=True)
+        await asyncio.wait_for(desk.asking.wait(), LIMIT)
+        store: Any = app.backend
+        await store.write(damage, task['id'])
+    await asyncio.to_thread(store.close)
+    assert len(await stored_credentials(backend)) == 1
+    app = desk.app(backend=backend)
+    async with serving_ann(app) as client:
+        assert state_of(await wait_until_ended(client, task['id'])) == 'FAILED'
+    await asyncio.to_thread(app.backend.close)
+    assert await stored_credentials(backend) == []
 
 
 @EACH_STORE

@@ -209,12 +209,17 @@ class LateAnswers(Interceptor):
     late = 0
     """Number of the next queries without an answer in time."""
 
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        """Set once the workflow has ended: the late queries wait for that."""
+
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
         query = next.query_workflow
 
         async def answer(input: Any) -> Any:
             if self.late:
                 self.late -= 1
+                await self.ended.wait()
                 raise RPCError('Timeout expired', RPCStatusCode.CANCELLED, b'')
             return await query(input)
 
@@ -224,6 +229,9 @@ class LateAnswers(Interceptor):
 
 async def test_late_polls_repeat_no_streamed_text(kit: TemporalSetup) -> None:
     answers, gate = LateAnswers(), asyncio.Event()
+
+    async def is_over() -> bool:
+        return [*(await kit.workflows()).values()] == ['done']
 
     async def write(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
         yield 'one '
@@ -238,6 +246,8 @@ async def test_late_polls_repeat_no_streamed_text(kit: TemporalSetup) -> None:
         begin = [await anext(stream) for _ in range(3)]  # the task is submitted, works, and writes
         answers.late = 10
         gate.set()
+        await poll_until(is_over)
+        answers.ended.set()
         events = [event.result for event in (*begin, *await stream.rest())]
     pieces = [event['artifactUpdate']['artifact']['parts'][0]['text'] for event in events if 'artifactUpdate' in event]
     assert pieces == ['one ', 'two', '']

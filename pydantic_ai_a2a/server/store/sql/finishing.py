@@ -202,7 +202,9 @@ def _end(
         turn = _turn(claimed, end, usage) if end.status.state in INTERRUPTED else _NO_TURN
         write = _END, [(*values, *turn, agent, claimed.header.id)]
     writes: list[Write] = [write]
-    if claimed.request is not None and end.status.state in TERMINAL and may_have_credentials(claimed.request):
+    # The request of a damaged claim cannot be read: the task may have credentials.
+    may_have = claimed.damage is not None or (claimed.request is not None and may_have_credentials(claimed.request))
+    if may_have and end.status.state in TERMINAL:
         writes.append(credentials.drop_credentials(agent, claimed.header.id))
     if end.hook_lease is not None:
         writes.append(hook_calls.add(agent, HookCall(claimed.header.id, claimed.run), end.hook_lease))
