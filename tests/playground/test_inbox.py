@@ -289,18 +289,6 @@ async def test_keys_decide_no_task_after_foreign_decision(visit_url: Visit) -> N
         await expect(notice(second)).to_have_text('Approved: delete_file. Nothing waits for you.')
 
 
-async def without_replay(route: Route) -> None:
-    """Send a card without the extension for repeated messages."""
-    answer = await route.fetch(timeout=LIMIT * 1000)
-    await route.fulfill(response=answer, json={**await answer.json(), 'capabilities': {'streaming': True}})
-
-
-async def lose(route: Route) -> None:
-    """Lose the answer to a request."""
-    await route.fetch(timeout=LIMIT * 1000)
-    await route.abort()
-
-
 async def let_look_once(page: Page) -> None:
     """Leave the page. The next one may look for waiting tasks, and gets no answer to further looks."""
     await page.goto('about:blank')
@@ -329,8 +317,8 @@ async def test_repeated_decision_is_same_message(visit_url: Visit) -> None:
     with serve(to_a2a(file_keeper())) as server:
         await ask(server.url, 'Tidy up.')
         page = await visit_url(f'{server.url}docs')
-        await page.route('**/agent-card.json', without_replay)
-        await page.route('**/message:send', lose, times=1)
+        await page.route('**/agent-card.json', leave_out_replay)
+        await page.route('**/message:send', lose_answer, times=1)
         await let_look_once(page)
         await page.goto(f'{server.url}docs?inbox')
         await form(page).get_by_role('button', name='Approve').click()

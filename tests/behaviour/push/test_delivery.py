@@ -114,11 +114,8 @@ async def test_webhook_gets_whole_artifact_of_streamed_task() -> None:
 
 
 async def test_push_chunks_setting_delivers_every_chunk() -> None:
-    agent, results = (
-        Agent(scripted_model('one two three', stream_function=stream_three_words)),
-        Results(stream='replace'),
-    )
-    push = Push(private_hosts=['127.0.0.1'], chunks=True)
+    agent = Agent(scripted_model('one two three', stream_function=stream_three_words))
+    push, results = Push(private_hosts=['127.0.0.1'], chunks=True), Results(stream='replace')
     async with webhook() as hook, serving(agent, push=push, results=results) as client:
         async with client.send_streaming(taskPushNotificationConfig={'url': hook.url}) as stream:
             events = await stream.rest()
