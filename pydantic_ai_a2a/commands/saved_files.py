@@ -108,7 +108,7 @@ def _write(wanted: Path, content: bytes) -> Path:
         try:
             return partial.replace(path)
         except OSError:
-            path.unlink()  # the empty file of `_is_new`
+            path.unlink(missing_ok=True)  # the empty file of `_is_new`
             raise
     finally:
         partial.unlink(missing_ok=True)
