@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from contextvars import Context
 
+from ...base_exceptions import ends_task
 from ...bounded_wait import bounded_wait
 from ...clock import STOP_TIME
 from ..store.ports import Backend
@@ -48,5 +49,7 @@ async def _keep(backend: Backend, service: str, lease: float, announced: asyncio
 async def _announce(backend: Backend, service: str, lease: float) -> None:
     try:
         await backend.announce(service, lease=round(1000 * lease))
-    except Exception:  # the log names an unavailable store already, and only warnings need the announcement
+    except BaseException as error:  # the log names an unavailable store already, and only warnings need the call
+        if ends_task(error, asyncio.current_task()):
+            raise
         logger.debug('The store was not told what this process serves.', exc_info=True)

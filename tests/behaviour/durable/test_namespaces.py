@@ -31,6 +31,7 @@ from ...commands.command import run_command
 from ...dialects import in_no_version
 from ...logs import log_event
 from ...serving import serving
+from ..refusals import BASE_EXCEPTIONS
 
 pytestmark = in_no_version('where tasks are kept is below what versions differ in')
 
@@ -233,7 +234,8 @@ def test_service_is_announced_until_its_lease_expires(tmp_path: Path, caplog: py
     asyncio.run(all_announced())
 
 
-async def test_service_announcement_is_renewed_after_store_outage() -> None:
+@pytest.mark.parametrize('error', [StoreUnavailable, *BASE_EXCEPTIONS.values()], ids=['error', *BASE_EXCEPTIONS])
+async def test_service_announcement_is_renewed_after_failure(error: Callable[[], BaseException]) -> None:
     announced: list[int] = []
     renewed = asyncio.Event()
 
@@ -241,7 +243,7 @@ async def test_service_announcement_is_renewed_after_store_outage() -> None:
         async def announce(self, service: str, *, lease: int) -> None:
             announced.append(lease)
             if len(announced) == 1:
-                raise StoreUnavailable
+                raise error()
             if len(announced) == 3:
                 renewed.set()
 
