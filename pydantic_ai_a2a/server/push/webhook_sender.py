@@ -147,7 +147,9 @@ class WebhookSender:
             except asyncio.CancelledError:
                 await self._outbox.release(delivery)
                 raise
-        except Exception:  # another attempt follows once the lease expires
+        except BaseException as error:  # of a user's store; another attempt follows once the lease expires
+            if ends_task(error, asyncio.current_task()):
+                raise
             logger.exception(
                 'A webhook delivery of task %s failed inside the server; the sender tries again once the lease'
                 ' of the delivery expires.',

@@ -233,25 +233,20 @@ class OutboxFailingOnce(Outbox):
         return self._outbox.listen(on_due)
 
 
-@pytest.mark.parametrize(
-    ('method', 'text'), [('lease', 'The outbox of webhooks could not be read'), ('done', 'failed inside the server')]
+@each_case(
+    'method, text', [('lease', 'The outbox of webhooks could not be read'), ('done', 'failed inside the server')]
 )
-async def test_sender_continues_after_the_store_was_unavailable(method: str, text: str) -> None:
+@pytest.mark.parametrize('error', [StoreUnavailable, *BASE_EXCEPTIONS.values()], ids=['error', *BASE_EXCEPTIONS])
+async def test_sender_continues_after_failed_store_call(
+    error: Callable[[], BaseException], method: str, text: str
+) -> None:
     backend = memory()
     with log_event(text) as lost:
-        async with webhook() as hook, sending(backend, outbox=OutboxFailingOnce(outbox_of(backend), method)):
+        async with webhook() as hook, sending(backend, outbox=OutboxFailingOnce(outbox_of(backend), method, error)):
             await canceled_task_with_webhook(backend, hook)
             await canceled_task_with_webhook(backend, hook, 'u')
             assert await notified_states(hook, 2) == ['canceled'] * 2
     assert lost.is_set()
-
-
-@each_case('error', BASE_EXCEPTIONS.values())
-async def test_sender_continues_after_base_exception_of_store(error: Callable[[], BaseException]) -> None:
-    backend = memory()
-    async with webhook() as hook, sending(backend, outbox=OutboxFailingOnce(outbox_of(backend), 'lease', error)):
-        await canceled_task_with_webhook(backend, hook)
-        assert await notified_states(hook, 1) == ['canceled']
 
 
 class HangingOutbox(OutboxFailingOnce):
