@@ -16,6 +16,7 @@ from functools import partial
 from typing import Protocol, TypeAlias, TypeVar
 
 from ...backoff import backoff_after, spread
+from ...base_exceptions import ends_task
 from ...bounded_wait import bounded_wait
 from ...errors import LeaseLost, StoreFailed, StoreUnavailable
 
@@ -146,7 +147,9 @@ class PendingWrites:
                     await self.give(task_id, attempt)
                 except StoreUnavailable:
                     raise
-                except Exception:  # the others may succeed
+                except BaseException as error:  # of a user's store; the others may succeed
+                    if ends_task(error, asyncio.current_task()):
+                        raise
                     logger.exception(
                         'A pending write of task %s could not be stored; the task runs again once its lease expires.',
                         task_id,

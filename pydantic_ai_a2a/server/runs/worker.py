@@ -493,7 +493,9 @@ class Worker:
             self._finished += 1
             if self._finished % _SWEEP_EVERY == 0 and not self._draining:
                 self._sweeper.sweep_soon()
-        except Exception:
+        except BaseException as error:  # a user's store may raise anything
+            if ends_task(error, asyncio.current_task()):
+                raise
             logger.exception('A task could not be stored; the worker tries again at the next heartbeat.')
         finally:
             self._runs.pop(slot, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -85,13 +86,14 @@ def test_backend_error_while_worker_stops_is_logged(caplog: pytest.LogCaptureFix
     ]
 
 
+@pytest.mark.parametrize('error', [OSError, *BASE_EXCEPTIONS.values()], ids=['error', *BASE_EXCEPTIONS])
 async def test_store_error_at_run_end_does_not_stop_worker(
-    caplog: pytest.LogCaptureFixture,
+    error: Callable[[], BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     class Breaking(WrappedQueue):
         async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
             if claim.header.context_id == 'broken':
-                raise OSError('the disk is gone')
+                raise error()
             return await super().finish(claim, finish)
 
     backend = MemoryBackend('agent', reader_lag=1000)
