@@ -29,6 +29,7 @@ from typing import Any, TypeAlias
 
 from pydantic_core import from_json
 
+from ...base_exceptions import ends_task
 from ...types.callers import Caller
 from ...types.stored_tasks import TaskHeader
 from ..agent.hooks import Hooks, OpenCall, TaskPause
@@ -111,7 +112,9 @@ class PauseHook:
                     await self._call(pause, place.pop_all())
             if self.lease is not None:
                 await self._calls.done(call)
-        except Exception:  # the store may work once the lease has expired
+        except BaseException as error:  # a user's store may raise anything, and may work once the lease has expired
+            if ends_task(error, asyncio.current_task()):
+                raise
             logger.exception(
                 'The store failed around the call of on_waiting for task %s; a worker may call it again in a moment.',
                 call.task_id,

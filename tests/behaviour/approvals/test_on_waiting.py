@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 from urllib.parse import urlsplit
@@ -42,6 +42,7 @@ from ..callers import caller_from_header, client_of_caller
 from ..durable_processes import poll_until
 from ..fasta2a_parts import memory_parts
 from ..pending_calls import ApprovalAgent, answer_message, approve, pending_calls
+from ..refusals import BASE_EXCEPTIONS
 
 EACH_STORE = each_backend('memory', 'sqlite', 'postgres')
 SHARED_STORE = each_backend('sqlite', 'postgres')
@@ -476,8 +477,9 @@ async def test_heartbeat_renews_lease_of_long_hook_call(backend: str, monkeypatc
 
 
 @SHARED_STORE
+@pytest.mark.parametrize('error', [OSError, *BASE_EXCEPTIONS.values()], ids=['error', *BASE_EXCEPTIONS])
 async def test_on_waiting_call_survives_store_failure(
-    backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    error: Callable[[], BaseException], backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pauses, failures = PauseLog(), 1
     app = to_a2a(ApprovalAgent().agent, backend=backend, on_waiting=pauses, workers=Workers(lease=0.3))
@@ -488,7 +490,7 @@ async def test_on_waiting_call_survives_store_failure(
         nonlocal failures
         failures -= 1
         if failures >= 0:
-            raise OSError('away')
+            raise error()
         return await read(call)
 
     monkeypatch.setattr(calls, 'pause', pause)
