@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from playwright.async_api import Locator, Page, Route, expect
 from pydantic import BaseModel, Field
 from pydantic_ai import Agent, TextOutput, Tool
@@ -30,7 +31,7 @@ from ..cases import each_case
 from ..client.agents.canned_tasks import DONE, adk_confirmation, task_with_confirmations
 from ..client.canned_agent import CannedAgent, stream_response
 from .agents import agent_with_question, file_keeper, scripted, tool_call
-from .conftest import Visit, send_message, sign_in
+from .conftest import Visit, leave_out_replay, send_message, sign_in
 
 
 class Trip(BaseModel):
@@ -154,6 +155,17 @@ async def test_stale_form_cannot_decide_newer_call(open_playground: Visit) -> No
     for shown in ('{"cents":5}', '{"cents":1000000}'):
         await expect(log.locator('.user').get_by_text(shown, exact=True)).to_have_count(1)
     assert paid == [5, 1_000_000]
+
+
+@pytest.mark.parametrize(('text', 'button'), [('Tidy up.', 'Approve'), ('Tidy all.', 'Approve all 2')])
+async def test_decision_without_connection_says_so(open_playground: Visit, text: str, button: str) -> None:
+    page = await open_playground(to_a2a(file_keeper()))
+    await page.route('**/agent-card.json', leave_out_replay)
+    await page.reload()
+    await send_message(page, text)
+    await page.route('**/message:stream', lambda route: route.abort())
+    await page.get_by_role('button', name=button).click()
+    await expect(page.get_by_text('The server cannot be reached.')).to_have_count(1)
 
 
 async def test_invalid_argument_in_joint_approval_is_shown(open_playground: Visit) -> None:

@@ -18,6 +18,11 @@ export class ApiError extends Error {
   }
 }
 
+export function messageOf(error) {
+  if (!(error instanceof ApiError)) return error instanceof TypeError ? 'The server cannot be reached.' : error.message;
+  return error.correlationId ? `${error.message} (${error.correlationId})` : error.message;
+}
+
 export class Api {
   constructor(root, access, log) {
     this.base = new URL(root, document.baseURI);

@@ -1,6 +1,6 @@
 // A conversation: sends messages, follows tasks, and resumes streams that are cut.
 
-import { ApiError, RUN_METADATA } from './api.js';
+import { ApiError, RUN_METADATA, messageOf } from './api.js';
 import { newId } from './dom.js';
 import { readPlace, writePlace } from './place.js';
 import { Task, answerTo, callsOf } from './task.js';
@@ -278,9 +278,4 @@ export class Chat {
     this.context = this.tasks.at(-1)?.contextId ?? this.context;
     if (this.context) writePlace(this.context, ids);
   }
-}
-
-export function messageOf(error) {
-  if (!(error instanceof ApiError)) return error instanceof TypeError ? 'The server cannot be reached.' : error.message;
-  return error.correlationId ? `${error.message} (${error.correlationId})` : error.message;
 }

@@ -3,8 +3,7 @@
 // New forms come at the end, and no form moves or goes while somebody looks: a form that is decided, here or by somebody
 // else, says so and takes nothing any more. So nothing changes under the pointer, and a second press decides nothing.
 
-import { ApiError } from './api.js';
-import { messageOf } from './chat.js';
+import { ApiError, messageOf } from './api.js';
 import { el, newId, plainName } from './dom.js';
 import { writeJson } from './json.js';
 import { drawJson } from './parts.js';

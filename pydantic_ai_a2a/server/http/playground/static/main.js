@@ -1,9 +1,9 @@
 // Joins the parts of the page.
 
 import { Access } from './access.js';
-import { Api } from './api.js';
+import { Api, messageOf } from './api.js';
 import { drawCard, drawEarlier, drawTasks, drawWelcome } from './card.js';
-import { Chat, messageOf } from './chat.js';
+import { Chat } from './chat.js';
 import { byId, el, icon, plainName } from './dom.js';
 import { Attachments, takeDrops } from './files.js';
 import { Inbox } from './inbox.js';

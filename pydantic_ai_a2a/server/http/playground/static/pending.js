@@ -1,5 +1,6 @@
 // The forms of a task that waits for its client: approvals, questions, results of external calls, and sign-ins.
 
+import { messageOf } from './api.js';
 import { button, el, link, plainName } from './dom.js';
 import { SchemaForm } from './forms.js';
 import { readJson, writeJson } from './json.js';
@@ -115,7 +116,7 @@ function drawTogether(forms, answer) {
     try {
       await answer([{ data: { callAnswers: forms.map((form) => form.decide(decision)) } }]);
     } catch (error) {
-      complaint.textContent = error.violations?.map(({ field, description }) => `${field.replace(/^.*callAnswers\[(\d+)]\.(args\.)?/, '')} ${description}`).join('\n') || error.message;
+      complaint.textContent = error.violations?.map(({ field, description }) => `${field.replace(/^.*callAnswers\[(\d+)]\.(args\.)?/, '')} ${description}`).join('\n') || messageOf(error);
     }
     box.ariaBusy = null;
   };
@@ -168,7 +169,7 @@ function card(title, { text, tool }, form, submit, label, content, [extra, [othe
     } catch (error) {
       const violations = error.violations ?? [];
       const rest = form?.complain(violations) ?? violations;
-      if (rest.length || !violations.length) complaint.textContent = rest.map(describe).join('\n') || error.message;
+      if (rest.length || !violations.length) complaint.textContent = rest.map(describe).join('\n') || messageOf(error);
     }
     box.ariaBusy = null;
   };
