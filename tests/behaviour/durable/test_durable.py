@@ -278,9 +278,10 @@ async def test_unusable_worker_variable_prevents_start(monkeypatch: pytest.Monke
     app = to_a2a(Agent('test'))
     with pytest.raises(BackendUnusable, match=r'PYDANTIC_AI_A2A_WORKER=off .* cannot see tasks in memory: use backend'):
         await app.hosting.start()
-    monkeypatch.setenv('PYDANTIC_AI_A2A_WORKER', '0')
-    with pytest.raises(ValueError, match="variable PYDANTIC_AI_A2A_WORKER takes on or off, not '0'"):
-        to_a2a(Agent('test'))
+    for value in ('0', ''):
+        monkeypatch.setenv('PYDANTIC_AI_A2A_WORKER', value)
+        with pytest.raises(ValueError, match=f'variable PYDANTIC_AI_A2A_WORKER takes on or off, not {value!r}'):
+            to_a2a(Agent('test'))
 
 
 def test_several_processes_may_serve_own_storage(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
@@ -29,7 +30,7 @@ from pydantic_ai_a2a.server.store.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 
 from ...agents import echo_prompts
-from ...app_client import LIMIT, Client, lifespan, state_of, texts
+from ...app_client import LIMIT, Client, RpcError, lifespan, state_of, texts
 from ...clocks import HOUR, SetClock
 from ...constants import with_constants
 from ...engines import DbosSetup, EngineSetup, TemporalSetup, connect, skip_without_dbos
@@ -37,7 +38,7 @@ from ...logs import log_event
 from ...reserved_ports import port_of, reserved_port
 from ...serving import serving, wait_until_ended
 from ...temporal import temporal_server
-from ..durable_handover import serving_until_handover, start_task
+from ..durable_handover import Gate, serving_until_handover, start_task
 from ..durable_processes import poll_until
 from ..tasks.test_retention import OWNER
 from ..waiting_tool import readiness, wait_until_ready
@@ -211,7 +212,8 @@ async def test_cancel_before_worker_start_runs_no_step(kit: TemporalSetup) -> No
 
 @TEMPORAL
 async def test_canceled_task_without_worker_is_not_failed(kit: TemporalSetup) -> None:
-    waiting, options = GatedToolAgent(kit), kit.options(worker=False)
+    waiting, terminate = GatedToolAgent(kit), HoldsFirstCall('terminate_workflow', sends=True)
+    options = kit.options(worker=False, interceptors=[terminate])
     options['engine'].cancel_time = 0.1
     async with serving(waiting.agent, limits=PATIENT, **options) as client:
         task_id = await start_task(client, 'hello')
@@ -220,8 +222,36 @@ async def test_canceled_task_without_worker_is_not_failed(kit: TemporalSetup) ->
             return bool(await kit.workflows())
 
         await poll_until(is_open)
-        assert state_of(await client.call('CancelTask', {'id': task_id})) == 'CANCELED'
+        canceling = asyncio.create_task(client.call('CancelTask', {'id': task_id}))
+        await terminate.reached.wait()
+        assert await ended_workflows(kit) == ['failed']  # the server may know before it has the answer
+        terminate.opened.set()
+        assert state_of(await canceling) == 'CANCELED'
     assert waiting.answers == 0
+
+
+@TEMPORAL
+async def test_run_failing_before_termination_fails_its_task(kit: TemporalSetup) -> None:
+    gate, signal, terminate = Gate(), HoldsFirstCall('signal_workflow'), HoldsFirstCall('terminate_workflow')
+    agent, options = kit.agent(TestModel()), kit.options(interceptors=[signal, terminate])
+    options['engine'].cancel_time = 0.1
+
+    @agent.tool_plain
+    async def fail() -> None:
+        await gate.wait()
+        raise UserError('The tool is wrong.')
+
+    async with serving(agent, limits=PATIENT, **options) as client:
+        task_id = await start_task(client, 'hello')
+        await gate.reached.wait()
+        canceling = asyncio.create_task(client.call('CancelTask', {'id': task_id}))
+        await terminate.reached.wait()
+        gate.opened.set()
+        assert await ended_workflows(kit) == ['failed']
+        terminate.opened.set()
+        with pytest.raises(RpcError, match='it has already ended'):
+            await canceling
+        assert state_of(await client.get_task(task_id)) == 'FAILED'
 
 
 @TEMPORAL

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import cycle
+from math import inf
 from pathlib import Path
 from threading import Thread
 from typing import Annotated, Any
@@ -18,7 +20,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
-from temporalio.client import Interceptor, OutboundInterceptor
+from temporalio.client import Interceptor, OutboundInterceptor, WorkflowQueryFailedError
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.plugin import SimplePlugin
 from temporalio.service import RPCError, RPCStatusCode
@@ -203,32 +205,43 @@ async def test_long_stream_needs_no_workflow_update(kit: TemporalSetup) -> None:
     assert texts(done) == [''.join(f'{n} ' for n in range(pieces))]
 
 
-class LateAnswers(Interceptor):
-    """A Temporal server that answers queries too late."""
+class FailsQueries(Interceptor):
+    """A Temporal server that fails queries, with each of the errors in turn."""
 
-    late = 0
-    """Number of the next queries without an answer in time."""
-
-    def __init__(self) -> None:
-        self.ended = asyncio.Event()
-        """Set once the workflow has ended: the late queries wait for that."""
+    def __init__(self, *errors: Exception) -> None:
+        self._errors = cycle(errors)
+        self.left = 0.0
+        """Number of the next queries that fail."""
+        self.may_fail = asyncio.Event()
+        """Not set: queries wait before they fail."""
+        self.may_fail.set()
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
         query = next.query_workflow
 
         async def answer(input: Any) -> Any:
-            if self.late:
-                self.late -= 1
-                await self.ended.wait()
-                raise RPCError('Timeout expired', RPCStatusCode.CANCELLED, b'')
+            if self.left:
+                self.left -= 1
+                await self.may_fail.wait()
+                raise self._error()
             return await query(input)
 
         setattr(next, 'query_workflow', answer)  # noqa: B010 (a method)
         return next
 
+    def _error(self) -> Exception:
+        return next(self._errors)
+
+
+LATE = (
+    RPCError('Timeout expired', RPCStatusCode.CANCELLED, b''),
+    RPCError('context deadline exceeded', RPCStatusCode.DEADLINE_EXCEEDED, b''),
+)
+"""What a call ends with that is not answered in time: in the client, and in the server."""
+
 
 async def test_late_polls_repeat_no_streamed_text(kit: TemporalSetup) -> None:
-    answers, gate = LateAnswers(), asyncio.Event()
+    answers, gate = FailsQueries(*LATE), asyncio.Event()
 
     async def is_over() -> bool:
         return [*(await kit.workflows()).values()] == ['done']
@@ -244,13 +257,74 @@ async def test_late_polls_repeat_no_streamed_text(kit: TemporalSetup) -> None:
         client.send_streaming('hello') as stream,
     ):
         begin = [await anext(stream) for _ in range(3)]  # the task is submitted, works, and writes
-        answers.late = 10
+        answers.left = 10
+        answers.may_fail.clear()
         gate.set()
         await poll_until(is_over)
-        answers.ended.set()
+        answers.may_fail.set()
         events = [event.result for event in (*begin, *await stream.rest())]
     pieces = [event['artifactUpdate']['artifact']['parts'][0]['text'] for event in events if 'artifactUpdate' in event]
     assert pieces == ['one ', 'two', '']
+
+
+async def test_result_is_stored_although_events_are_unreadable(kit: TemporalSetup) -> None:
+    unreadable = FailsQueries(WorkflowQueryFailedError('The agent has changed.'))
+    unreadable.left = inf
+    agent = kit.agent(TestModel(custom_output_text='Hi.'))
+    async with serving(agent, **kit.options(interceptors=[unreadable])) as client:
+        assert texts(await client.send('hello')) == ['Hi.']
+
+
+class HoldsPoll(Interceptor):
+    """Holds the answers to queries until the test lets them go on."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        query = next.query_workflow
+
+        async def hold(input: Any) -> Any:
+            page = await query(input)
+            await self.gate.wait()
+            return page
+
+        setattr(next, 'query_workflow', hold)  # noqa: B010 (a method)
+        return next
+
+
+async def test_events_after_last_poll_reach_the_task(kit: TemporalSetup) -> None:
+    poll, gate = HoldsPoll(), Gate()
+    agent = kit.agent(TestModel())
+
+    @agent.tool
+    async def draw(ctx: RunContext[Any]) -> None:
+        await gate.wait()
+        await a2a(ctx).artifact('a map', name='map')
+
+    async with serving(agent, **kit.options(interceptors=[poll])) as client:
+        task_id = await start_task(client, 'hello')
+        await poll.gate.reached.wait()
+        gate.opened.set()
+
+        async def is_done() -> bool:
+            return (await kit.workflows())[f'{task_id}.1'] == 'done'
+
+        await poll_until(is_done)
+        poll.gate.opened.set()
+        task = await wait_until_ended(client, task_id)
+    assert [artifact['name'] for artifact in task['artifacts']] == ['map', 'result']
+
+
+async def test_workflow_terminated_by_operator_fails_its_task(kit: TemporalSetup) -> None:
+    gate = Gate()
+    async with serving(kit.agent(TestModel(), tools=[gate.wait]), **kit.options()) as client:
+        task_id = await start_task(client, 'hello')
+        await gate.reached.wait()
+        await (await connect(kit)).get_workflow_handle(f'{task_id}.1').terminate()
+        gate.opened.set()
+        task = await wait_until_ended(client, task_id)
+    assert task['status']['message']['metadata']['failure'] == 'engine'
 
 
 async def test_runs_at_temporal_hold_no_worker_slots(kit: TemporalSetup) -> None:
