@@ -12,7 +12,7 @@ def ends_task(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
 
     Args:
         error: The exception.
-        task: The asyncio task that executed the code.
+        task: The asyncio task that executed the code. Read it before: a coroutine may be closed where no task is.
     """
     return is_for_the_process(error, task) or is_cancelled(error, task)
 

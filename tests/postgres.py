@@ -375,9 +375,9 @@ def _packages() -> Path:
 
 
 @contextmanager
-def postgres_server() -> Generator[StartedPostgres]:
-    """A server of one's own, running: it may be ended and started again."""
-    server = StartedPostgres()
+def postgres_server(kind: type[StartedPostgres] = StartedPostgres) -> Generator[StartedPostgres]:
+    """A server of one's own, running: it may be ended and started again. The benchmarks name another kind."""
+    server = kind()
     try:
         server.prepare()
         server.start()

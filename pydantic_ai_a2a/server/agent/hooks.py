@@ -255,12 +255,13 @@ async def _call(
     call_in_thread: Callable[..., Awaitable[object]] = to_thread.run_sync,
 ) -> None:
     assert hook is not None, 'only a hook that is set is called'
+    current = asyncio.current_task()
     try:
         if iscoroutinefunction(hook):
             await contained(hook(argument))
         elif isawaitable(returned := await contained(call_in_thread(contained_call, hook, argument))):
             await contained(returned)
     except BaseException as error:
-        if ends_task(error, asyncio.current_task()):
+        if ends_task(error, current):
             raise
         logger.exception('The hook %s of task %s failed; the task stays as it is.', name, task_id)

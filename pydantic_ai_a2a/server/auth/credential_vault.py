@@ -75,12 +75,13 @@ class CredentialVault:
         )
 
     async def _exchanged(self, request: RequestInfo, caller: Caller) -> Any:
+        current = asyncio.current_task()
         try:
             async with asyncio.timeout(self._settings.timeout):
                 credential = self._settings.exchange(request.starlette(), caller)
                 return await credential if isawaitable(credential) else credential
         except BaseException as error:
-            if ends_task(error, asyncio.current_task()):
+            if ends_task(error, current):
                 raise
             # The text of the error may hold a token.
             text = 'Credentials.exchange failed with %s (correlation id %s).'

@@ -152,12 +152,13 @@ class BrokeredBackend(Backend):
     async def _receive(self) -> None:
         """Take operations at once: FastA2A's own broker blocks each sender until its operation is taken."""
         while True:
+            current = asyncio.current_task()
             try:
                 async for operation in self._broker.receive_task_operations():
                     self._spawn(self._carry_out(operation))
                 logger.error('The broker stopped delivering operations; the app asks the broker again in a moment.')
             except BaseException as error:  # a user's broker raises any exception
-                if ends_task(error, asyncio.current_task()):
+                if ends_task(error, current):
                     raise
                 logger.exception('The broker failed to deliver operations; the app asks the broker again in a moment.')
             await asyncio.sleep(PAUSE)

@@ -141,6 +141,7 @@ class WebhookSender:
         self._wake.set()
 
     async def _deliver(self, delivery: Delivery) -> None:
+        current = asyncio.current_task()
         try:
             try:
                 await self._try(delivery)
@@ -148,7 +149,7 @@ class WebhookSender:
                 await self._outbox.release(delivery)
                 raise
         except BaseException as error:  # of a user's store; another attempt follows once the lease expires
-            if ends_task(error, asyncio.current_task()):
+            if ends_task(error, current):
                 raise
             logger.exception(
                 'A webhook delivery of task %s failed inside the server; the sender tries again once the lease'

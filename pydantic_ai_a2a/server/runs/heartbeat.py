@@ -85,12 +85,13 @@ class Heartbeat:
 
     async def _renew_all(self, room: asyncio.Semaphore) -> bool:
         """Renew the leases once. Return False after a failure."""
+        current = asyncio.current_task()
         try:
             if self._answers():
                 for callback in await self._renew():
                     self._loop.call_soon_threadsafe(callback)
         except BaseException as error:  # a user's store may raise anything, and may work at the next beat
-            if ends_task(error, asyncio.current_task()):
+            if ends_task(error, current):
                 raise
             logger.exception('A heartbeat failed: the leases of the running tasks were not renewed.')
             return False

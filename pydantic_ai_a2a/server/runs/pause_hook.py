@@ -102,6 +102,7 @@ class PauseHook:
 
     async def _run(self, call: HookCall) -> None:
         """Call the hook if the pause lasts, and delete the stored call."""
+        current = asyncio.current_task()
         try:
             await self._places.acquire()
             with ExitStack() as place:
@@ -113,7 +114,7 @@ class PauseHook:
             if self.lease is not None:
                 await self._calls.done(call)
         except BaseException as error:  # a user's store may raise anything, and may work once the lease has expired
-            if ends_task(error, asyncio.current_task()):
+            if ends_task(error, current):
                 raise
             logger.exception(
                 'The store failed around the call of on_waiting for task %s; a worker may call it again in a moment.',

@@ -47,9 +47,10 @@ async def _keep(backend: Backend, service: str, lease: float, announced: asyncio
 
 
 async def _announce(backend: Backend, service: str, lease: float) -> None:
+    current = asyncio.current_task()
     try:
         await backend.announce(service, lease=round(1000 * lease))
     except BaseException as error:  # the log names an unavailable store already, and only warnings need the call
-        if ends_task(error, asyncio.current_task()):
+        if ends_task(error, current):
             raise
         logger.debug('The store was not told what this process serves.', exc_info=True)

@@ -143,12 +143,13 @@ class PendingWrites:
                 task_id, attempt = self._pending_writes[0]
                 self._writing.append(task_id)
                 del self._pending_writes[0]
+                current = asyncio.current_task()
                 try:
                     await self.give(task_id, attempt)
                 except StoreUnavailable:
                     raise
                 except BaseException as error:  # of a user's store; the others may succeed
-                    if ends_task(error, asyncio.current_task()):
+                    if ends_task(error, current):
                         raise
                     logger.exception(
                         'A pending write of task %s could not be stored; the task runs again once its lease expires.',

@@ -474,6 +474,7 @@ class Worker:
     async def _run(self, task_id: str, context: Context, slot: RunSlot, running: _RunningTask | None) -> None:
         """Run a task until it stops, after claiming it unless `running` holds the claim."""
         chains.waiting.set(slot)
+        current = asyncio.current_task()
         try:
             running = running or await self._claim(task_id, context)
             if running is None:
@@ -494,7 +495,7 @@ class Worker:
             if self._finished % _SWEEP_EVERY == 0 and not self._draining:
                 self._sweeper.sweep_soon()
         except BaseException as error:  # a user's store may raise anything
-            if ends_task(error, asyncio.current_task()):
+            if ends_task(error, current):
                 raise
             logger.exception('A task could not be stored; the worker tries again at the next heartbeat.')
         finally:

@@ -158,6 +158,7 @@ class _Verdicts:
         """
         if entry.pause is None or self.overload is not None:
             return False
+        current = asyncio.current_task()
         try:
             waiting_approvals(entry.pause)  # what is damaged is left out
             allowed = await self._access.verdict(
@@ -167,7 +168,7 @@ class _Verdicts:
             self.overload = error
             return False
         except BaseException as error:
-            if isinstance(error, ClientGone) or ends_task(error, asyncio.current_task()):
+            if isinstance(error, ClientGone) or ends_task(error, current):
                 raise
             self._failures.append(error)
             self._leaves_out |= entry.own is None

@@ -143,10 +143,11 @@ class ApproverAccess:
         """Return whether the rule names the caller for waiting approvals; False if it fails, which keeps no answer."""
         if pause is None or waiting_approvals(pause) is None:
             return False
+        current = asyncio.current_task()
         try:
             return await self.verdict(call, header, pause, within=_BRIEFLY)
         except BaseException as error:
-            if isinstance(error, ClientGone) or ends_task(error, asyncio.current_task()):
+            if isinstance(error, ClientGone) or ends_task(error, current):
                 raise
             text = '%s has failed for a reader of a task (correlation id %s).'
             logger.error(text, RULE, call.correlation_id, exc_info=error)
