@@ -251,3 +251,17 @@ async def test_service_announcement_is_renewed_after_failure(error: Callable[[],
         await renewed.wait()
     assert announced[:3] == [30, 30, 30]
     assert announced[-1] == 0
+
+
+async def test_server_stops_during_announcement_of_service() -> None:
+    leases: list[int] = []
+
+    class Hanging(MemoryBackend):
+        async def announce(self, service: str, *, lease: int) -> None:
+            leases.append(lease)
+            if lease:
+                await asyncio.Event().wait()
+
+    async with asyncio.timeout(LIMIT), present(Hanging('office', reader_lag=1), 'weather', lease=30):
+        pass
+    assert leases == [30_000, 0]
