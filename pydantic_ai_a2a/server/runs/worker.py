@@ -474,7 +474,6 @@ class Worker:
     async def _run(self, task_id: str, context: Context, slot: RunSlot, running: _RunningTask | None) -> None:
         """Run a task until it stops, after claiming it unless `running` holds the claim."""
         chains.waiting.set(slot)
-        current = asyncio.current_task()
         try:
             running = running or await self._claim(task_id, context)
             if running is None:
@@ -495,7 +494,8 @@ class Worker:
             if self._finished % _SWEEP_EVERY == 0 and not self._draining:
                 self._sweeper.sweep_soon()
         except BaseException as error:  # a user's store may raise anything
-            if ends_task(error, current):
+            run = self._runs.get(slot)  # None once the worker has stopped
+            if run is None or ends_task(error, run):
                 raise
             logger.exception('A task could not be stored; the worker tries again at the next heartbeat.')
         finally:
