@@ -238,7 +238,9 @@ class Temporal(Engine):
                 status = error.status if isinstance(error, RPCError) else None
                 has_output = ended and not run.result.exception() and run.output is None
                 if not ended or (has_output and status in _LATE):
-                    continue  # no worker is free, or Temporal refuses calls, which `result` says
+                    # No worker is free, or Temporal refuses calls, which `result` says: a proxy may do so at once.
+                    await asyncio.sleep(_WATCHED)
+                    continue
                 if has_output and status is not None:
                     raise StoreUnavailable(str(error)) from error
                 return
