@@ -63,7 +63,7 @@ class Process(ABC):
     def read(self, make: Callable[[], Transaction[Any]]) -> Coroutine[Any, Any, Any]:
         """Run a read-only transaction."""
 
-    async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
+    async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent] | None:
         return await self.read(partial(events_after, self.namespace, task_id, after, limit))
 
     @abstractmethod

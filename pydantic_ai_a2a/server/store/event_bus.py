@@ -6,8 +6,8 @@ the tail, then the store, then waits. The state of the reader says whether the s
 
 - BEHIND: the store may hold events that neither the reader nor the tail has. So it begins, and after a full read.
 - AT_TAIL: the store has no others, since the tail had the next event, or a read of the store was not full.
-- HINTED: another process has stored events. The reader takes what the tail has, and then reads the store.
-- ERASED: the task is deleted. The same, and once there is nothing more, the reader is dropped.
+- HINTED: another process has stored events, or has erased the task. The reader takes what the tail has, and then reads
+  the store. Only this read says that the task is gone: a hint may have seen the database before the task was there.
 
 A reader that is `dropped` gets nothing more: it was too far behind, its task was erased, or its next event was swept.
 `nudge` lets a call of `next` that has begun return nothing, for keep-alive and for the end of the process. A nudge
@@ -38,8 +38,8 @@ from ...types.stored_events import TaskEvent
 from ...types.stored_tasks import StoredTask
 from .ports import Ending, Subscription
 
-Read = Callable[[str, int, int], Awaitable[list[TaskEvent]]]
-"""Stored events of a task after a number, at most so many."""
+Read = Callable[[str, int, int], Awaitable[list[TaskEvent] | None]]
+"""Stored events of a task after a number, at most so many; None if there is no such task."""
 Stopped = Callable[[int], Awaitable[bool]]
 """True if an event after a number has stopped a task, which is stopped still."""
 LoadStopped = Callable[[int], Awaitable[StoredTask | None]]
@@ -157,10 +157,6 @@ class _State(Enum):
     BEHIND = 'behind'
     AT_TAIL = 'at the tail'
     HINTED = 'hinted'
-    ERASED = 'erased'
-
-
-_NEWS = (_State.HINTED, _State.ERASED)
 
 
 class _Reader(Subscription):
@@ -174,8 +170,8 @@ class _Reader(Subscription):
         self._tail = tail
         self._on_drop = on_drop
         self._loop = asyncio.get_running_loop()
-        self._after: int | None = None
-        """Number of the last event that the reader has taken; None before `start`: the task may not exist yet."""
+        self._after = 0
+        """Number of the last event that the reader has taken."""
         self._state = _State.BEHIND
         self._mark: int | None = None
         """Bytes that the tail had published when the reader took the batch in its hands; None without a batch."""
@@ -188,7 +184,7 @@ class _Reader(Subscription):
         self._after = after
 
     async def next(self) -> Sequence[TaskEvent]:
-        after = self._after or 0
+        after = self._after
         self._mark = None
         self._nudged = False
         while not self.dropped:
@@ -198,7 +194,9 @@ class _Reader(Subscription):
                     self._state = _State.AT_TAIL
             # Without a batch, the tail has nothing new ([]), or does not reach back to the reader (None).
             state = self._state
-            if not batch and (state in _NEWS or (batch is None and (state is _State.BEHIND or self._tail.events))):
+            if not batch and (
+                state is _State.HINTED or (batch is None and (state is _State.BEHIND or self._tail.events))
+            ):
                 batch = await self._from_store(after)
             if batch:
                 self._after = batch[-1].n
@@ -212,15 +210,20 @@ class _Reader(Subscription):
 
     async def _from_store(self, after: int) -> list[TaskEvent]:
         with self._event_bus.lock:
-            if self._state is not _State.ERASED:
-                self._state = _State.BEHIND
+            self._state = _State.BEHIND
         batch = await self._event_bus.read(self._task_id, after, _BATCH_EVENTS)
-        if not batch and _lacks(after, self._tail.events):  # published and stored during the read: read again
+        lacks = not batch and _lacks(after, self._tail.events)
+        if lacks:  # published and stored during the read: read again
             batch = await self._event_bus.read(self._task_id, after, _BATCH_EVENTS)
         with self._event_bus.lock:
+            if batch is None:  # once the reader has what the tail has, it asks again
+                self._state = _State.HINTED
+                self.dropped = not self._tail.after(after)
+                return []
             if self._state is _State.BEHIND and len(batch) < _BATCH_EVENTS:
                 self._state = _State.AT_TAIL
-        if _lacks(after, batch or self._tail.events):  # the next event was swept: do not skip it silently
+        # The next event was swept: do not skip it silently. What was published after the last read, the next one finds.
+        if _lacks(after, batch) or (lacks and not batch):
             self.dropped = True
             return []
         return batch
@@ -230,15 +233,13 @@ class _Reader(Subscription):
         with self._event_bus.lock:
             if self._tail.reaches_past(after) or self._state is _State.HINTED:
                 return True
-            if self._state is _State.ERASED:
-                self.dropped = True
             if self.dropped or self._nudged:
                 return False
             waiter = self._waiter = _Waiter()
         await waiter.future
         with self._event_bus.lock:
             self._waiter = None
-            return not self._nudged or self._state in _NEWS or self._tail.reaches_past(after)
+            return not self._nudged or self._state is _State.HINTED or self._tail.reaches_past(after)
 
     def wake(self, limit: int) -> None:
         """Wake the reader after new events, or drop a reader that is too far behind. Needs the lock."""
@@ -249,13 +250,9 @@ class _Reader(Subscription):
             self.dropped = True
             _soon(self._loop, self._on_drop)
 
-    def hint(self, gone: bool) -> None:
-        """Wake the reader for new events in the store, or for a deleted task (`gone`). Needs the lock."""
-        # Before `start`, the message of the task may not be stored yet: the task is unknown, and not deleted.
-        if gone and self._after is not None:
-            self._state = _State.ERASED
-        elif self._state is not _State.ERASED:  # what was read before the deletion may come later
-            self._state = _State.HINTED
+    def hint(self) -> None:
+        """Wake the reader for what another process has written. Needs the lock."""
+        self._state = _State.HINTED
         if self._waiter is not None:
             self._waiter.resolve()
 
@@ -303,7 +300,7 @@ class EventBus:
                     waiter.stop(events[-1])
 
     def hint(self, task_id: str, newest: int | None) -> None:
-        """Wake readers for the event `newest` of another process; None: another process has erased the task."""
+        """Wake readers for the event `newest` of another process; None: the task may be erased."""
         with self.lock:
             if (tail := self._tails.get(task_id)) is not None:
                 if tail.events and tail.events[-1].n == newest:
@@ -311,7 +308,7 @@ class EventBus:
                 if tail.events and newest is not None and newest > tail.events[-1].n:
                     tail.clear()  # else a later reader, who gets no hint, would wait for more than the tail has
                 for reader in tail.readers:
-                    reader.hint(newest is None)
+                    reader.hint()
             for waiter in self._waiters.get(task_id, ()):
                 if newest is None or newest > waiter.after:
                     waiter.resolve()

@@ -56,6 +56,10 @@ async def read_nothing(task_id: str, after: int, limit: int) -> list[TaskEvent]:
     return []
 
 
+async def find_no_task(task_id: str, after: int, limit: int) -> None:
+    return None
+
+
 @asynccontextmanager
 async def subscribed(event_bus: EventBus, after: int = 0) -> AsyncGenerator[Subscription]:
     """A subscriber of the task `t`, for a test that soon ends."""
@@ -70,7 +74,7 @@ async def subscribed(event_bus: EventBus, after: int = 0) -> AsyncGenerator[Subs
 async def test_subscriber_of_deleted_task_is_dropped_despite_late_hint(
     late: int | None,
 ) -> None:
-    event_bus = EventBus(read_nothing, 1000)
+    event_bus = EventBus(find_no_task, 1000)
     async with subscribed(event_bus, after=1) as reader:
         event_bus.hint('t', None)
         event_bus.hint('t', late)
@@ -150,10 +154,9 @@ async def test_subscriber_gets_events_published_before_erasure(during_read: bool
         event_bus.publish('t', [event(1)])
         event_bus.hint('t', None)
 
-    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+    async def read(task_id: str, after: int, limit: int) -> None:
         if after == 0 and during_read:
             publish_and_erase()
-        return []
 
     event_bus = EventBus(read, 1000)
     async with subscribed(event_bus) as reader:
@@ -237,20 +240,54 @@ async def test_wanted_lists_needs_of_subscribers_and_waiters() -> None:
     assert [event_bus.wants(task_id) for task_id in ('events', 'live', 'both', 'end', 'nothing')] == [1, 2, 1, 0, None]
 
 
-async def test_subscriber_is_not_dropped_before_task_is_stored() -> None:
-    stored = [TaskEvent(1, None, b'{}')]
+@pytest.mark.parametrize('started', [False, True], ids=['before start', 'after start'])
+async def test_hint_from_before_task_was_stored_drops_no_subscriber(started: bool) -> None:
+    stored: list[TaskEvent] = []
 
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
         return stored[after:]
 
     event_bus = EventBus(read, 1000)
     reader = event_bus.subscribe('t', ignore)
+    if started:
+        reader.start(0)
     event_bus.hint('t', None)
     reader.start(0)
     async with asyncio.timeout(LIMIT):
-        assert await reader.next() == stored
+        waiting = asyncio.ensure_future(reader.next())
+        await asyncio.sleep(0)
+        stored.append(event(1))
+        event_bus.hint('t', 1)
+        assert await waiting == stored
     assert not reader.dropped
     reader.close()
+
+
+async def test_gap_published_after_store_read_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    published = [TaskEvent(n, None, b'{}') for n in range(1, 4)]
+    stored: list[TaskEvent] = []
+    reads = 0
+
+    class ContestedLock:
+        """Another thread publishes first, once the reader has read the store."""
+
+        def __enter__(self) -> None:
+            if reads and not stored:
+                stored.extend(published)
+                event_bus.publish('t', published[2:])
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        nonlocal reads
+        reads += 1
+        return stored[after:]
+
+    event_bus = EventBus(read, 1000)
+    monkeypatch.setattr(event_bus, 'lock', ContestedLock())
+    async with subscribed(event_bus) as reader:
+        assert (await reader.next(), reader.dropped) == (published, False)
 
 
 async def test_events_published_out_of_order_are_read_in_order() -> None:
@@ -392,6 +429,19 @@ async def test_wait_for_end_of_erased_task_fails() -> None:
     with pytest.raises(TaskNotFoundError):
         await waiting
     ending.close()
+
+
+async def test_stored_task_is_read_on_after_hint_of_erasure() -> None:
+    backend = MemoryBackend('agent', reader_lag=1000)
+    accepted = await submit(backend, message('hi', new='t'))
+    reader = backend.events.subscribe('t', ignore)
+    reader.start(accepted.header.last_event)
+    backend.event_bus.hint('t', None)
+    async with asyncio.timeout(LIMIT):
+        waiting = asyncio.ensure_future(reader.next())
+        await claim_task(backend, 't')
+        assert [event.state for event in await waiting] == ['working']
+    reader.close()
 
 
 async def test_process_polls_for_task_end_after_waiter_is_registered(

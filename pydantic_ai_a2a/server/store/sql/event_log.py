@@ -16,6 +16,7 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 _LOG_FROM_NOW = f'UPDATE task SET logged_after = {LAST_EVENT} WHERE agent = ? AND id = ? AND logged_after IS NULL'
 ADD_EVENT = 'INSERT INTO event (agent, task_id, n, state, payload) VALUES (?, ?, ?, ?, ?)'
+_EXISTS = 'SELECT 1 FROM task WHERE agent = ? AND id = ?'
 _ARTIFACTS = f"{OF_TASK} AND kind = 'artifact'"
 _UPDATES = (
     f'SELECT payload FROM event WHERE {OF_TASK} AND (state IS NULL OR substr(payload, 1, {len(stored.NOTE)}) = ?)'
@@ -23,12 +24,14 @@ _UPDATES = (
 )
 
 
-def events_after(agent: str, task_id: str, after: int, limit: int) -> Transaction[list[TaskEvent]]:
-    """Stored events of a task after a number, in order."""
+def events_after(agent: str, task_id: str, after: int, limit: int) -> Transaction[list[TaskEvent] | None]:
+    """Stored events of a task after a number, in order; None if there is no such task."""
     rows: Sequence[Any] = yield (
         'SELECT n, state, payload FROM event WHERE agent = ? AND task_id = ? AND n > ? ORDER BY n LIMIT ?',
         (agent, task_id, after, limit),
     )
+    if not rows and not (yield _EXISTS, (agent, task_id)):
+        return None
     check_stored(task_id, *(payload for _, _, payload in rows))
     return [TaskEvent(*row) for row in rows]
 

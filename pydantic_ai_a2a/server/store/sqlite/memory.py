@@ -115,7 +115,7 @@ class MemoryBackend(SqlBackend):
             await asyncio.sleep(0)
             given_back = await self.write(give_back)
 
-    async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
+    async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent] | None:
         return await self.read(partial(event_log.events_after, self.namespace, task_id, after, limit))
 
     @property
