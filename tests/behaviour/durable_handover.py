@@ -10,6 +10,7 @@ from typing import Any
 from pydantic_ai import Agent
 
 from pydantic_ai_a2a import Workers, to_a2a
+from pydantic_ai_a2a.errors import LeaseLost
 from pydantic_ai_a2a.server.store.ports import Claim, Finish, Slot, TaskQueue
 from pydantic_ai_a2a.store import WrappedQueue
 
@@ -75,4 +76,4 @@ class LosesTaskAtFinish(WrappedQueue):
         self._lost = True  # another process has the task next
         await self.release(claim)
         self.asked.set()
-        return await asyncio.Future()
+        raise LeaseLost

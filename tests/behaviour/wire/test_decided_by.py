@@ -11,6 +11,7 @@ import pytest
 
 from pydantic_ai_a2a import Approvals, Caller, WaitingTask, to_a2a
 from pydantic_ai_a2a.server.auth import request_info
+from pydantic_ai_a2a.server.service import approvers
 from pydantic_ai_a2a.server.store.sqlite.memory import MemoryBackend
 
 from ...app_client import lifespan, message, state_of
@@ -176,6 +177,7 @@ async def test_faulty_approvers_function_leaves_own_tasks_readable(
     rule: Callable[..., Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_info, 'FUNCTION_TIME', 0.05)
+    monkeypatch.setattr(approvers, '_BRIEFLY', 0.05)
     app = app_with(rule)
     async with lifespan(app), asyncio.timeout(LIMIT):
         ann = client_of_caller(app, 'ann')
