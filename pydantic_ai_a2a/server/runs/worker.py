@@ -198,8 +198,10 @@ class Worker:
         """Let running tasks finish within `grace` seconds. Then hand the rest back, or fail the rest in memory."""
         self.begin_drain()
         await self._release_waiting()
-        if active := self._active():
-            await asyncio.wait(active, timeout=grace)
+        until = self._loop.time() + grace
+        # Once more for the hook of a run that has ended meanwhile.
+        while (active := self._active()) and (left := until - self._loop.time()) > 0:
+            await asyncio.wait(active, timeout=left)
         await self._stop_runs()
         await self._release_waiting()
         await self._finish_hooks()

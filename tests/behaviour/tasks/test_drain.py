@@ -15,9 +15,11 @@ from pydantic_ai import Agent, FunctionToolset
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import Limits, Messages, Workers, to_a2a
+from pydantic_ai_a2a import Limits, Messages, RunFailure, Workers, to_a2a
+from pydantic_ai_a2a.server.store.ports import Claim, Finish, TaskQueue
+from pydantic_ai_a2a.store import MemoryBackend, WrappedQueue
 
-from ...agents import GatedAgent, echo_prompts
+from ...agents import GatedAgent, echo_prompts, scripted_model
 from ...app_client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
 from ...constants import with_constants
 from ...dialects import in_no_version
@@ -62,6 +64,42 @@ async def test_drain_lets_running_task_finish_and_answers_its_clients() -> None:
             assert last_state(await stream.rest()) == 'TASK_STATE_COMPLETED'
         assert texts(await sending) == ['hi']
         await shutdown
+
+
+class LateAnswers(WrappedQueue):
+    """Stores the end of a run, and answers after the test allows it."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.stored, self.answers = asyncio.Event(), asyncio.Event()
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        following = await super().finish(claim, finish)
+        self.stored.set()
+        await self.answers.wait()
+        return following
+
+
+async def test_drain_waits_for_hook_of_run_that_ends_meanwhile() -> None:
+    failures: list[str] = []
+
+    async def slow_hook(failure: RunFailure) -> None:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        failures.append(failure.kind)
+
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    queue = backend.queue = LateAnswers(backend.queue)
+    app = to_a2a(Agent(scripted_model(ValueError('secret'))), backend=backend, on_failure=slow_hook)
+    async with stopping(app) as (client, stack):
+        sending = asyncio.ensure_future(client.send('hi'))
+        await queue.stored.wait()
+        shutdown = asyncio.ensure_future(stack.aclose())
+        await draining(client)
+        queue.answers.set()
+        await shutdown
+        await sending
+    assert failures == ['internal']
 
 
 @covers(ROW)
