@@ -273,7 +273,7 @@ async def test_changed_tool_fails_only_temporal_task(
         await gate.reached.wait()
     gate.opened.set()
     caplog.clear()
-    async with serving_until_handover(agents[1], **kit.options()) as client:
+    async with serving(agents[1], **kit.options()) as client:
         done = await wait_until_ended(client, task_id)
     failed = [record for record in caplog.records if record.levelno >= logging.WARNING]
     if isinstance(kit, TemporalSetup):
