@@ -163,8 +163,10 @@ async def test_decision_without_connection_says_so(open_playground: Visit, text:
     await page.route('**/agent-card.json', leave_out_replay)
     await page.reload()
     await send_message(page, text)
+    decide = page.get_by_role('button', name=button)
+    await expect(decide).to_have_count(1)
     await page.route('**/message:stream', lambda route: route.abort())
-    await page.get_by_role('button', name=button).click()
+    await decide.click()
     await expect(page.get_by_text('The server cannot be reached.')).to_have_count(1)
 
 
