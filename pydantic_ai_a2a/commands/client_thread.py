@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, ExitStack
 from functools import partial
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from anyio.from_thread import start_blocking_portal
 
@@ -55,20 +56,28 @@ class ClientThread(Generic[C]):
 
     def run(self, function: Callable[[], Awaitable[T]]) -> T:
         """Call a function in the event loop. After Ctrl-C, cancel the function and wait for the end."""
-        ended = threading.Event()
+        ended, begun = threading.Event(), list[asyncio.Task[Any] | None]()
 
         async def call() -> T:
+            begun.append(asyncio.current_task())
             try:
                 return await function()
             finally:
                 ended.set()
 
-        future = self.start(call)
-        try:
+        def cancel() -> None:
+            for task in begun:
+                assert task is not None, 'a portal calls an async function in a task'
+                task.cancel()
+            if not begun:
+                ended.set()
+
+        try:  # around the start too: a Ctrl-C may come before it has returned the future
+            future = self.start(call)
             while not ended.wait(WAKE) and not future.done():
                 pass  # an endless wait would miss a Ctrl-C that comes just before the wait
             return future.result()
         except KeyboardInterrupt:
-            future.cancel()
+            self._portal.start_task_soon(cancel)  # after a call that was started
             ended.wait(_END)
             raise

@@ -654,6 +654,33 @@ def test_ctrl_c_cancels_running_call(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_canceled
 
 
+@pytest.mark.parametrize('started', [True, False], ids=['after start', 'before start'])
+def test_ctrl_c_at_start_of_call_cancels_it(monkeypatch: pytest.MonkeyPatch, started: bool) -> None:
+    begun, ended = Event(), Event()
+
+    async def call() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    client = A2AClient(CannedAgent().app)
+    with in_terminal(monkeypatch), client_thread.ClientThread(client) as thread:
+        start = thread.start
+
+        def interrupted(function: Any) -> Any:
+            if started:
+                start(function)
+                begun.wait(LIMIT)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(thread, 'start', interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            thread.run(call)
+        assert ended.is_set() == started
+
+
 def test_failed_cancel_at_end_of_input_names_task(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = task_in_state('INPUT_REQUIRED')
     canned = CannedAgent(
