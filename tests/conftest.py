@@ -25,7 +25,8 @@ from .sizes import short_or_long
 from .temporal import temporal_server
 from .watchdog import WATCHDOG
 
-# Otherwise gRPC's own work in a forked process crashes some of those that start as another user, such as PostgreSQL.
+# Before gRPC is imported: its own work in a forked process crashes some of those that start as another user, such as
+# PostgreSQL.
 os.environ['GRPC_ENABLE_FORK_SUPPORT'] = '0'
 
 # The same examples in every run and process, however busy the machine is.

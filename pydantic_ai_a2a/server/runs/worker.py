@@ -225,7 +225,7 @@ class Worker:
             await asyncio.wait(active, timeout=STOP_TIME)
 
     def _active(self) -> list[asyncio.Task[None]]:
-        return [*self._runs.values(), *self._side_work]
+        return [task for task in (*self._runs.values(), *self._side_work) if not task.done()]
 
     async def _stop_runs(self) -> None:
         self._end_listening()

@@ -16,8 +16,9 @@ between two calls has no effect.
 Threads: events are published, and hints and nudges given, in any thread. Under the lock of the bus are the tails, the
 sets of readers and waiters, each change of `_state`, and what other threads do to a reader. So nothing comes between
 the look of `_wait` and its wait. A reader that reads the store becomes BEHIND before the read, and AT_TAIL after it
-only if it is BEHIND still: a hint during the read may be about events that the read has missed. `_after` and `_mark`
-are written by the task of the reader alone, and `dropped` only ever becomes True.
+only if it is BEHIND still: a hint during the read may be about events that the read has missed. If the task is gone, it
+becomes HINTED until it has what the tail has. `_after` and `_mark` are written by the task of the reader alone, and
+`dropped` only ever becomes True.
 
 A caller that waits for the end of a task has no reader: it is a `_Waiter`, which a stopping event resolves.
 """
@@ -212,13 +213,15 @@ class _Reader(Subscription):
         with self._event_bus.lock:
             self._state = _State.BEHIND
         batch = await self._event_bus.read(self._task_id, after, _BATCH_EVENTS)
-        lacks = not batch and _lacks(after, self._tail.events)
+        with self._event_bus.lock:
+            lacks = not batch and _lacks(after, self._tail.events)
         if lacks:  # published and stored during the read: read again
             batch = await self._event_bus.read(self._task_id, after, _BATCH_EVENTS)
         with self._event_bus.lock:
-            if batch is None:  # once the reader has what the tail has, it asks again
+            if batch is None:  # what the tail has comes first, and then another read
                 self._state = _State.HINTED
-                self.dropped = not self._tail.after(after)
+                if not self._tail.after(after):
+                    self.dropped = True
                 return []
             if self._state is _State.BEHIND and len(batch) < _BATCH_EVENTS:
                 self._state = _State.AT_TAIL
@@ -231,7 +234,7 @@ class _Reader(Subscription):
     async def _wait(self, after: int) -> bool:
         """Wait for a publication, a hint or a nudge; return true if there may be events to read."""
         with self._event_bus.lock:
-            if self._tail.reaches_past(after) or self._state is _State.HINTED:
+            if self._has_news(after):
                 return True
             if self.dropped or self._nudged:
                 return False
@@ -239,7 +242,11 @@ class _Reader(Subscription):
         await waiter.future
         with self._event_bus.lock:
             self._waiter = None
-            return not self._nudged or self._state is _State.HINTED or self._tail.reaches_past(after)
+            return not self._nudged or self._has_news(after)
+
+    def _has_news(self, after: int) -> bool:
+        """True if there may be events after a number. Needs the lock."""
+        return self._tail.reaches_past(after) or self._state is _State.HINTED
 
     def wake(self, limit: int) -> None:
         """Wake the reader after new events, or drop a reader that is too far behind. Needs the lock."""

@@ -439,6 +439,7 @@ async def test_stored_task_is_read_on_after_hint_of_erasure() -> None:
     backend.event_bus.hint('t', None)
     async with asyncio.timeout(LIMIT):
         waiting = asyncio.ensure_future(reader.next())
+        await asyncio.sleep(0)  # the reader asks the store before the next event
         await claim_task(backend, 't')
         assert [event.state for event in await waiting] == ['working']
     reader.close()

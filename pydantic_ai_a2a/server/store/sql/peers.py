@@ -140,7 +140,8 @@ class Peers:
         before, self._newest = self._newest, noticed.newest
         for task_id, newest in noticed.newest.items():
             self._known.setdefault(task_id, -1)  # also a row whose submit was cancelled: the next look drops it
-            if task_id not in before or before[task_id] != newest:
+            # Of an unknown task at each look: it may have been stored and erased since the last one.
+            if newest is None or newest != before.get(task_id):
                 self._event_bus.hint(task_id, newest)
         # Others stay until they expire: this process may have heard of them during the look.
         now = self._now()

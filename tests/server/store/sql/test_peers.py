@@ -15,6 +15,7 @@ from pydantic_ai_a2a.server.store.sql.submitting import started
 from pydantic_ai_a2a.server.store.sqlite.execution import perform
 from pydantic_ai_a2a.types import TaskEvent
 
+from ....bounds import LIMIT
 from ....suites.values import LEASE, message
 from .conftest import empty_database
 
@@ -82,6 +83,25 @@ async def test_remote_subscriber_is_kept_for_watch_time() -> None:
     here.now += WATCH
     here.peers.tell(NO_NEWS)
     assert not here.peers.watched('t')
+
+
+async def test_each_look_without_the_task_wakes_its_subscriber(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task was stored and erased between both looks."""
+    found: list[list[TaskEvent] | None] = [[], None]
+
+    async def read_next(task_id: str, after: int, limit: int) -> list[TaskEvent] | None:
+        return found.pop(0)
+
+    here = ThisProcess()
+    monkeypatch.setattr(here.event_bus, 'read', read_next)
+    reader = here.event_bus.subscribe('t', print)
+    here.peers.tell(NO_NEWS._replace(newest={'t': None}))
+    reader.start(0)
+    waiting = asyncio.ensure_future(reader.next())
+    await asyncio.sleep(0)
+    here.peers.tell(NO_NEWS._replace(newest={'t': None}))
+    async with asyncio.timeout(LIMIT):
+        assert (await waiting, reader.dropped) == ((), True)
 
 
 async def test_task_events_are_private_until_another_process_asks() -> None:
