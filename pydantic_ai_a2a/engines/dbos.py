@@ -66,7 +66,8 @@ async def _workflow(key: str) -> dict[str, Any]:
 
 async def _perform(run: EngineRun) -> dict[str, Any]:
     async def emit(note: Any) -> None:
-        await dbos.DBOS.run_step_async({'name': f'{_WORKFLOW}.note'}, run.events.put_nowait, note)
+        # An async step: DBOS performs others in a thread, and a queue belongs to its event loop.
+        await dbos.DBOS.run_step_async({'name': f'{_WORKFLOW}.note'}, run.events.put, note)
 
     run.task = asyncio.current_task()
     try:
@@ -166,6 +167,7 @@ class DBOS(Engine):
             if isinstance(event, Exception):
                 raise event
             yield event
+            run.events.task_done()
 
     async def cancel(self, run: EngineRun) -> None:
         run.cancel()

@@ -18,7 +18,7 @@ from temporalio.worker import (
     WorkflowInterceptorClassInput,
 )
 
-from ..server.agent.current_task import Running, running
+from ..server.agent.current_task import Running, Writes, running
 from ..server.agent.workflow_internals import was_changed
 from ..server.conversion.chosen_states import Rejected
 from ..server.conversion.failures import ENGINE_FAILED, UNKNOWN
@@ -27,7 +27,7 @@ from .temporal_arguments import CLAIM
 from .temporal_events import publish
 from .temporal_failures import as_failure, changed_agent, with_failure
 from .temporal_names import AGENT_ACTIVITIES, FAILED, REJECTED, task_of
-from .temporal_workflow import InWorkflow, Writes, recorder_of
+from .temporal_workflow import InWorkflow, recorder_of
 
 logger = logging.getLogger('pydantic_ai_a2a')
 _VALIDATED_TWICE = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
 from pydantic_ai.durable_exec.temporal import AgentEventStream
@@ -13,8 +13,8 @@ from temporalio import workflow
 from temporalio.worker import ExecuteWorkflowInput, WorkflowInboundInterceptor
 
 from ..server.agent.added_messages import AddedMessages
-from ..server.agent.current_task import Running, running
-from ..server.agent.run_arguments import Emit, RunArguments
+from ..server.agent.current_task import Running, Writes, running
+from ..server.agent.run_arguments import RunArguments
 from ..server.agent.run_options import RunOptions
 from ..server.agent.run_output import RunOutput, stopped
 from ..server.conversion.chosen_states import Rejected
@@ -116,12 +116,6 @@ def _validated(job: AgentJob, given: Sequence[Any]) -> ValidatedInput | None:
 
 async def _only_in_tools() -> str | None:
     raise UserError('a2a(ctx).credential() works in tools: other code of the agent runs in a workflow of Temporal.')
-
-
-class Writes(NamedTuple):
-    """Writes the notes and the artifacts of code in a workflow, or of a tool."""
-
-    write: Emit
 
 
 def recorder_of(app: AtEngine, claim: Claim) -> Recorder:

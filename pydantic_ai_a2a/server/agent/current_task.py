@@ -29,6 +29,12 @@ class Writer(Protocol):
         """Store and publish an event."""
 
 
+class Writes(NamedTuple):
+    """A writer for code inside of a workflow."""
+
+    write: Callable[[Note | ToolArtifact], Awaitable[None]]
+
+
 class Running(NamedTuple):
     """The run that the current asyncio task performs."""
 

@@ -16,7 +16,7 @@ from pydantic_ai.usage import RunUsage
 
 from ...errors import LeaseLost, StoreFailed, StoreUnavailable
 from ...types.run_events import Note, ToolArtifact
-from ..agent.current_task import Running
+from ..agent.current_task import Running, Writes, running
 from ..agent.run_arguments import Emit, RunArguments
 from ..agent.run_options import RunOptions
 from ..agent.run_output import RunOutput
@@ -169,6 +169,7 @@ class EngineRun:
         for variable, value in self.context.items():
             if variable not in known:  # in a workflow that goes on after the loss of its process
                 variable.set(value)
+        running.set(self.current._replace(writer=Writes(self._write)))
         # The same in each replay: the server sees who reads the task, and the engine keeps the steps.
         arguments = replace(
             self.arguments,
@@ -189,6 +190,11 @@ class EngineRun:
             self.events.put_nowait(error)
             raise asyncio.CancelledError from error
         return self.output._replace(result=None)
+
+    async def _write(self, event: Note | ToolArtifact) -> None:
+        """Store what a tool writes, after the events before it: the server may not have stored its call yet."""
+        await self.events.join()
+        await self.current.writer.write(event)
 
     def cancel(self) -> None:
         """Cancel the run in this process, in its event loop. Its messages are kept."""

@@ -47,6 +47,7 @@ from ...engines import EngineSetup, TemporalSetup
 from ...serving import serving, wait_until_ended
 from ..durable_handover import Gate, LosesTaskAtFinish, serving_until_handover, start_task
 from ..pending_calls import ApprovalAgent, answer_message, approve, pending_calls
+from .contract.streams import calls, streams
 
 
 async def test_each_run_is_a_separate_workflow(kit: EngineSetup) -> None:
@@ -363,6 +364,39 @@ async def test_ten_megabyte_conversation_continues(kit: EngineSetup) -> None:
         for n in range(5):
             task = await client.send(message('go on', contextId='c'))
             assert texts(task)[0].startswith(f'{2 * n + 1} xx')
+
+
+class SlowNotes(WrappedQueue):
+    """Stores what a model says beside its tool calls late, as a busy database would."""
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        if any(b'Looking.' in event.payload for event in events):
+            await asyncio.sleep(0.1)
+        await super().emit(claim, events, status, checkpoint)
+
+
+async def test_status_of_tool_is_stored_after_its_call(kit: EngineSetup) -> None:
+    agent = kit.agent(streams(['Looking.', calls('tell')], ['Done.']), streams=True)
+
+    @agent.tool
+    async def tell(ctx: RunContext[Any]) -> None:
+        await a2a(ctx).status('Going on.')
+
+    options = kit.options()
+    options['backend'] = slow = SqliteFileBackend(SqliteFile.of(options['backend']), 'agent', reader_lag=10**6)
+    slow.queue = SlowNotes(slow.queue)
+    options['results'] = Results(stream='mark', interval=0, progress=Progress(notes=True, tools=True))
+    async with serving(agent, **options) as client, client.send_streaming('hello') as stream:
+        seen = [str(event.result) for event in await stream.rest()]
+    slow.close()
+    places = [[shown in each for each in seen].index(True) for shown in ("'phase': 'call'", 'Going on.')]
+    assert places == sorted(places)
 
 
 class FailsStatuses(WrappedQueue):
