@@ -95,7 +95,7 @@ NOT_COMPARABLE: dict[str, tuple[Any, dict[str, Any], list[Any], Any]] = {
 async def test_on_complete_gets_json_if_output_would_change(
     at_temporal: TemporalSetup, case: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(temporal_result, '_changed_outputs', set())  # an earlier test may have the type
+    monkeypatch.setattr(temporal_result, '_changed_outputs', set[Any]())  # an earlier test may have the type
     output_type, answer, dumped = NOT_ROUND_TRIP[case]
     agent = at_temporal.agent(answering(answer, ''), output_type=output_type)
     options = at_temporal.options()
