@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, ExitStack
 from functools import partial
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 from anyio.from_thread import start_blocking_portal
 
@@ -56,10 +56,10 @@ class ClientThread(Generic[C]):
 
     def run(self, function: Callable[[], Awaitable[T]]) -> T:
         """Call a function in the event loop. After Ctrl-C, cancel the function and wait for the end."""
-        ended, begun = threading.Event(), list[asyncio.Task[Any] | None]()
+        ended, begun = threading.Event(), list[asyncio.Task[Any]]()
 
         async def call() -> T:
-            begun.append(asyncio.current_task())
+            begun.append(cast('asyncio.Task[Any]', asyncio.current_task()))
             try:
                 return await function()
             finally:
@@ -67,7 +67,6 @@ class ClientThread(Generic[C]):
 
         def cancel() -> None:
             for task in begun:
-                assert task is not None, 'a portal calls an async function in a task'
                 task.cancel()
             if not begun:
                 ended.set()
