@@ -97,9 +97,14 @@ async def inbox_of(visit_url: Visit, url: str, token: str, **options: Any) -> Pa
 
 
 async def inbox_with_set_clock(visit_url: Visit, url: str, **options: Any) -> Page:
-    """An inbox whose clock the test sets forward."""
+    """An inbox whose clock stands still, but for the steps of the test.
+
+    The inbox counts a step during one of its looks as time that this look has taken. So a test waits for the end of a
+    look, which the notice tells, before it sets the clock forward.
+    """
     page = await visit_url(f'{url}docs', **options)
-    await page.clock.install()
+    await page.clock.install(time=0)
+    await page.clock.pause_at(1)
     await page.goto(f'{url}docs?inbox')
     return page
 
@@ -459,9 +464,8 @@ async def test_hidden_inbox_keeps_forms_of_later_pages(visit_url: Visit) -> None
     with serve(to_a2a(file_keeper())) as server:
         for _ in range(20):
             await ask(server.url, 'Tidy up.')
-        page = await visit_url(f'{server.url}docs')
-        await page.clock.install()
-        await page.goto(f'{server.url}docs?inbox')
+        page = await inbox_with_set_clock(visit_url, server.url)
+        await expect(notice(page)).to_have_text('20 tasks wait for you.')
         await form(page).first.get_by_label('Reason').fill('It is needed.')
         await open_inbox(page)
         await expect(page).to_have_title('(20) keeper · Playground')
@@ -493,7 +497,7 @@ async def test_inbox_waits_for_retry_after(visit_url: Visit) -> None:
     with serve(to_a2a(file_keeper())) as server:
         await ask(server.url, 'Tidy up.')
         page = await inbox_with_set_clock(visit_url, server.url, failures=1)
-        await expect(form(page)).to_have_count(1)
+        await expect(notice(page)).to_have_text('A task waits for you.')
         await page.route(LISTS, busy, times=1)
         await page.clock.fast_forward(30_000)
         await expect(notice(page)).to_have_text('The store is unavailable. The inbox asks again by itself.')
@@ -518,7 +522,7 @@ async def test_slow_get_task_lengthens_polling_pause(visit_url: Visit) -> None:
     with serve(to_a2a(file_keeper())) as server:
         task_id = await ask(server.url, 'Tidy up.')
         page = await inbox_with_set_clock(visit_url, server.url, failures=1)
-        await expect(form(page)).to_have_count(1)
+        await expect(notice(page)).to_have_text('A task waits for you.')
         await page.route(LISTS, list_nothing)
         await page.route(f'**/tasks/{task_id}', take_a_minute)
         await page.clock.fast_forward(30_000)
@@ -530,6 +534,23 @@ async def test_slow_get_task_lengthens_polling_pause(visit_url: Visit) -> None:
             await page.clock.fast_forward(60_000)
 
 
+async def test_inbox_looks_again_soon_after_sleep_of_machine(visit_url: Visit) -> None:
+    async def sleep_for_night(route: Route) -> None:
+        await page.clock.fast_forward(28_800_000)
+        await route.fallback()
+
+    with serve(to_a2a(file_keeper())) as server:
+        page = await inbox_with_set_clock(visit_url, server.url)
+        await expect(notice(page)).to_have_text('Nothing waits for you.')
+        await ask(server.url, 'Tidy up.')
+        await page.route(LISTS, sleep_for_night, times=1)
+        await page.clock.fast_forward(30_000)
+        await expect(notice(page)).to_have_text('A task waits for you.')
+        await ask(server.url, 'Tidy up.')
+        await page.clock.fast_forward(600_000)
+        await expect(notice(page)).to_have_text('2 tasks wait for you.')
+
+
 async def test_inbox_waits_for_retry_after_of_get_task(visit_url: Visit) -> None:
     async def busy(route: Route) -> None:
         body = {'error': {'message': 'The caller has used up a quota.'}}
@@ -538,7 +559,7 @@ async def test_inbox_waits_for_retry_after_of_get_task(visit_url: Visit) -> None
     with serve(to_a2a(file_keeper())) as server:
         task_id = await ask(server.url, 'Tidy up.')
         page = await inbox_with_set_clock(visit_url, server.url, failures=1)
-        await expect(form(page)).to_have_count(1)
+        await expect(notice(page)).to_have_text('A task waits for you.')
         await page.route(LISTS, list_nothing)
         await page.route(f'**/tasks/{task_id}', busy, times=1)
         await page.clock.fast_forward(30_000)
@@ -560,6 +581,7 @@ async def test_typed_text_survives_expired_credentials(visit_url: Visit) -> None
         viewport = {'width': 390, 'height': 780}
         page = await inbox_with_set_clock(visit_url, server.url, failures=1, viewport=viewport)
         await sign_in(page, BOSS)
+        await expect(notice(page)).to_have_text('A task waits for you.')
         await form(page).get_by_label('Reason').fill('It is')
         await page.route(LISTS, refuse)
         await page.clock.fast_forward(600_000)

@@ -14,7 +14,8 @@ import { FIRST_PAUSE, LONGEST_PAUSE, repeated } from './tries.js';
 const MOST = 20; // tasks with forms. The next ones come when some are decided.
 const SHOWN = 5_000; // milliseconds between two looks while the inbox is shown
 const HIDDEN = 30_000;
-const SHARE = 10; // A pause is at least so many times as long as the work of the server before.
+const SHARE = 10; // A pause is at least so many times as long as the work of the server before,
+const LONGEST_REST = 600_000; // but no longer than this: a machine that slept during a look has not worked.
 const STATES = ['INPUT_REQUIRED', 'AUTH_REQUIRED'];
 
 const stateOf = (task) => task.status.state.replace('TASK_STATE_', '');
@@ -89,7 +90,8 @@ export class Inbox {
         this.spent = 0;
         this.woken = false;
         await this.#look(signal);
-        await this.#rest(Math.max(this.shown ? SHOWN : HIDDEN, SHARE * this.spent), signal);
+        const share = Math.min(SHARE * this.spent, LONGEST_REST);
+        await this.#rest(Math.max(this.shown ? SHOWN : HIDDEN, share), signal);
       }
     } catch (error) {
       if (signal.aborted) return;
