@@ -33,6 +33,7 @@ from pydantic_ai_a2a.server.store.ports import (
     Status,
     Submission,
 )
+from pydantic_ai_a2a.server.store.postgres import sql_translation
 from pydantic_ai_a2a.server.store.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.server.store.postgres.execution import perform
 from pydantic_ai_a2a.server.store.postgres.sql_translation import begin, lock
@@ -78,8 +79,9 @@ CONTEXT = 'agent', OWNER, 'c'
 
 @pytest.fixture(autouse=True)
 def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no schema count its queue again, which a process does after a second or more."""
+    """Let no schema count its queue again, which a process does after a second or more, nor end a slow transaction."""
     monkeypatch.setattr(task_queue, 'time', SimpleNamespace(monotonic=lambda: 0.0))
+    monkeypatch.setattr(sql_translation, '_IDLE_LIMIT', 0)
 
 
 class ScheduleRun:
@@ -87,7 +89,9 @@ class ScheduleRun:
 
     def __init__(self, url: str, *, calls: bool) -> None:
         # Without prepared statements there are no calls.
-        self.settings = Postgres(url, schema='called' if calls else 'stepped', statement_cache_size=200 * calls)
+        cache = 200 if calls else 0
+        schema = 'called' if calls else 'stepped'
+        self.settings = Postgres(url, schema=schema, statement_cache_size=cache, acquire_timeout=WAIT_LIMIT)
         self.backend = PostgresBackend(self.settings, 'agent', reader_lag=READER_LAG)
         self.results: list[Any] = []
 
