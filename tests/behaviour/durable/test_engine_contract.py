@@ -54,7 +54,7 @@ EXPECTED: dict[str, Any] = {}
 """What is seen without an engine."""
 CASES = [
     pytest.param(engine, name, marks=[pytest.mark.slow] if name in SLOW or (engine == 'dbos' and number % 3) else [])
-    for number, name in enumerate(SCENARIOS)
+    for number, name in enumerate(sorted(SCENARIOS))  # processes import the scenarios in different orders
     for engine in ('dbos', 'temporal')
 ]
 """The slow suite has most scenarios at DBOS, which runs in the process of the server and passes on objects."""
