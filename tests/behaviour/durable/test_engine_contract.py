@@ -14,7 +14,7 @@ import pytest
 
 from ...docs.blocks import ROOT
 from ...engines import DbosSetup, EngineSetup, NoEngine
-from .contract import SCENARIOS, SLOW, ScenarioRun, approvals, failures, hooks, inputs, outputs, remote, streams, tools
+from .contract import SCENARIOS, ScenarioRun, approvals, failures, hooks, inputs, outputs, remote, streams, tools
 
 PAGE = ROOT / 'docs' / 'durable-engines.md'
 SAME = 'same'
@@ -52,12 +52,8 @@ async def seen(name: str, kit: NoEngine) -> Any:
 
 EXPECTED: dict[str, Any] = {}
 """What is seen without an engine."""
-CASES = [
-    pytest.param(engine, name, marks=[pytest.mark.slow] if name in SLOW or (engine == 'dbos' and number % 3) else [])
-    for number, name in enumerate(sorted(SCENARIOS))  # processes import the scenarios in different orders
-    for engine in ('dbos', 'temporal')
-]
-"""The slow suite has most scenarios at DBOS, which runs in the process of the server and passes on objects."""
+CASES = [(engine, name) for name in sorted(SCENARIOS) for engine in ('dbos', 'temporal')]
+"""In an order of their own: processes of pytest-xdist import the scenarios in different orders."""
 
 
 @pytest.mark.parametrize(('kit', 'name'), CASES, indirect=['kit'])

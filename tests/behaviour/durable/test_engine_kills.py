@@ -25,7 +25,6 @@ PACKAGES = ('pydantic_ai.durable_exec.dbos', 'pydantic_ai.durable_exec.temporal'
 KILLED = [('dbos', 'server'), ('temporal', 'server'), ('temporal', 'worker'), ('temporal', 'both')]
 """Engines, and whose processes are killed. At DBOS, the server runs the workflow."""
 DBOS, TEMPORAL_SERVER, TEMPORAL_WORKER, TEMPORAL_BOTH = KILLED
-slow = pytest.mark.slow
 
 
 def killing(*cases: Any) -> pytest.MarkDecorator:
@@ -213,7 +212,6 @@ def parts_of(task: dict[str, Any]) -> list[Any]:
     ]
 
 
-@slow
 async def test_killed_run_has_same_result_and_charge(killed_app: KilledApp) -> None:
     points = ('look', 'model-2')
     promises = {f'{kind} at {point}': promise for kind, promise in OUTCOMES.items() for point in points}
@@ -236,7 +234,6 @@ async def test_killed_run_has_same_result_and_charge(killed_app: KilledApp) -> N
         assert await killed_app.charged() == sum(2 if promise.failure is None else 1 for promise in promises.values())
 
 
-@slow
 @killing(DBOS, TEMPORAL_BOTH)
 async def test_approved_calls_run_once_and_denied_never(killed_app: KilledApp) -> None:
     def decided(task: dict[str, Any]) -> dict[str, Any]:
@@ -268,7 +265,7 @@ async def test_approved_calls_run_once_and_denied_never(killed_app: KilledApp) -
 # --- what clients send ------------------------------------------------------------------------------------------------
 
 
-@killing(DBOS, TEMPORAL_SERVER, pytest.param(TEMPORAL_WORKER, marks=slow))
+@killing(DBOS, TEMPORAL_SERVER, TEMPORAL_WORKER)
 async def test_message_to_killed_run_reaches_model_once(killed_app: KilledApp) -> None:
     async with killed_app.serving('desk'):
         task = await killed_app.send('text at look')
@@ -279,7 +276,6 @@ async def test_message_to_killed_run_reaches_model_once(killed_app: KilledApp) -
     assert killed_app.ledger['model-1 for text at look'] == 1
 
 
-@slow
 async def test_run_canceled_after_kill_is_charged_once(killed_app: KilledApp) -> None:
     """One run is cancelled right after the kill, and one when it goes on."""
     async with killed_app.serving('desk'):
@@ -293,7 +289,6 @@ async def test_run_canceled_after_kill_is_charged_once(killed_app: KilledApp) ->
         await killed_app.is_charged(2)
 
 
-@slow
 @killing(DBOS, TEMPORAL_SERVER, TEMPORAL_WORKER)
 async def test_stream_resumes_after_kill_without_repeated_text(killed_app: KilledApp) -> None:
     prompt = 'text at text'
@@ -343,7 +338,6 @@ def texts_of(artifact: dict[str, Any]) -> str:
 # --- servers that agents call -----------------------------------------------------------------------------------------
 
 
-@slow
 @killing(DBOS, TEMPORAL_WORKER)
 async def test_only_interrupted_mcp_stdio_call_is_repeated(killed_app: KilledApp) -> None:
     async with killed_app.serving('mcp'):
@@ -355,7 +349,6 @@ async def test_only_interrupted_mcp_stdio_call_is_repeated(killed_app: KilledApp
     assert killed_app.ledger['look for text at model-2'] == 1
 
 
-@slow
 @killing(DBOS, TEMPORAL_BOTH)
 async def test_remote_agent_runs_approved_call_once(killed_app: KilledApp) -> None:
     def approved(task: dict[str, Any]) -> dict[str, Any]:

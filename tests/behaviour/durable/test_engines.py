@@ -355,7 +355,6 @@ async def test_durable_agent_without_engine_is_logged(kit: EngineSetup, caplog: 
     assert told.startswith(f'The agent has the capability {name}, which acts in workflows only.')
 
 
-@pytest.mark.slow
 async def test_ten_megabyte_conversation_continues(kit: EngineSetup) -> None:
     def tell(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[TextPart(f'{len(messages)} ' + 'x' * 2_600_000)])

@@ -39,20 +39,10 @@ SCENARIOS: dict[str, Scenario] = {}
 """All scenarios, by the words of their names."""
 
 
-SLOW: set[str] = set()
-"""The scenarios of the slow suite."""
-
-
 def scenario(play: Scenario) -> Scenario:
     """Add a scenario, whose name is that of the function."""
     add(play.__name__.replace('_', ' '), play)
     return play
-
-
-def slow(play: Scenario) -> Scenario:
-    """Add a scenario to the slow suite."""
-    SLOW.add(play.__name__.replace('_', ' '))
-    return scenario(play)
 
 
 def add(name: str, play: Scenario) -> None:
@@ -61,17 +51,15 @@ def add(name: str, play: Scenario) -> None:
 
 
 def add_table(name: str, cases: Mapping[str, Any], play: Callable[[ScenarioRun, Any], Awaitable[None]]) -> None:
-    """Add a scenario for each case of a table. Most of them belong to the slow suite.
+    """Add a scenario for each case of a table.
 
     Args:
         name: Beginning of the names.
         cases: The cases by the ends of the names.
         play: The scenario of one case.
     """
-    for number, (end, case) in enumerate(cases.items()):
+    for end, case in cases.items():
         add(f'{name} {end}', _with(play, case))
-        if number % 3:
-            SLOW.add(f'{name} {end}')
 
 
 def _with(play: Callable[[ScenarioRun, Any], Awaitable[None]], case: Any) -> Scenario:

@@ -30,7 +30,7 @@ from ....clocks import skip_time
 from ....constants import with_constants
 from ....engines import TemporalSetup
 from ...limits.test_budgets import usage_of
-from . import ScenarioRun, add_table, call, echo, scenario, slow
+from . import ScenarioRun, add_table, call, echo, scenario
 
 SECRET = 'secret'
 """A text of an exception, which no client sees."""
@@ -144,7 +144,7 @@ async def a_model_answers_nothing_that_fits_the_output_type(play: ScenarioRun) -
         await client.send('hello')
 
 
-@slow
+@scenario
 async def a_run_takes_too_long(play: ScenarioRun) -> None:
     async def wait() -> None:
         skip_time(seconds)

@@ -19,7 +19,7 @@ from ....agents import scripted_model, user_prompts
 from ....app_client import lifespan
 from ....bounds import LIMIT
 from ...pending_calls import ApprovalAgent, answer_message, approve, pending_calls
-from . import ScenarioRun, add_table, call, echo, scenario, slow
+from . import ScenarioRun, add_table, call, echo, scenario
 
 
 @asynccontextmanager
@@ -72,7 +72,7 @@ async def a_function_tool_calls_a_remote_agent(play: ScenarioRun) -> None:
             await client.send('hello')
 
 
-@slow
+@scenario
 async def an_mcp_server_gives_its_tools(play: ScenarioRun) -> None:
     from fastmcp.client.transports import StdioTransport  # which takes seconds to import
     from pydantic_ai.mcp import MCPToolset

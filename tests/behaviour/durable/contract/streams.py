@@ -17,7 +17,7 @@ from pydantic_ai_a2a import Progress, Results, a2a
 from ....agents import scripted_model
 from ....app_client import message
 from ...pending_calls import answer_message, approve, pending_calls
-from . import ScenarioRun, add_table, call, scenario, slow
+from . import ScenarioRun, add_table, call, scenario
 
 Pieces = Sequence[Any]
 
@@ -94,7 +94,7 @@ async def watch(play: ScenarioRun, case: tuple[list[Pieces], Results]) -> None:
 add_table('a stream has', CASES, watch)
 
 
-@slow
+@scenario
 async def a_stream_has_a_large_text(play: ScenarioRun) -> None:
     await watch(play, ([['x' * 40_000] * 60], Results(stream='mark', interval=0)))
 

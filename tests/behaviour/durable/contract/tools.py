@@ -17,7 +17,7 @@ from pydantic_ai_a2a import InputRequired, Rejected, a2a
 
 from ....agents import scripted_model
 from ....app_client import message
-from . import ScenarioRun, add_table, call, echo, name_tools, scenario, slow
+from . import ScenarioRun, add_table, call, echo, name_tools, scenario
 
 
 class City(BaseModel):
@@ -64,7 +64,7 @@ async def return_result(play: ScenarioRun, result: Any) -> None:
 add_table('a tool returns', RESULTS, return_result)
 
 
-@slow
+@scenario
 async def a_tool_returns_a_large_text(play: ScenarioRun) -> None:
     await return_result(play, 'x' * 2_600_000)
 
