@@ -37,19 +37,25 @@ async def serving(
     *,
     headers: Mapping[str, str] | None = None,
     workers: Workers | None = None,
+    drain_grace: float = LIMIT,
     **options: Any,
 ) -> AsyncGenerator[Client]:
-    """A client of an app that serves the agent. Everything in the block is bounded, and runs left over are ended.
+    """A client of an app that serves the agent. Everything in the block is bounded.
 
     Args:
         agent: The agent.
         headers: Headers of the client's requests.
-        workers: How runs are done; a shutdown never waits long for them.
+        workers: How runs are done.
+        drain_grace: Seconds that the shutdown waits for runs and hooks. A test of which some do not end says how long.
         options: More arguments of `to_a2a`.
     """
     options.setdefault('retention', Retention(events=LOGS))
-    async with running_app(agent, workers=replace(workers or Workers(), drain_grace=1.0), **options) as app:
-        yield Client(app, headers=headers)
+    async with running_app(agent, workers=replace(workers or Workers(), drain_grace=drain_grace), **options) as app:
+        try:
+            yield Client(app, headers=headers)
+        except BaseException:
+            app.hosting.drain_grace = 0.0  # the test has failed, perhaps before what ends its runs
+            raise
 
 
 async def list_tasks(client: Client, **query: Any) -> list[Task]:

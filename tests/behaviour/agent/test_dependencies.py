@@ -18,7 +18,7 @@ from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from pydantic_ai_a2a import APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Messages, Workers, to_a2a
+from pydantic_ai_a2a import APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Messages, to_a2a
 
 from ...agents import GatedAgent, echo_prompts
 from ...app_client import Client, message, rpc, state_of, texts
@@ -254,7 +254,7 @@ async def test_canceled_run_closes_dependencies() -> None:
 @each_backend('memory', 'sqlite')
 async def test_server_shutdown_closes_dependencies(backend: str) -> None:
     gates, session = GatedAgent(), Session()
-    async with serving(gates.agent, backend=backend, deps_factory=session) as client:
+    async with serving(gates.agent, backend=backend, deps_factory=session, drain_grace=0.01) as client:
         await client.send('hi', returnImmediately=True)
         await gates.reached('hi')
     assert (session.opened, session.closed) == (1, ['CancelledError'])
@@ -268,7 +268,7 @@ async def test_run_resumed_by_another_server_gets_same_call_context(tmp_path: Pa
         'messages': Messages(deps_headers=['x-region']),
         'auth': AUTH,
     }
-    async with serving(gates.agent, **options, headers={'X-Region': 'eu'}) as client:
+    async with serving(gates.agent, **options, headers={'X-Region': 'eu'}, drain_grace=0.01) as client:
         task = await client.send('hi', returnImmediately=True)
         await gates.reached('hi')
     gates.open('hi')
@@ -386,7 +386,7 @@ async def test_shutdown_does_not_wait_for_hanging_close_of_dependencies() -> Non
             await asyncio.Event().wait()
 
     limits = with_constants(Limits, cancel_grace=0.01)
-    async with serving(gates.agent, deps_factory=factory, workers=Workers(drain_grace=0.01), limits=limits) as client:
+    async with serving(gates.agent, deps_factory=factory, drain_grace=0.01, limits=limits) as client:
         task = await client.send('hi', returnImmediately=True)
         await gates.reached('hi')
         assert await cancel(client, task) == 'CANCELED'

@@ -115,7 +115,7 @@ async def test_dependencies_of_each_run_are_closed_once(tmp_path: Path, caplog: 
     async with serving(crowd.agent, deps_factory=sessions, timeout=0.01) as client:
         assert await end_states(client, 'wait', timed_out) == {'FAILED': timed_out}
     crowd.waiting = 0
-    async with serving(crowd.agent, deps_factory=sessions) as client:
+    async with serving(crowd.agent, deps_factory=sessions, drain_grace=0.01) as client:
         assert await end_states(client, 'say', done) == {'COMPLETED': done}
         assert await end_states(client, 'fail', failed) == {'FAILED': failed}
         for n in range(1, 8):

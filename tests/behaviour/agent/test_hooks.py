@@ -237,7 +237,7 @@ async def test_shutdown_does_not_wait_for_hanging_hook(tmp_path: Path) -> None:
         await asyncio.Event().wait()
 
     url = f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
-    async with serving(AGENT, backend=url, on_complete=on_complete, workers=Workers(drain_grace=0.01)) as client:
+    async with serving(AGENT, backend=url, on_complete=on_complete, drain_grace=0.01) as client:
         task = await client.send('hi')
         await began.wait()
     async with serving(AGENT, backend=url) as client:

@@ -27,7 +27,7 @@ from pydantic_ai_a2a.server.store.sqlite.settings import SqliteFile
 from pydantic_ai_a2a.telemetry.metrics import metrics
 
 from ...agents import GatedAgent, scripted_model
-from ...app_client import LIMIT, RpcError, message, state_of
+from ...app_client import RpcError, message, state_of
 from ...constants import with_constants
 from ...serving import each_backend, serving, wait_until_ended
 from ...suites import values
@@ -207,7 +207,7 @@ async def test_queue_length_counts_tasks_waiting_for_slot(measured: Metrics) -> 
 async def test_queue_length_excludes_tasks_claimed_elsewhere(measured: Metrics, tmp_path: Path) -> None:
     gates, backend = GatedAgent(), SqliteFileBackend(SqliteFile(path=tmp_path / 'a.db'), 'agent', reader_lag=10**6)
     workers = Workers(running=1, lease=0.03)
-    async with asyncio.timeout(LIMIT), serving(gates.agent, backend=backend, workers=workers) as client:
+    async with serving(gates.agent, backend=backend, workers=workers, drain_grace=0.01) as client:
         await client.send('one', returnImmediately=True)
         await gates.reached('one')
         waiting = await client.send('two', returnImmediately=True)

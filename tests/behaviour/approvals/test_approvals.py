@@ -320,7 +320,7 @@ async def test_approved_call_is_not_repeated_after_restart(tmp_path: Path) -> No
     tools.agent.tool_plain(slow)
     options: dict[str, Any] = {'backend': f'sqlite:///{tmp_path}/agent.db'}
     with tools.agent.override(model=FunctionModel(and_then)):
-        async with serving(tools.agent, **options) as client:
+        async with serving(tools.agent, drain_grace=0.01, **options) as client:
             task = await client.send('delete')
             await client.send(answer_message(task, approve()), returnImmediately=True)
             await reached.wait()

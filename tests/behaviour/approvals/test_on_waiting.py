@@ -420,7 +420,9 @@ async def test_next_process_repeats_call_interrupted_by_shutdown(backend: str) -
         await asyncio.Event().wait()
 
     short = Workers(lease=0.3)
-    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=hang, workers=short) as client:
+    async with serving(
+        ApprovalAgent().agent, backend=backend, on_waiting=hang, workers=short, drain_grace=0.01
+    ) as client:
         await client.send('delete')
         first = await began.next()
     async with serving(ApprovalAgent().agent, backend=backend, on_waiting=pauses, workers=short) as client:
@@ -437,7 +439,9 @@ async def test_next_process_skips_call_of_ended_pause(backend: str) -> None:
         began.set()
         await asyncio.Event().wait()
 
-    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=hang, workers=short) as client:
+    async with serving(
+        ApprovalAgent().agent, backend=backend, on_waiting=hang, workers=short, drain_grace=0.01
+    ) as client:
         task = await client.send('delete')
         await began.wait()
     async with serving(ApprovalAgent().agent, backend=backend, workers=short) as client:  # without the hook
@@ -515,7 +519,7 @@ async def test_damaged_pause_is_logged_once_without_on_waiting(
         yield [(f'UPDATE task SET {column} = ? WHERE id = ?', [(b'{"calls": [', task_id)])]
 
     agent = asking_agent(InputRequired('Which size?')) if column == 'status_message' else ApprovalAgent().agent
-    async with serving(agent, backend=backend, on_waiting=hang, workers=short) as client:
+    async with serving(agent, backend=backend, on_waiting=hang, workers=short, drain_grace=0.01) as client:
         task = await client.send('delete')
         await began.next()
     async with serving(agent, backend=backend, workers=short) as client:
@@ -543,7 +547,7 @@ async def test_erased_tasks_have_no_calls(backend: str) -> None:
         began.set()
         await asyncio.Event().wait()
 
-    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=hang) as client:
+    async with serving(ApprovalAgent().agent, backend=backend, on_waiting=hang, drain_grace=0.01) as client:
         task = await client.send('delete')
         await began.wait()
         assert await stored_calls(client) == 1

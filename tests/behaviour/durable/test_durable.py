@@ -61,7 +61,7 @@ async def test_tasks_and_conversations_survive_restart(url: str) -> None:
 @covers('SIGTERM')
 async def test_unfinished_tasks_continue_after_restart(url: str) -> None:
     gates = GatedAgent()
-    async with serving(gates.agent, backend=url, workers=Workers(running=1)) as client:
+    async with serving(gates.agent, backend=url, workers=Workers(running=1), drain_grace=0.01) as client:
         first = await client.send(message('one', contextId='c'), returnImmediately=True)
         await gates.reached('one')
         behind = await client.send(message('two', contextId='c'), returnImmediately=True)
@@ -85,7 +85,7 @@ async def test_blocking_send_returns_unfinished_task_at_shutdown(url: str) -> No
     gates = GatedAgent()
     async with (
         asyncio.TaskGroup() as waiting,
-        serving(gates.agent, backend=url, workers=Workers(running=1)) as client,
+        serving(gates.agent, backend=url, workers=Workers(running=1), drain_grace=0.01) as client,
     ):
         running = waiting.create_task(client.send(message('one', contextId='c')))
         await gates.reached('one')

@@ -172,7 +172,7 @@ async def test_unstored_result_is_stored_at_shutdown(tmp_path: Path) -> None:
     backend, counted = NotesShutdown(file_in(tmp_path), 'agent', reader_lag=10**6), CountingAgent()
     backend.queue = queue = UnavailableQueue(backend.queue)
     queue.refuses = lambda: not backend.ends
-    async with serving(counted.agent, backend=backend, workers=Workers(lease=LATER)) as client:
+    async with serving(counted.agent, backend=backend, workers=Workers(lease=LATER), drain_grace=0.01) as client:
         with log_event('continues once the store is available again') as told:
             task = await client.send('hi', returnImmediately=True)
             assert await asyncio.to_thread(told.wait, LIMIT)
@@ -184,7 +184,7 @@ async def test_unstored_result_is_stored_at_shutdown(tmp_path: Path) -> None:
 async def test_failed_release_is_repeated_at_shutdown(tmp_path: Path) -> None:
     backend, gates = backend_in(tmp_path), GatedAgent()
     queue = backend.queue = UnavailableQueue(backend.queue, 'release')
-    async with serving(gates.agent, backend=backend, workers=Workers(lease=LATER)) as client:
+    async with serving(gates.agent, backend=backend, workers=Workers(lease=LATER), drain_grace=0.01) as client:
         task = await client.send('hi', returnImmediately=True)
         await gates.reached('hi')
     assert queue.fails == []
@@ -260,7 +260,8 @@ async def test_shutdown_after_lost_store_answer_releases_next_run(tmp_path: Path
 
     backend = NotesShutdown(file_in(tmp_path), 'agent', reader_lag=10**6)
     queue = backend.queue = Unanswered(backend.queue, lambda: backend.ends)
-    async with serving(Agent(FunctionModel(fail)), backend=backend, workers=Workers(lease=LATER)) as client:
+    agent = Agent(FunctionModel(fail))
+    async with serving(agent, backend=backend, workers=Workers(lease=LATER), drain_grace=0.01) as client:
         task = await client.send('one', returnImmediately=True)
         await begun.wait()
         await client.send(message('two', taskId=task['id']), returnImmediately=True)

@@ -288,7 +288,8 @@ async def test_slow_claim_does_not_exceed_worker_slots() -> None:
 
 async def test_message_to_full_queue_is_not_stored() -> None:
     gates, storage = GatedAgent(), InMemoryStorage[list[ModelMessage]]()
-    async with serving(gates.agent, storage=storage, limits=Limits(queue=1), workers=Workers(running=1)) as client:
+    options: dict[str, Any] = {'limits': Limits(queue=1), 'workers': Workers(running=1), 'drain_grace': 0.01}
+    async with serving(gates.agent, storage=storage, **options) as client:
         await client.send('running', returnImmediately=True)
         await gates.reached('running')
         await client.send('queued', returnImmediately=True)

@@ -162,7 +162,10 @@ async def test_turn_keeps_artifact_id_across_approval() -> None:
 
 async def test_turn_keeps_artifact_id_in_another_process(tmp_path: Path) -> None:
     writer, url = Writer(), f'sqlite:///{tmp_path / "tasks.db"}'
-    async with serving(writer.agent, backend=url) as client, client.live.send_streaming('one') as stream:
+    async with (
+        serving(writer.agent, backend=url, drain_grace=0.01) as client,
+        client.live.send_streaming('one') as stream,
+    ):
         task = (await anext(stream)).result['task']
         await send_more(client, task, 'two')
         writer.gates['one'].set()

@@ -480,8 +480,8 @@ class UnavailableTakingEnds(TakingEnds):
 async def test_end_stored_at_shutdown_claims_no_task(file_backend: SqliteFileBackend) -> None:
     gates = GatedAgent()
     queue = file_backend.queue = UnavailableTakingEnds(file_backend.queue)
-    workers = Workers(running=1, lease=3600, drain_grace=0.01)
-    async with asyncio.timeout(LIMIT), serving(gates.agent, backend=file_backend, workers=workers) as client:
+    workers = Workers(running=1, lease=3600)
+    async with serving(gates.agent, backend=file_backend, workers=workers, drain_grace=0.01) as client:
         tasks = [(await client.send(text, returnImmediately=True))['id'] for text in ('one', 'two')]
         await gates.reached('one')
         gates.open('one')

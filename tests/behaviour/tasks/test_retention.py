@@ -369,7 +369,7 @@ async def test_erasure_completes_while_clients_keep_sending(
 ) -> None:
     gates, done, refused = GatedAgent(), asyncio.Event(), defaultdict[str, set[str]](set)
     erased = {'one', 'two'} if context_id is None else {context_id}
-    async with serving(gates.agent, workers=Workers(running=4), **place(store, request)) as client:
+    async with serving(gates.agent, workers=Workers(running=4), drain_grace=0.01, **place(store, request)) as client:
         senders = [asyncio.create_task(keep_sending(client, one, refused, done)) for one in ('one', 'one', 'two')]
         await gates.reached('hello')
         try:
