@@ -46,15 +46,17 @@ async def serving(
         agent: The agent.
         headers: Headers of the client's requests.
         workers: How runs are done.
-        drain_grace: Seconds that the shutdown waits for runs and hooks. A test of which some do not end says how long.
+        drain_grace: Seconds that the shutdown waits for runs and hooks. A test that leaves some of them unended gives
+            a short time, and gives it here.
         options: More arguments of `to_a2a`.
     """
+    assert workers is None or workers.drain_grace == Workers().drain_grace
     options.setdefault('retention', Retention(events=LOGS))
     async with running_app(agent, workers=replace(workers or Workers(), drain_grace=drain_grace), **options) as app:
         try:
             yield Client(app, headers=headers)
         except BaseException:
-            app.hosting.drain_grace = 0.0  # the test has failed, perhaps before what ends its runs
+            app.hosting.drain_grace = 0.0  # the test has failed, perhaps before it let its runs end
             raise
 
 

@@ -103,8 +103,9 @@ async def inbox_with_set_clock(visit_url: Visit, url: str, **options: Any) -> Pa
     look, which the notice tells, before it sets the clock forward.
     """
     page = await visit_url(f'{url}docs', **options)
+    await page.goto('about:blank')  # The way to the pause sets off no timer of the page.
     await page.clock.install(time=0)
-    await page.clock.pause_at(1)
+    await page.clock.pause_at(LIMIT)  # in seconds, and not yet over; steps are in milliseconds
     await page.goto(f'{url}docs?inbox')
     return page
 
@@ -515,8 +516,8 @@ async def list_nothing(route: Route) -> None:
 
 
 async def test_slow_get_task_lengthens_polling_pause(visit_url: Visit) -> None:
-    async def take_a_minute(route: Route) -> None:
-        await page.clock.fast_forward(60_000)
+    async def take_ten_seconds(route: Route) -> None:
+        await page.clock.fast_forward(10_000)
         await route.fulfill(status=404, json={'error': {'message': 'Task not found.'}})
 
     with serve(to_a2a(file_keeper())) as server:
@@ -524,14 +525,14 @@ async def test_slow_get_task_lengthens_polling_pause(visit_url: Visit) -> None:
         page = await inbox_with_set_clock(visit_url, server.url, failures=1)
         await expect(notice(page)).to_have_text('A task waits for you.')
         await page.route(LISTS, list_nothing)
-        await page.route(f'**/tasks/{task_id}', take_a_minute)
+        await page.route(f'**/tasks/{task_id}', take_ten_seconds)
         await page.clock.fast_forward(30_000)
         await expect(notice(page)).to_have_text('This task is gone: delete_file. Nothing waits for you.')
         looks = requests_for_lists(page)
-        await page.clock.fast_forward(590_000)
+        await page.clock.fast_forward(90_000)
         assert looks == []
         async with page.expect_response(LISTS):
-            await page.clock.fast_forward(60_000)
+            await page.clock.fast_forward(20_000)
 
 
 async def test_inbox_looks_again_soon_after_sleep_of_machine(visit_url: Visit) -> None:
@@ -547,7 +548,7 @@ async def test_inbox_looks_again_soon_after_sleep_of_machine(visit_url: Visit) -
         await page.clock.fast_forward(30_000)
         await expect(notice(page)).to_have_text('A task waits for you.')
         await ask(server.url, 'Tidy up.')
-        await page.clock.fast_forward(600_000)
+        await page.clock.fast_forward(120_000)
         await expect(notice(page)).to_have_text('2 tasks wait for you.')
 
 

@@ -53,7 +53,7 @@ async def seen(name: str, kit: NoEngine) -> Any:
 EXPECTED: dict[str, Any] = {}
 """What is seen without an engine."""
 CASES = [(engine, name) for name in sorted(SCENARIOS) for engine in ('dbos', 'temporal')]
-"""In an order of their own: processes of pytest-xdist import the scenarios in different orders."""
+"""Sorted, because processes of pytest-xdist import the scenarios in different orders."""
 
 
 @pytest.mark.parametrize(('kit', 'name'), CASES, indirect=['kit'])

@@ -14,8 +14,8 @@ import { FIRST_PAUSE, LONGEST_PAUSE, repeated } from './tries.js';
 const MOST = 20; // tasks with forms. The next ones come when some are decided.
 const SHOWN = 5_000; // milliseconds between two looks while the inbox is shown
 const HIDDEN = 30_000;
-const SHARE = 10; // A pause is at least so many times as long as the work of the server before,
-const LONGEST_REST = 600_000; // but no longer than this: a machine that slept during a look has not worked.
+const SHARE = 10; // A pause is at least so many times as long as the work of the server before.
+const LONGEST_REST = 120_000; // At most so long: if this machine slept during a look, the server did not work all the time.
 const STATES = ['INPUT_REQUIRED', 'AUTH_REQUIRED'];
 
 const stateOf = (task) => task.status.state.replace('TASK_STATE_', '');
