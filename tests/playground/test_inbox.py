@@ -103,9 +103,9 @@ async def inbox_with_set_clock(visit_url: Visit, url: str, **options: Any) -> Pa
     look, which the notice tells, before it sets the clock forward.
     """
     page = await visit_url(f'{url}docs', **options)
-    await page.goto('about:blank')  # The way to the pause sets off no timer of the page.
+    await page.goto('about:blank')  # Else the jump of the clock would set off timers of the page that is left.
     await page.clock.install(time=0)
-    await page.clock.pause_at(LIMIT)  # in seconds, and not yet over; steps are in milliseconds
+    await page.clock.pause_at(LIMIT)  # seconds, far ahead of a slow machine; the steps of tests are milliseconds
     await page.goto(f'{url}docs?inbox')
     return page
 
